@@ -1,0 +1,3 @@
+"""hpcddm: decentralised diffusion models as Slurm batch jobs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,102 @@
+"""Two-stage k-means: many fine clusters, then K coarse ones from the fine centroids (arXiv 2501.05450, sec. 3.2)."""
+
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+
+from hpcddm.config import Positive, VariantSettings
+
+ROWS_PER_BLOCK = 4096
+
+
+class Settings(VariantSettings):
+    """Fine clusters, Lloyd iterations, restarts, and how a sample finds its coarse cluster.
+
+    `fine_lookup` takes the coarse cluster of the nearest fine centroid (what the code of MoDE does);
+    `nearest_coarse` takes the nearest coarse centroid (what the paper's text says).
+    """
+
+    fine: Positive = 1024
+    iterations: Positive = 50
+    redo: Positive = 5
+    assignment: Literal["fine_lookup", "nearest_coarse"] = "fine_lookup"
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError when there are fewer fine clusters than experts."""
+        if self.fine < experiment.cluster.experts:
+            raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
+
+
+class Partition:
+    """A rule that gives every sample one of K clusters.
+
+    mean: (D,) of the training features; centroids: (M, D), compared after centring and L2-normalising
+    features; coarse: (M,) int, the cluster of each centroid.
+    """
+
+    def __init__(self, mean: np.ndarray, centroids: np.ndarray, coarse: np.ndarray):
+        self.mean, self.centroids, self.coarse = mean, centroids, coarse
+
+    def assign(self, features: np.ndarray) -> np.ndarray:
+        """The clusters of features (N, D): int64 (N,). How samples are batched does not matter."""
+        nearest = np.empty(len(features), dtype=np.int64)
+        for start in range(0, len(features), ROWS_PER_BLOCK):
+            rows = slice(start, start + ROWS_PER_BLOCK)
+            nearest[rows] = _nearest(_normalise(features[rows], self.mean), self.centroids)
+        return self.coarse[nearest]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything that defines the partition: `Partition(**partition.arrays())` is the same one."""
+        return {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
+
+
+def fit(settings: Settings, features: np.ndarray, num_clusters: int, seed: int) -> Partition:
+    """Cluster features (N, D) into `num_clusters` non-empty clusters; the number of threads changes nothing.
+
+    Raises ValueError for features that are not finite, that are fewer than the fine clusters, or that leave
+    a cluster empty.
+    """
+    if not np.isfinite(features).all():
+        raise ValueError("features contain NaN or infinity")
+    if len(features) < settings.fine:
+        raise ValueError(f"{len(features)} samples are fewer than {settings.fine} fine clusters")
+    mean = features.mean(0, dtype=np.float64)
+    points = _normalise(features, mean).astype(np.float32)
+    fine = _lloyd(points, settings.fine, settings, seed)
+    coarse = _lloyd(fine, num_clusters, settings, seed)
+    if settings.assignment == "nearest_coarse":
+        partition = Partition(mean, coarse, np.arange(num_clusters))
+    else:
+        partition = Partition(mean, fine, _nearest(fine, coarse))
+    sizes = np.bincount(partition.assign(features), minlength=num_clusters)
+    if not sizes.all():
+        raise ValueError(f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or redo")
+    return partition
+
+
+def _normalise(features: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Centred rows of length one, float64; a row at the mean stays zero."""
+    centred = features.astype(np.float64) - mean
+    return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+
+
+def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """The index of the nearest centroid (M, D) of every point (N, D): int64 (N,)."""
+    # float64 leaves no room for the rounding that differs with the shape of a matrix product.
+    centroids = centroids.astype(np.float64)
+    return (points.astype(np.float64) @ centroids.T - 0.5 * np.square(centroids).sum(1)).argmax(1)
+
+
+def _lloyd(points: np.ndarray, k: int, settings: Settings, seed: int) -> np.ndarray:
+    """The centroids (k, D) of the best of several runs of Lloyd's algorithm."""
+    # faiss trains on at most 256 points per centroid unless told otherwise, and its sums depend on the threads.
+    options = {"max_points_per_centroid": len(points), "min_points_per_centroid": 1}
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        kmeans = faiss.Kmeans(points.shape[1], k, niter=settings.iterations, nredo=settings.redo, seed=seed, **options)
+        kmeans.train(np.ascontiguousarray(points))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return kmeans.centroids

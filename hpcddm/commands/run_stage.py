@@ -1,0 +1,39 @@
+"""The verb run-stage: one unit, here and now."""
+
+import time
+from pathlib import Path
+
+from hpcddm.config import Resources, Site
+from hpcddm.errors import ConfigError
+from hpcddm.files import stored_experiment
+from hpcddm.launch.base import ArraySpec
+from hpcddm.launch.local import Local
+from hpcddm.launch.submission import write_spec
+from hpcddm.pipeline import plan
+from hpcddm.rundir.layout import RunDir
+from hpcddm.status import State, activity, survey
+
+
+def run_stage(root: Path, key: str, ranks: int) -> int:
+    """Run a unit with some ranks on this machine and return the exit code."""
+    run = RunDir(root)
+    experiment = stored_experiment(run)
+    units = {unit.key: unit for unit in plan(experiment)}
+    if key not in units:
+        raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(units)}")
+    site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
+    launcher = Local(site, run)
+    spec = write_spec(units[key], experiment, run, site)
+    job = launcher.submit(ArraySpec(key, [key], [spec], site.resources, []), "", "")
+    try:
+        while launcher.states({job: [key]}):
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        launcher.cancel(job)
+        raise
+    if survey(list(units.values()), run)[key].state is State.COMPLETE:
+        print(f"{key} is complete")
+        return 0
+    last = activity(run, key)
+    print(f"{key}: {last.outcome or 'died'}: {last.reason}; its log: hpcddm logs {root} {key}")
+    return 1

@@ -1,0 +1,315 @@
+"""The schemas of an experiment and of a site: an unknown key is an error that lists the valid ones."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from hpcddm import plugins
+from hpcddm.errors import ConfigError
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class StrictModel(BaseModel):
+    """A frozen schema that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    uncovered: ClassVar[frozenset[str]] = frozenset()
+    """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
+
+
+class VariantSettings(StrictModel):
+    """The base of the `Settings` class in every variant file; `name` is the file's name."""
+
+    role: ClassVar[str] = ""
+    """What a variant can be used as, where one room holds several kinds."""
+
+    name: str
+
+    def check(self, experiment: "Experiment") -> None:
+        """Raise ValueError if these settings cannot go together with the rest of the experiment."""
+
+
+def variant(room: str, role: str | None = None) -> Any:
+    """The type of a field that names a variant of `room` and holds that variant's settings."""
+
+    def validate(value: Any) -> Any:
+        if isinstance(value, VariantSettings):
+            return value
+        valid = ", ".join(plugins.names(room, role))
+        if not isinstance(value, dict) or "name" not in value:
+            raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
+        if value["name"] not in plugins.names(room, role):
+            context = {"name": str(value["name"]), "valid": valid}
+            raise PydanticCustomError("variant", "unknown name '{name}'; valid names: {valid}", context)
+        settings = plugins.settings_class(room, value["name"])
+        try:
+            return settings.model_validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError("inner", "{text}", {"text": _first_error(error, settings)}) from None
+
+    return Annotated[SerializeAsAny[VariantSettings], BeforeValidator(validate)]
+
+
+class DataSettings(StrictModel):
+    """Where the images come from and what they look like to a model."""
+
+    source: variant("data/sources")
+    image_size: Positive
+    channels: Literal[1, 3] = 3
+    num_classes: Positive
+    shards: Positive = 4
+    """Tars that hold the training images; also the number of units of the stages shard and encode."""
+    heldout_shards: Positive = 1
+
+
+class EncodeSettings(StrictModel):
+    """The features that the clustering sees."""
+
+    encoder: variant("encoders")
+
+
+class ClusterSettings(StrictModel):
+    """How the training set is split; `experts` is K of the papers."""
+
+    experts: Positive
+    clustering: variant("clusterings")
+
+
+class Training(StrictModel):
+    """What one run of the training loop needs to know; everything is counted in images."""
+
+    uncovered: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
+
+    images: Positive
+    batch: Positive
+    learning_rate: Annotated[float, Field(gt=0)]
+    warmup_images: Annotated[int, Field(ge=0)] = 0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
+    ema_halflife_images: Positive
+    precision: Literal["fp32", "bf16"] = "bf16"
+    zero_stage: Literal[1] = 1
+    checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
+    log_images: Positive = 1024
+
+
+class ExpertSettings(StrictModel):
+    """The experts and their training; `training.images` and `training.batch` count all experts together."""
+
+    uncovered: ClassVar[frozenset[str]] = frozenset({"sites"})
+
+    model: variant("models", "denoiser")
+    objective: variant("objectives")
+    condition_dropout: Fraction = 0.1
+    training: Training
+    sites: list[Name] | None = None
+    """The site of each expert, K names; without it every expert is trained where the run is submitted."""
+
+
+class MonolithSettings(StrictModel):
+    """The K=1 model of the same training FLOPs; it takes model, objective and training from the experts."""
+
+    uncovered: ClassVar[frozenset[str]] = frozenset({"site"})
+
+    enabled: bool = True
+    site: Name | None = None
+
+
+class ClassifierSettings(StrictModel):
+    """A classifier trained on real images: the extractor of the distances, or the judge."""
+
+    model: variant("models", "classifier")
+    training: Training
+
+
+class RouterSettings(StrictModel):
+    """The router p(cluster | x_t, t, class) and its training."""
+
+    model: variant("models", "router")
+    training: Training
+
+
+class CriticSettings(StrictModel):
+    """The two networks that look at samples; they must not be the same one."""
+
+    extractor: ClassifierSettings
+    judge: ClassifierSettings
+
+
+class EvaluateSettings(StrictModel):
+    """What is sampled and compared; every arm has the same images, steps and guidance."""
+
+    uncovered: ClassVar[frozenset[str]] = frozenset({"units"})
+
+    images: Positive = 2000
+    batch: Positive = 100
+    """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
+    steps: Positive = 20
+    guidance: Annotated[float, Field(ge=0)] = 1.0
+    strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
+    units: Positive = 1
+
+
+class Experiment(StrictModel):
+    """One experiment: data, partition, experts, router, evaluation."""
+
+    name: Name
+    seed: Annotated[int, Field(ge=0)] = 0
+    data: DataSettings
+    encode: EncodeSettings
+    cluster: ClusterSettings
+    experts: ExpertSettings
+    monolith: MonolithSettings = MonolithSettings()
+    router: RouterSettings
+    critics: CriticSettings
+    evaluate: EvaluateSettings = EvaluateSettings()
+
+    @model_validator(mode="after")
+    def _combinations(self) -> "Experiment":
+        for place, error in _impossible(self):
+            raise PydanticCustomError("inner", "{text}", {"text": f"{place}: {error}"})
+        return self
+
+
+class Resources(StrictModel):
+    """What one unit asks of its site."""
+
+    nodes: Positive = 1
+    ranks_per_node: Positive = 1
+    cpus_per_rank: Positive = 1
+    gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    memory_gb: Positive = 4
+    minutes: Positive = 60
+
+    @property
+    def ranks(self) -> int:
+        """World size of the unit."""
+        return self.nodes * self.ranks_per_node
+
+
+class Site(StrictModel):
+    """One cluster, or this machine: its scheduler, its names for things, and what each stage may ask for."""
+
+    name: Name
+    scheduler: Literal["slurm", "local"]
+    cores: Positive | None = None
+    """Embedded only: cores to fill with units; by default all that this process may use."""
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
+    gpu_type: str | None = None
+    memory_flag: Literal["total", "per_cpu", "none"] = "total"
+    extra_sbatch: list[str] = []
+    """Further #SBATCH lines, for instance '--reservation=course'."""
+    setup: list[str] = []
+    """Shell lines before Python starts, for instance 'module load python'."""
+    network_interface: str | None = None
+    signal_lead_seconds: Positive = 120
+    max_parallel: Positive = 256
+    resources: Resources = Resources()
+    stages: dict[str, dict[str, int]] = {}
+    """Per stage (or per unit, as 'train/monolith'), the resources that differ from `resources`."""
+
+    @model_validator(mode="after")
+    def _stage_resources(self) -> "Site":
+        for key in self.stages:
+            self.resources_for(*key.partition("/")[::2])
+        return self
+
+    def resources_for(self, stage: str, unit: str = "") -> Resources:
+        """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""
+        asked = self.resources.model_dump()
+        for key in (stage, f"{stage}/{unit}"):
+            asked |= self.stages.get(key, {})
+        try:
+            return Resources.model_validate(asked)
+        except ValidationError as error:
+            context = {"text": f"stages.{stage}.{_first_error(error, Resources)}"}
+            raise PydanticCustomError("inner", "{text}", context) from None
+
+
+def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
+    """Validate a mapping; raise `ConfigError` with one line that names `place`, the key and the valid values."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"{place}: needs a mapping of keys, found {type(values).__name__}")
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise ConfigError(f"{place}: {_first_error(error, schema)}{more}") from None
+
+
+def covered(settings: StrictModel) -> dict[str, Any]:
+    """The settings that a fingerprint covers, nested as in the YAML file."""
+    kept: dict[str, Any] = {}
+    for key in type(settings).model_fields:
+        if key not in settings.uncovered:
+            value = getattr(settings, key)
+            kept[key] = covered(value) if isinstance(value, StrictModel) else value
+    return kept
+
+
+def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
+    """Settings that are right one by one and cannot go together: (key, what is wrong)."""
+    num_experts, training, evaluate = experiment.cluster.experts, experiment.experts.training, experiment.evaluate
+    sites = experiment.experts.sites
+    found = []
+    if training.batch % num_experts:
+        text = f"{training.batch} images cannot be divided among {num_experts} experts"
+        found.append(("experts.training.batch", text))
+    if sites is not None and len(sites) != num_experts:
+        found.append(("experts.sites", f"names {len(sites)} sites for {num_experts} experts"))
+    if evaluate.images % experiment.data.num_classes:
+        text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
+        found.append(("evaluate.images", text))
+    if evaluate.images % evaluate.batch:
+        found.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
+    elif evaluate.units > evaluate.images // evaluate.batch:
+        text = f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"
+        found.append(("evaluate.units", text))
+    for strategy in evaluate.strategies:
+        try:
+            plugins.parse("ensemble/strategies", strategy).check(experiment)
+        except (ConfigError, ValueError) as error:
+            found.append(("evaluate.strategies", str(error)))
+    for place, settings in _variants(experiment):
+        try:
+            settings.check(experiment)
+        except ValueError as error:
+            found.append((place, str(error)))
+    return found
+
+
+def _variants(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
+    found = []
+    for key in type(settings).model_fields:
+        value = getattr(settings, key)
+        inner = f"{place}.{key}" if place else key
+        if isinstance(value, VariantSettings):
+            found.append((inner, value))
+        elif isinstance(value, StrictModel):
+            found.extend(_variants(value, inner))
+    return found
+
+
+def _first_error(error: ValidationError, schema: type[StrictModel]) -> str:
+    """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
+    first = error.errors(include_url=False)[0]
+    location = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        for part in first["loc"][:-1]:
+            schema = schema.model_fields[part].annotation if isinstance(part, str) else schema
+        return f"{location}: unknown key; valid keys: {', '.join(schema.model_fields)}"
+    if first["type"] == "missing":
+        return f"{location}: this key is needed"
+    if first["type"] in ("inner", "variant"):
+        joint = "." if first["type"] == "inner" and location else ": " if location else ""
+        return f"{location}{joint}{first['msg']}"
+    return f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']!r}"

@@ -1,0 +1,57 @@
+"""Random numbers as pure functions of (seed, stream, global index).
+
+A stream is a name for one use of randomness ("noise", "time", "drop class"), so that no two uses share
+numbers. Because a sample's numbers depend on its index alone, batch size, world size, resume and retry change nothing.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+
+
+def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, ...]) -> torch.Tensor:
+    """Standard normal numbers, float32 (N, *shape), row n belonging to `indices[n]`."""
+    numbers = np.empty((len(indices), *shape), dtype=np.float32)
+    source = _SampleSource(seed, stream)
+    for row, index in zip(numbers, indices, strict=True):
+        source.at(index).standard_normal(out=row, dtype=np.float32)
+    return torch.from_numpy(numbers)
+
+
+def uniform(seed: int, stream: str, indices: Sequence[int]) -> torch.Tensor:
+    """Uniform numbers in [0, 1), float32 (N,), entry n belonging to `indices[n]`."""
+    source = _SampleSource(seed, stream)
+    numbers = [source.at(index).random(dtype=np.float32) for index in indices]
+    return torch.tensor(numbers, dtype=torch.float32)
+
+
+def permutation(seed: int, stream: str, size: int) -> np.ndarray:
+    """A random order of 0 ... size - 1, int64 (size,)."""
+    return np.random.Generator(np.random.Philox(key=_key(seed, stream))).permutation(size)
+
+
+class _SampleSource:
+    """One generator that jumps to the start of any sample's numbers.
+
+    The index is the second word of Philox's 256-bit counter, so every sample owns 2^64 blocks.
+    """
+
+    def __init__(self, seed: int, stream: str):
+        self._bits = np.random.Philox(key=_key(seed, stream))
+        self._generator = np.random.Generator(self._bits)
+        self._start = self._bits.state
+
+    def at(self, index: int) -> np.random.Generator:
+        # Setting the state is several times faster than building a new bit generator per sample.
+        self._start["state"]["counter"][1] = index
+        self._bits.state = self._start
+        return self._generator
+
+
+@cache
+def _key(seed: int, stream: str) -> int:
+    """A 128-bit Philox key; Python's own hash() differs from process to process."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{stream}".encode()).digest()[:16], "little")

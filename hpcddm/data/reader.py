@@ -1,0 +1,82 @@
+"""Reads samples by byte offset from shared, read-only tars."""
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+
+from hpcddm.data import noise
+from hpcddm.errors import UserError
+
+
+class TarReader:
+    """The images of a list of samples; `samples` is (N,) of dtype `tar.SAMPLE`, `tars` what its shards number."""
+
+    def __init__(self, tars: Sequence[Path], samples: np.ndarray) -> None:
+        self.samples = samples
+        self._tars = tars
+        self._files: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def images(self, rows: Sequence[int]) -> np.ndarray:
+        """The images of some rows: uint8 (N, H, W, C).
+
+        Raises `UserError` naming the tar when bytes are missing or are no image.
+        """
+        return np.stack([self._image(self.samples[row]) for row in rows])
+
+    def labels(self, rows: Sequence[int]) -> torch.Tensor:
+        """The classes of some rows: int64 (N,)."""
+        return torch.from_numpy(self.samples["label"][rows].astype(np.int64))
+
+    def clusters(self, rows: Sequence[int]) -> torch.Tensor:
+        """The cluster ids of some rows: int64 (N,)."""
+        return torch.from_numpy(self.samples["cluster"][rows].astype(np.int64))
+
+    def _image(self, sample: np.void) -> np.ndarray:
+        shard, size = int(sample["shard"]), int(sample["size"])
+        if shard not in self._files:
+            self._files[shard] = os.open(self._tars[shard], os.O_RDONLY)
+        content = os.pread(self._files[shard], size, int(sample["offset"]))
+        try:
+            if len(content) != size:
+                raise ValueError(f"{len(content)} of {size} bytes")
+            pixels = np.asarray(Image.open(io.BytesIO(content)))
+        except (ValueError, OSError, UnidentifiedImageError) as error:
+            raise UserError(f"{self._tars[shard]}: torn at byte {sample['offset']} ({error})") from None
+        return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+class SampleOrder:
+    """A new random order in every epoch; what comes at place n is a function of (seed, stream, n) alone."""
+
+    def __init__(self, seed: int, stream: str, size: int) -> None:
+        self._seed, self._stream, self._size = seed, stream, size
+        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+
+    def rows(self, places: Sequence[int]) -> np.ndarray:
+        """The rows that stand at some places of the endless order: int64 (N,)."""
+        return np.array([self._row(place) for place in places], dtype=np.int64)
+
+    def _row(self, place: int) -> int:
+        epoch, position = divmod(place, self._size)
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, noise.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
+        return self._order[position]
+
+
+def to_tensor(images: np.ndarray) -> torch.Tensor:
+    """uint8 (N, H, W, C) as float32 (N, C, H, W) in [-1, 1]."""
+    return torch.from_numpy(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
+
+
+def to_images(tensor: torch.Tensor) -> np.ndarray:
+    """(N, C, H, W) in [-1, 1] as uint8 (N, H, W, C), rounded."""
+    scaled = tensor.add(1).mul(127.5).round().clamp(0, 255)
+    return scaled.to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

@@ -1,0 +1,70 @@
+"""IDX files, the format of MNIST and Fashion-MNIST: train-* holds the training images, t10k-* the held-out ones."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from hpcddm.config import VariantSettings
+from hpcddm.data.record import Record
+from hpcddm.errors import UserError
+
+PREFIX = {"train": "train", "heldout": "t10k"}
+
+
+class Settings(VariantSettings):
+    """A folder with four IDX files, plain or gzipped."""
+
+    uncovered = frozenset({"folder"})
+
+    folder: str
+
+
+class IdxSplit:
+    """The images and labels of one split; `labels` is int64 (N,)."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.split = split
+        self.labels = _read(folder, f"{PREFIX[split]}-labels", dimensions=1).astype(np.int64)
+        self._folder = folder
+        self._images: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, number: int) -> Record:
+        if self._images is None:
+            self._images = _read(self._folder, f"{PREFIX[self.split]}-images", dimensions=3)
+            if len(self._images) != len(self.labels):
+                raise UserError(f"{self._folder}: {len(self._images)} images and {len(self.labels)} labels")
+        return Record(f"{self.split}-{number:07d}", Image.fromarray(self._images[number]), int(self.labels[number]))
+
+
+def open_split(settings: Settings, split: str) -> IdxSplit:
+    """The split 'train' or 'heldout'; only the labels are read until an image is asked for.
+
+    Raises `UserError` naming the file that is missing or wrong.
+    """
+    return IdxSplit(Path(settings.folder), split)
+
+
+def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:
+    if not folder.is_dir():
+        raise UserError(f"data.source.folder: {folder} is no folder")
+    found = sorted(folder.glob(f"{prefix}*"))
+    if not found:
+        raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
+    path = found[0]
+    try:
+        content = (gzip.open(path) if path.suffix == ".gz" else path.open("rb")).read()
+        magic = content[:4]
+        shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
+        values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * dimensions)
+        if magic != bytes([0, 0, 8, dimensions]) or values.size != np.prod(shape):
+            raise ValueError
+    except (OSError, EOFError, ValueError, struct.error) as error:
+        reason = f" ({error})" if str(error) else ""
+        raise UserError(f"{path}: no IDX file of unsigned bytes in {dimensions} dimensions, or a torn one{reason}") from None
+    return values.reshape(shape)

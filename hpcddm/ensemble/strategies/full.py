@@ -1,0 +1,21 @@
+"""Full: every expert, weighted by its posterior (arXiv 2501.05450, eq. 4); exact for exact experts and posterior."""
+
+from typing import ClassVar
+
+import torch
+
+from hpcddm.config import VariantSettings
+
+
+class Settings(VariantSettings):
+    """Nothing to set."""
+
+    pattern: ClassVar[str] = "full"
+    usage: ClassVar[str] = "full"
+    needs_router: ClassVar[bool] = True
+    label: ClassVar[str] = "full"
+
+
+def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
+    """Weights (N, K) from the posterior (N, K)."""
+    return posterior

@@ -1,0 +1,21 @@
+"""Oracle: the expert of the evaluation image's own cluster (arXiv 2501.05450, sec. 3.4)."""
+
+from typing import ClassVar
+
+import torch
+
+from hpcddm.config import VariantSettings
+
+
+class Settings(VariantSettings):
+    """Nothing to set; in place of the router's posterior stands the one-hot `velocity.known` of the cluster ids."""
+
+    pattern: ClassVar[str] = "oracle"
+    usage: ClassVar[str] = "oracle"
+    needs_router: ClassVar[bool] = False
+    label: ClassVar[str] = "oracle"
+
+
+def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
+    """Weights (N, K) from the one-hot posterior (N, K)."""
+    return posterior

@@ -1,0 +1,33 @@
+"""Top-k: the k most probable experts, renormalised (arXiv 2501.05450, sec. 3.4)."""
+
+from typing import Any, ClassVar
+
+import torch
+
+from hpcddm.config import Positive, VariantSettings
+
+
+class Settings(VariantSettings):
+    """How many experts share a sample."""
+
+    pattern: ClassVar[str] = r"top-?(?P<k>[1-9][0-9]*)"
+    usage: ClassVar[str] = "top-1, top-2, ..."
+    needs_router: ClassVar[bool] = True
+
+    k: Positive
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+        return f"top-{self.k}"
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError when there are fewer experts."""
+        if self.k > experiment.cluster.experts:
+            raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
+
+
+def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
+    """Weights (N, K) from the posterior (N, K)."""
+    values, experts = posterior.topk(settings.k, dim=1)
+    return torch.zeros_like(posterior).scatter(1, experts, values / values.sum(1, keepdim=True))

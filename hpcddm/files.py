@@ -1,0 +1,90 @@
+"""Reads experiments and sites from YAML, with overrides from the command line."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpcddm.config import Experiment, Site, validate
+from hpcddm.errors import ConfigError
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.share import find_yaml
+
+
+def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
+    """Read an experiment by name or path; `overrides` are `key.key=value`, the value in YAML.
+
+    Raises `ConfigError` with the file, the key and the valid values.
+    """
+    path = find_yaml(name, "experiments", "experiment")
+    values = _read_yaml(path)
+    for override in overrides:
+        _override(values, override)
+    source = values.get("data", {}).get("source") if isinstance(values.get("data"), dict) else None
+    if isinstance(source, dict) and isinstance(source.get("folder"), str):
+        source["folder"] = str((path.resolve().parent / Path(source["folder"]).expanduser()).resolve())
+    return validate(Experiment, values, str(path))
+
+
+def load_site(name: str) -> Site:
+    """Read a site by name or path; `auto` is Slurm where it answers, else this machine."""
+    if name == "auto":
+        name = "slurm" if _slurm_answers() else "embedded"
+    path = find_yaml(name, "slurm/sites", "site")
+    return validate(Site, _read_yaml(path), str(path))
+
+
+def stored_experiment(run: RunDir) -> Experiment:
+    """The experiment of an existing run.
+
+    Raises `ConfigError` when the folder holds no run.
+    """
+    values = atomic.read_json(run.experiment)
+    if values is None:
+        raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing or torn)")
+    return validate(Experiment, values, str(run.experiment))
+
+
+def within_run(experiment: Experiment, run: RunDir) -> Experiment:
+    """The experiment as a run stores it: the source's folder relative to the run."""
+    folder = relative_to_run(Path(experiment.data.source.folder), run)
+    source = experiment.data.source.model_copy(update={"folder": folder})
+    return experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
+
+
+def _slurm_answers() -> bool:
+    if not shutil.which("sbatch"):
+        return False
+    from hpcddm.launch import slurm
+
+    return slurm.answers()
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise ConfigError(f"{place}: no readable YAML ({getattr(error, 'problem', None) or error})") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: needs a mapping of keys at the top")
+    return values
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
+    *parents, last = key.split(".")
+    place = values
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise ConfigError(f"'{override}': {parent} holds a value and no further keys")
+    try:
+        place[last] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"'{override}': '{text}' is no YAML value") from None

@@ -1,0 +1,70 @@
+"""The contract between the pipeline and a scheduler: submit, states, cancel."""
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.config import Resources, Site
+from hpcddm.rundir.layout import RunDir
+
+SCHEDULER_PREFIXES = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH")
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Jobs of one shape that are submitted together: element i runs the unit whose spec is `specs[i]`."""
+
+    name: str
+    keys: list[str]
+    specs: list[Path]
+    resources: Resources
+    after: list[str]
+    """Job ids that must have ended, well or badly; the units check their inputs themselves."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a scheduler says about one element: 'pending', 'running' or its own word, and why or where."""
+
+    id: str
+    state: str
+    detail: str = ""
+
+
+class Launcher(ABC):
+    """One scheduler at one site."""
+
+    def __init__(self, site: Site, run: RunDir) -> None:
+        self.site = site
+        self.run = run
+
+    @abstractmethod
+    def submit(self, array: ArraySpec, token: str, script: str) -> str:
+        """Hand over an array whose job name carries `token` and return the scheduler's id.
+
+        `script` is the name under which the batch script, where there is one, is kept in the run.
+        Raises `UserError` with the scheduler's words when it refuses.
+        """
+
+    @abstractmethod
+    def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
+        """The elements of these jobs (id -> unit keys) that wait or run, by unit; None when nobody answers."""
+
+    @abstractmethod
+    def cancel(self, job: str) -> None:
+        """End a job or an array."""
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment for a new job: what an enclosing allocation left must not leak in, SLURM_CONF must."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(SCHEDULER_PREFIXES)}
+    if "SLURM_CONF" in os.environ:
+        kept["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    return kept
+
+
+def launcher_of(site: Site, run: RunDir) -> Launcher:
+    """The launcher of a site, from `launch/<scheduler>.py`."""
+    return importlib.import_module(f"hpcddm.launch.{site.scheduler}").create(site, run)

@@ -1,0 +1,101 @@
+"""The embedded site: submitit's local executor, the same specs, manifests and logs as under Slurm."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import uuid
+from functools import partial
+
+import submitit
+from submitit.local.local import LocalJob
+
+from hpcddm.config import Site
+from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.entry import run_unit
+from hpcddm.runtime.ranks import LAUNCH_VARIABLE
+from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
+
+NO_LIMIT_MINUTES = 60 * 24 * 365
+
+
+class DetachedExecutor(submitit.LocalExecutor):
+    """submitit's local executor, with jobs in a session of their own: Ctrl-C reaches the launcher alone."""
+
+    def __init__(self, folder: os.PathLike, ranks: int, threads: int) -> None:
+        super().__init__(folder)
+        self._ranks = ranks
+        self._threads = threads
+
+    def _submit_command(self, command: str) -> LocalJob:
+        threads = str(self._threads)
+        environment = clean_environment() | {
+            "SUBMITIT_EXECUTOR": "local",
+            "SUBMITIT_LOCAL_NTASKS": str(self._ranks),
+            "SUBMITIT_LOCAL_COMMAND": command,
+            "SUBMITIT_LOCAL_TIMEOUT_S": str(60 * NO_LIMIT_MINUTES),
+            "SUBMITIT_LOCAL_SIGNAL_DELAY_S": "30",
+            "SUBMITIT_LOCAL_NODEID": "0",
+            "SUBMITIT_LOCAL_JOB_NUM_NODES": "1",
+            "SUBMITIT_STDERR_TO_STDOUT": "1",
+            "SUBMITIT_LOCAL_WITH_SHELL": "",
+            LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
+            LAUNCHER_VARIABLE: str(os.getpid()),
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "OPENBLAS_NUM_THREADS": threads,
+        }
+        controller = [sys.executable, "-m", "submitit.local._local", str(self.folder)]
+        process = subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
+        return LocalJob(self.folder, str(process.pid), tasks=list(range(self._ranks)), process=process)
+
+    @property
+    def _submitit_command_str(self) -> str:
+        return shlex.join([sys.executable, "-u", "-m", "submitit.core._submit", str(self.folder)])
+
+
+class Local(Launcher):
+    """This machine; a submitted unit starts at once, so the caller decides how many."""
+
+    def __init__(self, site: Site, run: RunDir) -> None:
+        super().__init__(site, run)
+        self.cores = site.cores or len(os.sched_getaffinity(0))
+        self._processes: dict[str, subprocess.Popen] = {}
+
+    def submit(self, array: ArraySpec, token: str, script: str) -> str:
+        """Start one unit, all its ranks on this machine."""
+        (spec,) = array.specs
+        self.run.jobs.mkdir(parents=True, exist_ok=True)
+        executor = DetachedExecutor(self.run.jobs.resolve(), array.resources.ranks, array.resources.cpus_per_rank)
+        job = executor.submit(partial(run_unit, str(spec.resolve())))
+        self._processes[job.job_id] = job._process
+        return job.job_id
+
+    def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
+        """The units whose processes, started by this launcher, still run."""
+        running = {job for job in jobs if job in self._processes and self._processes[job].poll() is None}
+        return {jobs[job][0]: Job(job, "running") for job in running}
+
+    def cancel(self, job: str) -> None:
+        """Ask a unit to save and leave."""
+        self._signal(job, signal.SIGTERM)
+
+    def kill(self, job: str) -> None:
+        """End a unit's whole process group at once."""
+        self._signal(job, signal.SIGKILL)
+
+    def _signal(self, job: str, number: signal.Signals) -> None:
+        try:
+            if number is signal.SIGKILL:
+                os.killpg(int(job), number)
+            else:
+                os.kill(int(job), number)
+        except ProcessLookupError:
+            pass
+
+
+def create(site: Site, run: RunDir) -> Launcher:
+    """The launcher of a site."""
+    return Local(site, run)

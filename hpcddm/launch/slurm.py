@@ -1,0 +1,121 @@
+"""Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit."""
+
+import getpass
+import shlex
+import subprocess
+import sys
+import uuid
+from functools import partial
+from pathlib import Path
+
+import jinja2
+import submitit
+from submitit.core.utils import DelayedSubmission, JobPaths
+
+from hpcddm.config import Site
+from hpcddm.errors import UserError
+from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.entry import run_unit
+from hpcddm.share import share_file
+
+TEMPLATE = "slurm/job.sbatch.j2"
+CLIENT_SECONDS = 60
+
+
+def answers() -> bool:
+    """Whether a Slurm controller answers here."""
+    try:
+        return _client("sinfo", "--noheader", seconds=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+class TemplateExecutor(submitit.SlurmExecutor):
+    """submitit's executor, except that the script is ours and every submission is an array."""
+
+    def __init__(self, folder: Path, script: Path, arguments: list[str]) -> None:
+        super().__init__(folder)
+        self._script = script
+        self._arguments = arguments
+
+    def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[submitit.Job]:
+        pickles = [self.folder / f"{uuid.uuid4().hex}.pkl" for _ in delayed_submissions]
+        for delayed, pickle in zip(delayed_submissions, pickles, strict=True):
+            delayed.set_timeout(0, 0)
+            delayed.dump(pickle)
+        array = self._sbatch()
+        elements = [f"{array}_{index}" for index in range(len(pickles))]
+        for element, pickle in zip(elements, pickles, strict=True):
+            JobPaths(self.folder, element).move_temporary_file(pickle, "submitted_pickle")
+        return [submitit.SlurmJob(self.folder, element) for element in elements]
+
+    def _sbatch(self) -> str:
+        answer = _client("sbatch", "--parsable", *self._arguments, str(self._script))
+        if answer.returncode != 0:
+            words = answer.stderr.strip() or answer.stdout.strip()
+            raise UserError(f"sbatch refused {self._script}: {words}")
+        job = answer.stdout.strip().split(";")[0]
+        if not job.isdigit():
+            raise UserError(f"sbatch said '{answer.stdout.strip()}' and not a job id for {self._script}")
+        return job
+
+
+class Slurm(Launcher):
+    """The site's Slurm."""
+
+    def render(self, array: ArraySpec, script: str) -> Path:
+        """Write the batch script of an array into the run; a dry run writes the same bytes."""
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        environment.filters["quote"] = lambda value: shlex.quote(str(value))
+        template = environment.from_string(share_file(TEMPLATE).read_text())
+        root, jobs = self.run.root.resolve(), str(self.run.jobs.resolve())
+        text = template.render(
+            array=array, site=self.site.model_dump(), resources=array.resources, run=root, jobs=jobs, python=sys.executable
+        )
+        path = self.run.scripts / script
+        atomic.write_text(path, text + "\n")
+        return path
+
+    def submit(self, array: ArraySpec, token: str, script: str) -> str:
+        """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up."""
+        path = self.render(array, script)
+        self.run.jobs.mkdir(parents=True, exist_ok=True)
+        arguments = [f"--job-name={array.name}-{token}"]
+        if array.after:
+            arguments.append(f"--dependency=afterany:{':'.join(array.after)}")
+        executor = TemplateExecutor(self.run.jobs.resolve(), path, arguments)
+        jobs = executor.submit_array([partial(run_unit, str(spec.resolve())) for spec in array.specs])
+        return jobs[0].job_id.split("_")[0]
+
+    def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
+        """One squeue call for all jobs of this user, kept to those asked for."""
+        try:
+            answer = _client("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F|%K|%T|%r|%N")
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if answer.returncode != 0:
+            return None
+        found = {}
+        for line in answer.stdout.splitlines():
+            job, element, state, reason, nodes = line.split("|")
+            if job in jobs and element.isdigit() and int(element) < len(jobs[job]):
+                detail = nodes or reason
+                found[jobs[job][int(element)]] = Job(f"{job}_{element}", state.lower(), detail)
+        return found
+
+    def cancel(self, job: str) -> None:
+        """scancel the job."""
+        _client("scancel", job)
+
+
+def create(site: Site, run: RunDir) -> Launcher:
+    """The launcher of a site."""
+    return Slurm(site, run)
+
+
+def _client(*command: str, seconds: float = CLIENT_SECONDS) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, env=clean_environment(), timeout=seconds, check=False
+    )

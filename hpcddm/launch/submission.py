@@ -1,0 +1,169 @@
+"""What `submit` decides before any scheduler is asked: what is there, what is missing, what may start here."""
+
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcddm import plugins
+from hpcddm.config import Experiment, Site
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.base import ArraySpec, Job, Launcher
+from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
+from hpcddm.rundir import atomic
+from hpcddm.rundir.journal import Journal, Submission
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.spec import Spec
+from hpcddm.status import State, UnitStatus, check_stale, survey
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Every unit of the run in one of five groups; `to_run` keeps the order of the pipeline."""
+
+    states: dict[str, UnitStatus]
+    complete: list[str] = field(default_factory=list)
+    active: dict[str, Job] = field(default_factory=dict)
+    elsewhere: list[str] = field(default_factory=list)
+    blocked: dict[str, str] = field(default_factory=dict)
+    """Units of this site that wait for one elsewhere: key -> the key that is missing."""
+    to_run: list[PlannedUnit] = field(default_factory=list)
+
+
+def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:
+    """Refuse what can be known to fail before anything is submitted.
+
+    Raises `UserError` or `ConfigError` naming the key, the file and what would do.
+    """
+    for key in site.stages:
+        if key.split("/")[0] not in STAGE_NAMES:
+            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
+    for unit in decision.to_run:
+        ranks = site.resources_for(*unit.key.split("/")).ranks
+        batch = experiment.experts.training.batch // experiment.cluster.experts
+        if unit.stage == "train" and batch % ranks:
+            raise ConfigError(f"site {site.name}: {ranks} ranks cannot share an expert's batch of {batch} evenly")
+    if any(unit.stage == "shard" for unit in decision.to_run):
+        _check_source(experiment)
+
+
+def _check_source(experiment: Experiment) -> None:
+    """The images must be there, in the classes that the experiment names, with enough held-out ones."""
+    data, evaluate = experiment.data, experiment.evaluate
+    source = plugins.load("data/sources", data.source.name)
+    for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
+        labels = source.open_split(data.source, split).labels
+        counts = [int((labels == label).sum()) for label in range(data.num_classes)]
+        if sum(counts) < len(labels):
+            raise ConfigError(f"data.num_classes: {data.num_classes}, but the {split} images have class {labels.max()}")
+        needed = max(evaluate.images // data.num_classes, 1)
+        if min(counts) < needed:
+            scarce = counts.index(min(counts))
+            raise ConfigError(
+                f"evaluate.images: {evaluate.images} balanced images need {needed} {split} images of every class,"
+                f" class {scarce} has {counts[scarce]}"
+            )
+        if len(labels) < shards:
+            raise ConfigError(f"data: {len(labels)} {split} images cannot fill {shards} shards")
+
+
+def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterable[str] = ()) -> Decision:
+    """Look at the run and say what has to be submitted here.
+
+    Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    """
+    units = plan(experiment)
+    states = survey(units, run)
+    check_stale(states, set(redo))
+    active = active_units(run, launcher)
+    decision = Decision(states, active=active)
+    for unit in units:
+        missing = [key for key in unit.needs if key in decision.elsewhere or key in decision.blocked]
+        if states[unit.key].state is State.COMPLETE and unit.stage not in redo:
+            decision.complete.append(unit.key)
+        elif unit.key in active:
+            continue
+        elif unit.site not in (None, launcher.site.name):
+            decision.elsewhere.append(unit.key)
+        elif missing:
+            decision.blocked[unit.key] = missing[0]
+        else:
+            decision.to_run.append(unit)
+    return decision
+
+
+def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
+    """The units that wait or run under this site's scheduler.
+
+    Raises `UserError` when something was submitted and the scheduler does not answer: 'unknown' is never 'free'.
+    """
+    known = submitted_jobs(run, launcher.site)
+    if not known:
+        return {}
+    found = launcher.states({submission.job: submission.units for submission in known if submission.job})
+    if found is None:
+        raise UserError(f"{run.root}: jobs were submitted and the scheduler does not answer; try again when it does")
+    return found
+
+
+def submitted_jobs(run: RunDir, site: Site) -> list[Submission]:
+    """What the journal holds for this site's scheduler."""
+    return [one for one in Journal(run.journal).submissions() if one.scheduler == site.scheduler and one.job]
+
+
+def set_aside(run: RunDir, keys: Iterable[str]) -> None:
+    """Move units that are to be made anew into `superseded/`: nothing is overwritten."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for key in keys:
+        if run.unit(key).exists():
+            target = run.superseded / stamp / key
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(run.unit(key), target)
+
+
+def store_experiment(experiment: Experiment, run: RunDir) -> None:
+    """Keep the experiment, all defaults filled in, with the run."""
+    atomic.write_json(run.experiment, experiment.model_dump(mode="json"))
+
+
+def write_spec(unit: PlannedUnit, experiment: Experiment, run: RunDir, site: Site) -> Path:
+    """Write what the unit's job is told."""
+    threads = site.resources_for(*unit.key.split("/")).cpus_per_rank
+    settings = experiment.model_dump(mode="json")
+    spec = Spec(
+        unit.key, unit.index, unit.num_units, settings, unit.covers, unit.needs, threads, site.network_interface
+    )
+    return spec.write(run)
+
+
+def arrays(units: list[PlannedUnit], site: Site) -> list[list[PlannedUnit]]:
+    """Units that can be one array: of the same stage and of the same shape, in the pipeline's order."""
+    groups: dict[tuple, list[PlannedUnit]] = {}
+    for unit in units:
+        shape = site.resources_for(*unit.key.split("/"))
+        # The monolith stays apart: the experts' array has one element per expert.
+        groups.setdefault((unit.stage, unit.key == "train/monolith", shape), []).append(unit)
+    return list(groups.values())
+
+
+def submit_array(
+    units: list[PlannedUnit], experiment: Experiment, run: RunDir, launcher: Launcher, after: list[str], script: str
+) -> str:
+    """Journal the intent, submit, journal the job id, return it."""
+    spec = array_spec(units, experiment, run, launcher.site, after)
+    journal = Journal(run.journal)
+    token = journal.intend(launcher.site.scheduler, launcher.site.name, spec.keys)
+    job = launcher.submit(spec, token, script)
+    journal.submitted(token, job)
+    return job
+
+
+def array_spec(
+    units: list[PlannedUnit], experiment: Experiment, run: RunDir, site: Site, after: list[str]
+) -> ArraySpec:
+    """Describe an array and write the specs of its elements."""
+    name = "monolith" if units[0].key == "train/monolith" else units[0].stage
+    specs = [write_spec(unit, experiment, run, site) for unit in units]
+    resources = site.resources_for(*units[0].key.split("/"))
+    return ArraySpec(f"{experiment.name}-{name}", [unit.key for unit in units], specs, resources, after)

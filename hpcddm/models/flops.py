@@ -1,0 +1,29 @@
+"""Floating-point operations of a network, counted from its operators (multiply-add = 2)."""
+
+import copy
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+
+def forward_flops(model: nn.Module, *inputs: torch.Tensor) -> int:
+    """Operations of one forward pass on inputs of these shapes; matrix products, convolutions and attention count."""
+    return _count(model, inputs, backward=False)
+
+
+def training_flops(model: nn.Module, *inputs: torch.Tensor) -> int:
+    """Operations of one forward and backward pass on inputs of these shapes, without the optimiser."""
+    return _count(model, inputs, backward=True)
+
+
+def _count(model: nn.Module, inputs: tuple[torch.Tensor, ...], backward: bool) -> int:
+    # On the meta device nothing is computed. The counter has no formula for the fused attention of CPUs;
+    # the unfused one is made of matrix products, so it counts the same everywhere.
+    model = copy.deepcopy(model).to("meta").train()
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        outputs = model(*(x.to("meta") for x in inputs))
+        if backward:
+            outputs.sum().backward()
+    return counter.get_total_flops()

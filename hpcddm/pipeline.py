@@ -1,0 +1,192 @@
+"""The stages as data: what each reads and writes, its units, and what shapes them. Read this first.
+
+The way of the data:
+
+    shard --> encode --> cluster --> train (experts, monolith) --+--> evaluate --> report
+      |                     +------> route (router) -------------+
+      +----------------------------> critics (extractor, judge) -+
+
+A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's
+fingerprint fits: the settings that `covers` names and the digests of the units that `needs` names.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hpcddm.config import Experiment, covered
+from hpcddm.rundir.manifest import flatten
+
+CLUSTER = "cluster/all"
+ROUTER = "route/router"
+EXTRACTOR, JUDGE = "critics/extractor", "critics/judge"
+MONOLITH = "train/monolith"
+REPORT = "report/all"
+
+
+def expert_key(index: int) -> str:
+    """The unit that trains expert `index`."""
+    return f"train/expert-{index:02d}"
+
+
+def shard_keys(experiment: Experiment) -> list[str]:
+    """The units that write the tars: training images first, then held-out ones."""
+    training = [f"shard/train-{part:03d}" for part in range(experiment.data.shards)]
+    return training + [f"shard/heldout-{part:03d}" for part in range(experiment.data.heldout_shards)]
+
+
+def train_keys(experiment: Experiment) -> list[str]:
+    """The monolith, which takes longest, then the experts."""
+    experts = [expert_key(index) for index in range(experiment.cluster.experts)]
+    return [MONOLITH, *experts] if experiment.monolith.enabled else experts
+
+
+def evaluate_keys(experiment: Experiment) -> list[str]:
+    """Ranges of samples in whole batches; the ranges are the units' names, so they never collide."""
+    settings = experiment.evaluate
+    batches = settings.images // settings.batch
+    edges = [batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
+    return [f"evaluate/{start:07d}-{stop:07d}" for start, stop in zip(edges, edges[1:], strict=False)]
+
+
+def evaluate_range(key: str) -> tuple[int, int]:
+    """The samples [start, stop) of a unit of the stage evaluate."""
+    start, stop = key.split("/")[1].split("-")
+    return int(start), int(stop)
+
+
+def _shape(experiment: Experiment) -> dict[str, Any]:
+    """What every model depends on."""
+    data = experiment.data
+    shape = {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
+    return {"data": shape, "seed": experiment.seed}
+
+
+def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+    covers = _shape(experiment) | {"experts": covered(experiment.experts), "cluster.experts": experiment.cluster.experts}
+    if key == MONOLITH:
+        # The monolith gets the images that the router's FLOPs buy.
+        covers["router"] = covered(experiment.router)
+    return covers
+
+
+def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+    evaluate = covered(experiment.evaluate)
+    del evaluate["images"]
+    objective = covered(experiment.experts.objective)
+    return _shape(experiment) | {"evaluate": evaluate, "experts.objective": objective}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage; its code is `stages/<name>.py`."""
+
+    name: str
+    reads: str
+    writes: str
+    units: Callable[[Experiment], list[str]]
+    needs: Callable[[Experiment, str], list[str]]
+    covers: Callable[[Experiment, str], dict[str, Any]]
+
+
+STAGES = (
+    Stage(
+        "shard", "images", "one WebDataset tar and its byte-offset index per unit",
+        units=shard_keys,
+        needs=lambda experiment, key: [],
+        covers=lambda experiment, key: {"data": covered(experiment.data)},
+    ),
+    Stage(
+        "encode", "one tar", "features (HDF5)",
+        units=lambda experiment: [key.replace("shard/", "encode/") for key in shard_keys(experiment)],
+        needs=lambda experiment, key: [key.replace("encode/", "shard/")],
+        covers=lambda experiment, key: {"encode": covered(experiment.encode)},
+    ),
+    Stage(
+        "cluster", "all features", "centroids, a cluster id for every image, one sample list per expert",
+        units=lambda experiment: [CLUSTER],
+        needs=lambda experiment, key: shard_keys(experiment)
+        + [shard.replace("shard/", "encode/") for shard in shard_keys(experiment)],
+        covers=lambda experiment, key: {"cluster": covered(experiment.cluster), "seed": experiment.seed},
+    ),
+    Stage(
+        "train", "tars and one sample list", "EMA weights (safetensors), loss curve",
+        units=train_keys,
+        needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
+        covers=_train_covers,
+    ),
+    Stage(
+        "route", "tars and cluster ids", "router weights, accuracy by noise level",
+        units=lambda experiment: [ROUTER],
+        needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
+        covers=lambda experiment, key: _shape(experiment)
+        | {
+            "router": covered(experiment.router),
+            "experts.condition_dropout": experiment.experts.condition_dropout,
+        },
+    ),
+    Stage(
+        "critics", "tars", "the extractor of the distances, and the judge",
+        units=lambda experiment: [EXTRACTOR, JUDGE],
+        needs=lambda experiment, key: shard_keys(experiment),
+        covers=lambda experiment, key: _shape(experiment)
+        | {f"critics.{key.split('/')[1]}": covered(getattr(experiment.critics, key.split("/")[1]))},
+    ),
+    Stage(
+        "evaluate", "all models", "samples and their statistics, per arm",
+        units=evaluate_keys,
+        needs=lambda experiment, key: [
+            *shard_keys(experiment), CLUSTER, *train_keys(experiment), ROUTER, EXTRACTOR, JUDGE,
+        ],
+        covers=_evaluate_covers,
+    ),
+    Stage(
+        "report", "all manifests, statistics and samples", "index.html, metrics.json",
+        units=lambda experiment: [REPORT],
+        needs=lambda experiment, key: [
+            *shard_keys(experiment), CLUSTER, *train_keys(experiment), ROUTER, EXTRACTOR, JUDGE,
+            *evaluate_keys(experiment),
+        ],
+        covers=lambda experiment, key: _evaluate_covers(experiment, key) | {"name": experiment.name},
+    ),
+)  # fmt: skip
+
+STAGE_NAMES = tuple(stage.name for stage in STAGES)
+
+
+@dataclass(frozen=True)
+class PlannedUnit:
+    """One unit of an experiment: what it needs, and the settings under its fingerprint."""
+
+    key: str
+    index: int
+    num_units: int
+    needs: list[str]
+    covers: dict[str, Any]
+    site: str | None
+    """The site that the experiment gives it to; None means wherever the run is submitted."""
+
+    @property
+    def stage(self) -> str:
+        """The name of its stage."""
+        return self.key.split("/")[0]
+
+
+def plan(experiment: Experiment) -> list[PlannedUnit]:
+    """All units of an experiment, every one after those that it needs."""
+    planned = []
+    for stage in STAGES:
+        keys = stage.units(experiment)
+        for index, key in enumerate(keys):
+            covers = flatten(stage.covers(experiment, key))
+            needs = stage.needs(experiment, key)
+            planned.append(PlannedUnit(key, index, len(keys), needs, covers, _site(experiment, key)))
+    return planned
+
+
+def _site(experiment: Experiment, key: str) -> str | None:
+    if key == MONOLITH:
+        return experiment.monolith.site
+    if key.startswith("train/expert-") and experiment.experts.sites:
+        return experiment.experts.sites[int(key.rsplit("-", 1)[1])]
+    return None

@@ -1,0 +1,105 @@
+"""Files that exist whole or not at all: write aside, fsync, rename."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+
+
+def write_text(path: Path, text: str, durable: bool = True) -> None:
+    """Replace `path` by `text` in one step; `durable` also waits for the disk.
+
+    Raises `UserError` with the path and the number of bytes when the disk is full or not writable.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(staged, "w") as file:
+            file.write(text)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(staged, path)
+    except OSError as error:
+        staged.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot write {len(text)} bytes: {error.strerror}") from error
+    if durable:
+        sync(path.parent)
+
+
+def write_json(path: Path, value: Any, durable: bool = True) -> None:
+    """Replace `path` by indented JSON in one step."""
+    write_text(path, json.dumps(value, indent=1) + "\n", durable)
+
+
+def read_json(path: Path) -> Any | None:
+    """The content of a JSON file, or None when it is missing or torn."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line and wait for the disk; concurrent writers do not tear each other's lines."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, (line + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def staged_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` to fill; on success its files are synced and it becomes `target`.
+
+    What stood at `target` before is replaced; on an error it stays and the staged folder is removed.
+    """
+    staged = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    try:
+        yield staged
+        for file in staged.rglob("*"):
+            if file.is_file():
+                sync(file)
+        sync(staged)
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(staged, target)
+        sync(target.parent)
+    except OSError as error:
+        shutil.rmtree(staged, ignore_errors=True)
+        place = error.filename or target
+        raise UserError(f"{place}: {error.strerror or error}; {free_bytes(target.parent)} bytes are free") from error
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that this user may still write below `folder`."""
+    statistics = os.statvfs(folder)
+    return statistics.f_bavail * statistics.f_frsize
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,69 @@
+"""How far a running unit is: a small file that anyone who can read the run may look at."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcddm.rundir import atomic
+
+FILE_NAME = "heartbeat.json"
+SILENT_SECONDS = 60
+"""A unit that has not beaten for so long is not known to be running."""
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """One sign of life; `done` and `total` count images, `time` is seconds since the epoch."""
+
+    time: float
+    owner: str
+    attempt: int
+    host: str
+    done: int = 0
+    total: int = 0
+    rate: float = 0.0
+    figures: dict[str, float] | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the unit gave a sign of life lately."""
+        return time.time() - self.time < SILENT_SECONDS
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated seconds to the end, None before a rate is known."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else None
+
+
+class Pulse:
+    """Writes the heartbeats of one attempt, at most one in `interval` seconds."""
+
+    def __init__(self, folder: Path, owner: str, attempt: int, host: str, interval: float = 1.0) -> None:
+        self._file = folder / FILE_NAME
+        self._identity: dict[str, Any] = {"owner": owner, "attempt": attempt, "host": host}
+        self._interval = interval
+        self._last = 0.0
+        self._started: tuple[float, int] | None = None
+
+    def beat(self, done: int = 0, total: int = 0, **figures: float) -> None:
+        """Say that `done` of `total` images are through; cheap enough for every step."""
+        now = time.time()
+        if self._started is None:
+            self._started = (now, done)
+        if now - self._last < self._interval and done < total:
+            return
+        self._last = now
+        seconds, images = now - self._started[0], done - self._started[1]
+        rate = images / seconds if seconds > 0 else 0.0
+        beat = Heartbeat(now, done=done, total=total, rate=rate, figures=figures, **self._identity)
+        atomic.write_json(self._file, asdict(beat), durable=False)
+
+
+def read(folder: Path) -> Heartbeat | None:
+    """The last heartbeat of a unit, or None."""
+    content = atomic.read_json(folder / FILE_NAME)
+    try:
+        return Heartbeat(**content) if isinstance(content, dict) else None
+    except TypeError:
+        return None

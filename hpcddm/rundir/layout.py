@@ -1,0 +1,59 @@
+"""Where everything lies in a run directory."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """One run: `<stage>/<unit>/` holds each unit; the rest is bookkeeping."""
+
+    root: Path
+
+    def unit(self, key: str) -> Path:
+        """The folder of a unit, named by `stage/unit`."""
+        return self.root / key
+
+    def spec(self, key: str) -> Path:
+        """What the job of a unit is told."""
+        return self.root / "specs" / f"{key}.json"
+
+    def logs(self, key: str) -> Path:
+        """The logs of a unit, one subfolder for each attempt."""
+        return self.root / "logs" / key
+
+    @property
+    def experiment(self) -> Path:
+        """The experiment as it was last submitted, all defaults filled in."""
+        return self.root / "experiment.json"
+
+    @property
+    def journal(self) -> Path:
+        """Everything that was submitted."""
+        return self.root / "journal.jsonl"
+
+    @property
+    def scripts(self) -> Path:
+        """Every batch script as it was submitted."""
+        return self.root / "scripts"
+
+    @property
+    def jobs(self) -> Path:
+        """The scheduler's own small files."""
+        return self.root / "jobs"
+
+    @property
+    def lock(self) -> Path:
+        """Held while a submit looks at the run and changes it."""
+        return self.root / ".submit.lock"
+
+    @property
+    def superseded(self) -> Path:
+        """What `--redo` moved out of the way."""
+        return self.root / "superseded"
+
+
+def relative_to_run(path: Path, run: RunDir) -> str:
+    """A path as a run stores it, so that moving the run together with the data keeps it true."""
+    return os.path.relpath(path.resolve(), run.root.resolve())

@@ -1,0 +1,115 @@
+"""The JSON that makes a unit complete, and the fingerprint that says of what it is the result."""
+
+import hashlib
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcddm import __version__
+from hpcddm.rundir import atomic
+
+FILE_NAME = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file of a finished unit; `path` is relative to the unit's folder."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a finished unit is: its outputs, and everything that they are a function of."""
+
+    stage: str
+    unit: str
+    settings: dict[str, Any]
+    """The settings that shaped the outputs, as flat dotted keys."""
+    inputs: dict[str, str]
+    """For every unit that was read, the digest of its outputs."""
+    outputs: list[Output]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What later stages and people want to know: counts, FLOPs, figures."""
+    record: dict[str, Any] = field(default_factory=dict)
+    """How it was made (versions, world size, seconds): recorded, never compared."""
+    format: int = FORMAT
+
+    @property
+    def digest(self) -> str:
+        """One hash over all outputs: what a later stage records as its input."""
+        return digest({output.path: output.sha256 for output in self.outputs})
+
+    @property
+    def fingerprint(self) -> str:
+        """One hash over the settings and the inputs."""
+        return digest({"settings": self.settings, "inputs": self.inputs})
+
+
+def digest(value: Any) -> str:
+    """The SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
+    """Nested settings as flat dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = f"{place}.{key}" if place else str(key)
+        flat |= flatten(value, inner) if isinstance(value, dict) else {inner: value}
+    return flat
+
+
+def read(folder: Path) -> Manifest | None:
+    """The manifest of a unit's folder, or None when the unit is not finished (or its manifest is torn)."""
+    content = atomic.read_json(folder / FILE_NAME)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        return None
+    try:
+        outputs = [Output(**output) for output in content.pop("outputs")]
+        return Manifest(outputs=outputs, **content)
+    except (TypeError, KeyError):
+        return None
+
+
+def publish(folder: Path, manifest: Manifest) -> None:
+    """Make a unit complete; the last thing that is written."""
+    atomic.write_json(folder / FILE_NAME, asdict(manifest))
+
+
+def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
+    """Sync and hash the files of a unit that are its result."""
+    found = []
+    for path in sorted(paths):
+        file = folder / path
+        atomic.sync(file)
+        found.append(Output(path, file.stat().st_size, atomic.sha256(file)))
+    return found
+
+
+def damage(folder: Path, manifest: Manifest) -> str | None:
+    """What is wrong with the outputs (missing, or of another size), or None."""
+    for output in manifest.outputs:
+        file = folder / output.path
+        if not file.is_file():
+            return f"{file} is missing"
+        if file.stat().st_size != output.size:
+            return f"{file} has {file.stat().st_size} bytes instead of {output.size}"
+    return None
+
+
+def record(started: float, world_size: int) -> dict[str, Any]:
+    """Versions and cost of a unit; no host, user or path, for manifests travel between sites."""
+    return {
+        "hpcddm": __version__,
+        "python": platform.python_version(),
+        "world_size": world_size,
+        "seconds": round(time.time() - started, 1),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -1,0 +1,45 @@
+"""Who this process is inside its unit: rank and world size from the scheduler's environment."""
+
+import os
+import time
+from dataclasses import dataclass
+
+LAUNCH_VARIABLE = "HPCDDM_LAUNCH"
+"""Set by the embedded launcher: one word that no other launch on any machine has."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The place of one process in its unit, and `owner`, the attempt that all its ranks share."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    nodes: int
+    owner: str
+
+
+def from_environment() -> Ranks:
+    """Read SLURM_* under srun, SUBMITIT_LOCAL_* under the embedded launcher, else be alone.
+
+    Raises `KeyError` when the environment names a launcher and lacks one of its variables.
+    """
+    if os.environ.get("SUBMITIT_EXECUTOR") == "local":
+        local = {name: os.environ[f"SUBMITIT_LOCAL_{name}"] for name in ("GLOBALID", "LOCALID", "NTASKS", "JOB_ID")}
+        owner = f"local-{os.environ[LAUNCH_VARIABLE]}-{local['JOB_ID']}"
+        return Ranks(int(local["GLOBALID"]), int(local["LOCALID"]), int(local["NTASKS"]), 1, owner)
+    if "SLURM_STEP_ID" in os.environ and "SLURM_PROCID" in os.environ:
+        slurm = {name: os.environ[f"SLURM_{name}"] for name in ("PROCID", "LOCALID", "NTASKS", "JOB_NUM_NODES")}
+        numbers = [int(slurm[name]) for name in ("PROCID", "LOCALID", "NTASKS", "JOB_NUM_NODES")]
+        return Ranks(*numbers, f"slurm-{slurm_element()}.{os.environ.get('SLURM_RESTART_COUNT', '0')}")
+    return Ranks(0, 0, 1, 1, f"alone-{os.getpid()}-{time.time_ns()}")
+
+
+def slurm_element() -> str:
+    """This job as Slurm's commands name it: A_T for an array element.
+
+    One element of an array carries the array's own id as SLURM_JOB_ID, so the bare id can mean all of them.
+    """
+    if "SLURM_ARRAY_JOB_ID" in os.environ:
+        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return os.environ["SLURM_JOB_ID"]

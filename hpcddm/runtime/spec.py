@@ -1,0 +1,42 @@
+"""What a job is told: one JSON file for each unit, the only thing that the two sides share."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One unit to be made: `key` is stage/unit, `covers` what its fingerprint covers, `needs` what it reads."""
+
+    key: str
+    index: int
+    num_units: int
+    experiment: dict[str, Any]
+    covers: dict[str, Any]
+    needs: list[str]
+    threads: int
+    network_interface: str | None = None
+
+    @property
+    def stage(self) -> str:
+        """The stage's name, which is also its module's."""
+        return self.key.split("/")[0]
+
+    def write(self, run: RunDir) -> Path:
+        """Store the spec in the run and return its path."""
+        path = run.spec(self.key)
+        atomic.write_json(path, asdict(self))
+        return path
+
+
+def read_spec(path: Path) -> tuple[Spec, RunDir]:
+    """Read a spec and the run that it lies in (`<run>/specs/<stage>/<unit>.json`)."""
+    content = atomic.read_json(path)
+    if content is None:
+        raise UserError(f"{path}: no readable spec; submit the run again")
+    return Spec(**content), RunDir(path.resolve().parents[2])

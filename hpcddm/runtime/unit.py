@@ -1,0 +1,68 @@
+"""The piece of a stage that a process works on, as the stages see it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.errors import UserError
+from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
+from hpcddm.runtime.attempt import Attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag, Stopped
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Everything about one unit that is not a setting."""
+
+    key: str
+    index: int
+    run: RunDir
+    ranks: Ranks
+    attempt: Attempt
+    pulse: Pulse
+    stop: StopFlag
+    inputs: dict[str, Manifest]
+    """The manifests of the units that this one reads, by key."""
+    fingerprint: str
+    network_interface: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The unit's name inside its stage."""
+        return self.key.split("/")[1]
+
+    @property
+    def folder(self) -> Path:
+        """Where the outputs go."""
+        return self.run.unit(self.key)
+
+    def input(self, key: str, path: str) -> Path:
+        """An output of a unit that this one reads."""
+        if key not in self.inputs:
+            raise KeyError(f"{self.key} reads {key} without saying so in pipeline.py")
+        return self.run.unit(key) / path
+
+    def inputs_of(self, stage: str) -> dict[str, Manifest]:
+        """The manifests of all units of one stage that this unit reads, by key."""
+        return {key: manifest for key, manifest in self.inputs.items() if key.split("/")[0] == stage}
+
+    def leave_if_told(self) -> None:
+        """Raise `Stopped` at a place where nothing is lost; for stages of one process."""
+        if self.stop.reason:
+            raise Stopped(self.stop.reason)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a stage made: its output files, relative to the unit's folder, and facts for later stages."""
+
+    outputs: list[str]
+    facts: dict
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `UserError` unless the condition holds; for what only the data can tell."""
+    if not condition:
+        raise UserError(message)

@@ -1,0 +1,47 @@
+"""Finds what travels beside the package: experiments, sites, the sbatch template."""
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+from hpcddm.errors import ConfigError
+
+CHECKOUT = Path(__file__).parent.parent
+
+
+@cache
+def share_folder() -> Path:
+    """The folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data."""
+    if (CHECKOUT / "experiments").is_dir() and (CHECKOUT / "slurm").is_dir():
+        return CHECKOUT
+    try:
+        for file in files("hpcddm") or []:
+            if file.parts[-2:] == ("slurm", "job.sbatch.j2"):
+                return Path(file.locate()).resolve().parent.parent
+    except PackageNotFoundError:
+        pass
+    raise ConfigError("the package's experiments and sites are not installed; run 'pip install' on the project again")
+
+
+def share_file(relative: str) -> Path:
+    """A file that travels with the package; one of the same path below the working directory comes first."""
+    own = Path(relative)
+    return own if own.is_file() else share_folder() / relative
+
+
+def find_yaml(name: str, folder: str, kind: str) -> Path:
+    """A YAML file by its path, or by its bare name in `./`, `./<folder>/` and the package's `<folder>/`.
+
+    Raises `ConfigError` listing the names that exist.
+    """
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        path = Path(name)
+        if path.is_file():
+            return path
+        raise ConfigError(f"{name}: no such {kind} file")
+    candidates = [Path(f"{name}.yaml"), Path(folder) / f"{name}.yaml", share_folder() / folder / f"{name}.yaml"]
+    for path in candidates:
+        if path.is_file():
+            return path
+    valid = sorted({path.stem for place in (Path(folder), share_folder() / folder) for path in place.glob("*.yaml")})
+    raise ConfigError(f"no {kind} named '{name}'; valid names: {', '.join(valid)}, or the path of a YAML file")

@@ -1,0 +1,48 @@
+"""Stage cluster: every image gets one of K clusters, every expert the list of its samples."""
+
+import h5py
+import numpy as np
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.runtime.unit import Result, Unit, require
+from hpcddm.stages import samples as sample_lists
+from hpcddm.stages.encode import FEATURES
+
+PARTITION = "partition.h5"
+
+
+def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+    """Fit on the training features, assign training and held-out images, write one sample list per expert."""
+    num_experts = settings.cluster.experts
+    heldout = sample_lists.indices(unit, "heldout")
+    sample_lists.balanced(heldout, settings.data.num_classes, settings.evaluate.images)
+    training = sample_lists.indices(unit, "train")
+    features = _features(unit, "train")
+    clustering = plugins.load("clusterings", settings.cluster.clustering.name)
+    try:
+        partition = clustering.fit(settings.cluster.clustering, features, num_experts, settings.seed)
+    except ValueError as error:
+        require(False, f"cluster.clustering: {error}")
+    training["cluster"] = partition.assign(features)
+    heldout["cluster"] = partition.assign(_features(unit, "heldout"))
+    outputs = {"train.npy": training, "heldout.npy": heldout}
+    for expert in range(num_experts):
+        outputs[f"expert-{expert:02d}.npy"] = training[training["cluster"] == expert]
+    for name, rows in outputs.items():
+        np.save(unit.folder / name, rows)
+    with h5py.File(unit.folder / PARTITION, "w") as file:
+        for name, values in partition.arrays().items():
+            file.create_dataset(name, data=values)
+    sizes = np.bincount(training["cluster"], minlength=num_experts)
+    print(f"cluster sizes {sizes.tolist()}, largest / mean {sizes.max() / sizes.mean():.2f}", flush=True)
+    return Result([*outputs, PARTITION], {"sizes": sizes.tolist(), "images": len(training)})
+
+
+def _features(unit: Unit, split: str) -> np.ndarray:
+    keys = sorted(key for key in unit.inputs_of("encode") if key.startswith(f"encode/{split}-"))
+    blocks = []
+    for key in keys:
+        with h5py.File(unit.input(key, FEATURES)) as file:
+            blocks.append(file["features"][:])
+    return np.concatenate(blocks)

@@ -1,0 +1,47 @@
+"""Stage critics: two classifiers trained on real images, the extractor of the distances and the judge."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hpcddm import plugins
+from hpcddm.config import ClassifierSettings, Experiment
+from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.stages import samples as sample_lists
+from hpcddm.training.loop import Batch, Task, load_weights, train
+
+IMAGES_AT_ONCE = 500
+
+
+def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+    """Train one classifier on the training images and measure it on the held-out ones."""
+    critic: ClassifierSettings = getattr(settings.critics, unit.name)
+    reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
+    training = critic.training
+    training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
+    task = Task(unit.key, settings.seed, lambda: build(settings, critic), _loss, reader)
+    outputs = train(task, training, unit)
+    model = load_weights(build(settings, critic), unit.folder)
+    heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
+    return Result(outputs, {"images": training.images, "heldout_accuracy": _accuracy(model, heldout)})
+
+
+def build(settings: Experiment, critic: ClassifierSettings) -> nn.Module:
+    """A freshly initialised classifier."""
+    return plugins.load("models", critic.model.name).build(critic.model, settings.data, settings.data.num_classes)
+
+
+def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+    return F.cross_entropy(model(batch.x0), batch.labels, reduction="none")
+
+
+@torch.no_grad()
+def _accuracy(model: nn.Module, reader: TarReader) -> float:
+    right = 0
+    for start in range(0, len(reader), IMAGES_AT_ONCE):
+        rows = range(start, min(start + IMAGES_AT_ONCE, len(reader)))
+        right += (model(to_tensor(reader.images(rows))).argmax(1) == reader.labels(rows)).sum().item()
+    return right / len(reader)

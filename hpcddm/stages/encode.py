@@ -1,0 +1,33 @@
+"""Stage encode: the features of one tar, as HDF5."""
+
+import h5py
+import numpy as np
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.data.reader import TarReader
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.stages.shard import INDEX, TAR
+
+FEATURES = "features.h5"
+IMAGES_AT_ONCE = 256
+
+
+def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+    """Encode the images of the shard of the same name; row i of `features` belongs to row i of its index."""
+    shard = unit.key.replace("encode/", "shard/")
+    samples = np.load(unit.input(shard, INDEX))
+    samples["shard"] = 0
+    reader = TarReader([unit.input(shard, TAR)], samples)
+    encode = plugins.load("encoders", settings.encode.encoder.name).build(settings.encode.encoder)
+    blocks = []
+    for start in range(0, len(samples), IMAGES_AT_ONCE):
+        unit.leave_if_told()
+        rows = range(start, min(start + IMAGES_AT_ONCE, len(samples)))
+        blocks.append(encode(reader.images(rows)))
+        unit.pulse.beat(rows.stop, len(samples))
+    features = np.concatenate(blocks)
+    with h5py.File(unit.folder / FEATURES, "w") as file:
+        file.create_dataset("features", data=features)
+        file.attrs["encoder"] = settings.encode.encoder.name
+    return Result([FEATURES], {"images": len(features), "dimensions": features.shape[1]})

@@ -1,0 +1,103 @@
+"""Stage evaluate: a range of samples in every arm, beside as many held-out and training images."""
+
+from dataclasses import dataclass, field
+
+import h5py
+import numpy as np
+import torch
+from torch import nn
+
+from hpcddm.config import Experiment
+from hpcddm.data.reader import TarReader, to_images, to_tensor
+from hpcddm.ensemble import strategies
+from hpcddm.ensemble.members import MONOLITH_ARM, Members
+from hpcddm.ensemble.sampler import sample
+from hpcddm.metrics.statistics import Statistics
+from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.stages import networks
+from hpcddm.stages import samples as sample_lists
+
+EVALUATION = "evaluation.h5"
+REFERENCE, REAL = "heldout", "train"
+"""The arms of real images: the reference of all distances, and training images whose distance is the floor."""
+
+
+def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+    """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
+    start, stop = evaluate_range(unit.key)
+    device = networks.device()
+    members = networks.load_members(settings, unit.run.unit, device)
+    critics = [networks.load_critic(settings, key, unit.run.unit, device) for key in (EXTRACTOR, JUDGE)]
+    real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
+    arms = {name: Arm() for name in (*arm_names(settings), *real)}
+    total = (stop - start) * len(arms)
+    for first in range(start, stop, settings.evaluate.batch):
+        rows = range(first, first + settings.evaluate.batch)
+        for number, (name, arm) in enumerate(arms.items()):
+            unit.leave_if_told()
+            unit.pulse.beat((first - start) * len(arms) + number * len(rows), total)
+            if name in real:
+                arm.add(real[name].images(rows), *critics)
+            else:
+                arm.add(_draw(settings, members, name, rows, real[REFERENCE], arm, device), *critics)
+    unit.pulse.beat(total, total)
+    with h5py.File(unit.folder / EVALUATION, "w") as file:
+        for name, arm in arms.items():
+            arm.write(file.create_group(name), num_classes=settings.data.num_classes, start=start)
+    return Result([EVALUATION], {"images": stop - start, "arms": list(arms)})
+
+
+def arm_names(settings: Experiment) -> list[str]:
+    """The arms that draw images, the monolith first."""
+    labels = [strategies.parse(strategy).label for strategy in settings.evaluate.strategies]
+    return [MONOLITH_ARM, *labels] if settings.monolith.enabled else labels
+
+
+@dataclass
+class Arm:
+    """What one arm has gathered so far."""
+
+    images: list[np.ndarray] = field(default_factory=list)
+    features: list[np.ndarray] = field(default_factory=list)
+    named: list[np.ndarray] = field(default_factory=list)
+    usage: np.ndarray | None = None
+
+    @torch.no_grad()
+    def add(self, images: np.ndarray, extractor: nn.Module, judge: nn.Module) -> None:
+        """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the judge names."""
+        tensor = to_tensor(images).to(next(judge.parameters()).device)
+        self.images.append(images)
+        self.features.append(extractor.features(tensor).cpu().numpy())
+        self.named.append(judge(tensor).argmax(1).cpu().numpy())
+
+    def write(self, group: h5py.Group, num_classes: int, start: int) -> None:
+        """Store images, features, the judge's agreement and the mergeable statistics."""
+        features, named = np.concatenate(self.features), np.concatenate(self.named)
+        labels = np.arange(start, start + len(named)) % num_classes
+        group.create_dataset("images", data=np.concatenate(self.images))
+        group.create_dataset("features", data=features)
+        group.create_dataset("agreed", data=named == labels)
+        for name, values in Statistics.from_features(features).arrays().items():
+            group.create_dataset(name, data=values)
+        if self.usage is not None:
+            group.create_dataset("usage", data=self.usage)
+
+
+def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
+    samples = sample_lists.clustered(unit, split)
+    chosen = sample_lists.balanced(samples, settings.data.num_classes, settings.evaluate.images)
+    return sample_lists.reader(unit, split, chosen)
+
+
+def _draw(settings: Experiment, members: Members, name: str, rows: range, reference: TarReader, arm: Arm,
+          device: torch.device) -> np.ndarray:  # fmt: skip
+    """Sample one batch; the oracle follows the cluster of the held-out image at the same place."""
+    data, evaluate = settings.data, settings.evaluate
+    classes = torch.tensor([row % data.num_classes for row in rows], device=device)
+    field = members.field(name, evaluate.guidance, reference.clusters(rows).to(device))
+    shape = (data.channels, data.image_size, data.image_size)
+    images = to_images(sample(field, settings.seed, rows, classes, shape, evaluate.steps))
+    used = torch.stack(field.usage).double().cpu().numpy()
+    arm.usage = used if arm.usage is None else arm.usage + used
+    return images

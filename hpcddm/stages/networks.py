@@ -1,0 +1,42 @@
+"""The finished networks of a run, ready for inference in the precision that they were trained in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from hpcddm.config import Experiment, Training
+from hpcddm.ensemble.members import Members, as_velocity
+from hpcddm.pipeline import MONOLITH, ROUTER, expert_key
+from hpcddm.stages import critics, route, train
+from hpcddm.training.loop import load_weights
+
+
+def load_members(settings: Experiment, folder_of: Callable[[str], Path], device: torch.device) -> Members:
+    """Experts, router and monolith; `folder_of` maps a unit's key to its folder."""
+
+    def denoiser(key: str) -> Callable:
+        network = _ready(train.build(settings), folder_of(key), settings.experts.training, device)
+        return as_velocity(network, settings.experts.objective)
+
+    experts = [denoiser(expert_key(index)) for index in range(settings.cluster.experts)]
+    router = _ready(route.build(settings), folder_of(ROUTER), settings.router.training, device)
+    monolith = denoiser(MONOLITH) if settings.monolith.enabled else None
+    return Members(experts, router, monolith, settings.data.num_classes)
+
+
+def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device) -> nn.Module:
+    """The extractor or the judge, in fp32: distances must not depend on the precision of a sampler."""
+    critic = getattr(settings.critics, key.split("/")[1])
+    return load_weights(critics.build(settings, critic), folder_of(key)).to(device)
+
+
+def device() -> torch.device:
+    """Where inference runs."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _ready(network: nn.Module, folder: Path, training: Training, device: torch.device) -> nn.Module:
+    dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
+    return load_weights(network, folder).to(device, dtype)

@@ -1,0 +1,44 @@
+"""How the stages find the samples of a run: tars, expert lists, balanced held-out images."""
+
+import numpy as np
+
+from hpcddm.data.reader import TarReader
+from hpcddm.errors import UserError
+from hpcddm.pipeline import CLUSTER
+from hpcddm.runtime.unit import Unit
+from hpcddm.stages.shard import INDEX, TAR
+
+
+def indices(unit: Unit, split: str) -> np.ndarray:
+    """All samples of a split with their place in the split as `id`, (N,) of dtype `tar.SAMPLE`."""
+    keys = sorted(key for key in unit.inputs_of("shard") if key.startswith(f"shard/{split}-"))
+    samples = np.concatenate([np.load(unit.input(key, INDEX)) for key in keys])
+    samples["id"] = np.arange(len(samples))
+    return samples
+
+
+def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
+    """A reader of samples of a split."""
+    keys = sorted(key for key in unit.inputs_of("shard") if key.startswith(f"shard/{split}-"))
+    return TarReader([unit.input(key, TAR) for key in keys], samples)
+
+
+def clustered(unit: Unit, name: str) -> np.ndarray:
+    """A list that the stage cluster wrote: of a split ('train', 'heldout') or of one expert ('expert-00')."""
+    return np.load(unit.input(CLUSTER, f"{name}.npy"))
+
+
+def balanced(samples: np.ndarray, num_classes: int, count: int) -> np.ndarray:
+    """The first `count` samples with class i % num_classes at place i.
+
+    Raises `UserError` when a class has too few.
+    """
+    of_class = [np.flatnonzero(samples["label"] == label) for label in range(num_classes)]
+    needed = count // num_classes
+    for label, rows in enumerate(of_class):
+        if len(rows) < needed:
+            raise UserError(
+                f"evaluate.images: {count} images need {needed} of class {label}, there are {len(rows)};"
+                f" at most {min(map(len, of_class)) * num_classes} can be balanced"
+            )
+    return samples[np.stack([rows[:needed] for rows in of_class], axis=1).reshape(-1)]

@@ -1,0 +1,51 @@
+"""Stage shard: images from a source become one WebDataset tar with its byte-offset index."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.data import tar
+from hpcddm.data.record import Record
+from hpcddm.rundir import atomic
+from hpcddm.runtime.unit import Result, Unit, require
+
+TAR, INDEX, KEYS = "images.tar", "index.npy", "keys.txt"
+BEAT_EVERY = 256
+
+
+def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+    """Write this unit's part of the training or of the held-out images."""
+    data = settings.data
+    split, part = unit.name.split("-")
+    parts = data.shards if split == "train" else data.heldout_shards
+    folder = str((unit.run.root / data.source.folder).resolve())
+    source = data.source.model_copy(update={"folder": folder})
+    records = plugins.load("data/sources", data.source.name).open_split(source, split)
+    start, stop = (len(records) * edge // parts for edge in (int(part), int(part) + 1))
+    require(stop > start, f"{folder}: {len(records)} {split} images are too few for {parts} shards")
+    path = unit.folder / TAR
+    count = tar.write_tar(path, _pick(records, start, stop, unit), data.image_size, data.channels)
+    index, keys = tar.index_tar(path, int(part))
+    require(len(index) == count, f"{path}: {count} images written, {len(index)} found; two of them share a key")
+    require(index["label"].max() < data.num_classes,
+            f"data.num_classes: {data.num_classes}, but {folder} has class {index['label'].max()}")
+    np.save(unit.folder / INDEX, index)
+    atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in keys))
+    return Result([TAR, INDEX, KEYS], {"images": count})
+
+
+def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record]:
+    for number in range(start, stop):
+        if number % BEAT_EVERY == 0:
+            unit.leave_if_told()
+        unit.pulse.beat(number - start, stop - start)
+        yield records[number]
+
+
+def read_index(folder: Path) -> np.ndarray:
+    """The index of a finished unit, (N,) of dtype `tar.SAMPLE`."""
+    return np.load(folder / INDEX)
+

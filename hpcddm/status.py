@@ -1,0 +1,117 @@
+"""What state every unit of a run is in, told from the files of the run alone."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import ConfigError
+from hpcddm.pipeline import PlannedUnit
+from hpcddm.rundir import atomic, heartbeat, manifest
+from hpcddm.rundir.heartbeat import Heartbeat
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import attempts
+
+
+class State(StrEnum):
+    """The state of a unit; only `COMPLETE` counts as success."""
+
+    COMPLETE = "complete"
+    STALE = "stale"
+    OUTDATED = "outdated"
+    DAMAGED = "damaged"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class UnitStatus:
+    """A unit's state, why, and what is known of its attempts."""
+
+    unit: PlannedUnit
+    state: State
+    reason: str = ""
+    changes: dict[str, tuple[Any, Any]] | None = None
+    """For a stale unit: key -> (value it was made with, value now)."""
+
+    @property
+    def key(self) -> str:
+        """stage/unit."""
+        return self.unit.key
+
+
+def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
+    """The state of every planned unit, by key, from manifests alone."""
+    found: dict[str, UnitStatus] = {}
+    digests: dict[str, str] = {}
+    for unit in units:
+        present = manifest.read(run.unit(unit.key))
+        found[unit.key] = _judge(unit, present, digests, run.unit(unit.key))
+        if present and found[unit.key].state in (State.COMPLETE, State.STALE):
+            digests[unit.key] = present.digest
+    return found
+
+
+def _judge(unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[str, str], folder: Path) -> UnitStatus:
+    if present is None:
+        return UnitStatus(unit, State.MISSING)
+    changes = _changes(present.settings, unit.covers)
+    if changes:
+        return UnitStatus(unit, State.STALE, "its settings changed", changes)
+    broken = manifest.damage(folder, present)
+    if broken:
+        return UnitStatus(unit, State.DAMAGED, broken)
+    for key in unit.needs:
+        if key not in digests:
+            return UnitStatus(unit, State.OUTDATED, f"{key} is not complete")
+        if present.inputs.get(key) != digests[key]:
+            return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
+    return UnitStatus(unit, State.COMPLETE)
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {
+        key: (before.get(key), now.get(key))
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    }
+
+
+def check_stale(states: dict[str, UnitStatus], redo: set[str]) -> None:
+    """Refuse to go on over changed settings.
+
+    Raises `ConfigError` naming key, old and new value, the stages that become stale, and the way out.
+    """
+    stale = [status for status in states.values() if status.state is State.STALE and status.unit.stage not in redo]
+    if not stale:
+        return
+    changes = {key: change for status in stale for key, change in (status.changes or {}).items()}
+    stages = list(dict.fromkeys(status.unit.stage for status in stale))
+    listed = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+    flags = " ".join(f"--redo {stage}" for stage in stages)
+    raise ConfigError(
+        f"settings changed since this run was made: {listed}. Stale: {', '.join(stages)} and what reads them."
+        f" Take another run directory, or repeat with {flags}"
+    )
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a unit's files say about work on it: the last heartbeat, the attempts, how the last one ended."""
+
+    beat: Heartbeat | None
+    attempts: int
+    outcome: str | None
+    reason: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an attempt is open and gave a sign of life lately."""
+        return self.outcome is None and self.beat is not None and self.beat.is_fresh
+
+
+def activity(run: RunDir, key: str) -> Activity:
+    """Read the heartbeat and the attempts of a unit."""
+    beat = heartbeat.read(run.unit(key))
+    tried = attempts(run.logs(key))
+    ended = (atomic.read_json(tried[-1][1] / "ended.json") or {}) if tried else {}
+    return Activity(beat, len(tried), ended.get("outcome"), ended.get("reason", ""))

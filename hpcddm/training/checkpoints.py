@@ -1,0 +1,82 @@
+"""Training states that are whole or not there: staged, synced, described, renamed; the last two are kept."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+from hpcddm.training.engine import Engine
+
+KEPT = 2
+
+
+class Checkpoints:
+    """The training states of one unit, below its folder `state/`."""
+
+    def __init__(self, folder: Path, fingerprint: str, world_size: int) -> None:
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._world_size = world_size
+
+    def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> float:
+        """Save on all ranks together and return the seconds it took.
+
+        Raises `UserError` with the path and the free bytes when the disk is full; what was saved before stays valid.
+        """
+        started = time.time()
+        staged = self._folder / ".staged"
+        if dist.get_rank() == 0:
+            shutil.rmtree(staged, ignore_errors=True)
+            staged.mkdir(parents=True)
+        dist.barrier()
+        try:
+            engine.save(staged)
+        except (OSError, RuntimeError) as error:
+            free = atomic.free_bytes(self._folder)
+            raise UserError(f"{staged}: cannot save the training state, {free} bytes are free ({error})") from error
+        dist.barrier()
+        if dist.get_rank() == 0:
+            self._publish(staged, images, loop)
+        dist.barrier()
+        return time.time() - started
+
+    def newest(self) -> tuple[Path, dict[str, Any]] | None:
+        """The newest state that is whole and belongs to this unit as it is now, with what the loop stored."""
+        for folder in sorted(self._folder.glob("images-*"), reverse=True):
+            state = atomic.read_json(folder / "state.json")
+            if state is None or state["fingerprint"] != self._fingerprint:
+                continue
+            if any(not (folder / name).is_file() or (folder / name).stat().st_size != size
+                   for name, size in state["files"].items()):
+                print(f"{folder} is torn; passing over it", flush=True)
+                continue
+            if state["world_size"] != self._world_size:
+                raise UserError(
+                    f"{folder} was saved by {state['world_size']} ranks and cannot be continued by {self._world_size};"
+                    " ask for as many ranks, or delete the folder to start again"
+                )
+            return folder, state
+        return None
+
+    def clear(self) -> None:
+        """Remove all states, once the unit is complete and nothing will be continued."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _publish(self, staged: Path, images: int, loop: dict[str, Any]) -> None:
+        files = [file for file in staged.rglob("*") if file.is_file()]
+        for file in files:
+            atomic.sync(file)
+        sizes = {str(file.relative_to(staged)): file.stat().st_size for file in files}
+        state = {"images": images, "fingerprint": self._fingerprint, "world_size": self._world_size,
+                 "files": sizes, "loop": loop}  # fmt: skip
+        atomic.write_json(staged / "state.json", state)
+        target = self._folder / f"images-{images:012d}"
+        shutil.rmtree(target, ignore_errors=True)
+        staged.rename(target)
+        atomic.sync(self._folder)
+        for old in sorted(self._folder.glob("images-*"))[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,103 @@
+"""DeepSpeed behind step, save and load, with a sharded fp32 EMA of the fp32 master weights."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from hpcddm.config import Training
+from hpcddm.runtime.ranks import Ranks
+
+EMA_RAMP = 0.1
+"""The EMA's half-life is at most this share of the images seen, so that it forgets the initial weights."""
+
+
+class Engine:
+    """One model under training on all ranks of a unit; all methods are collective."""
+
+    def __init__(self, model: nn.Module, training: Training, ranks: Ranks, device: torch.device) -> None:
+        deepspeed = _import_deepspeed(device)
+        self._training = training
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
+        )
+        settings = {
+            "train_micro_batch_size_per_gpu": training.batch // ranks.world_size,
+            "gradient_accumulation_steps": 1,
+            "gradient_clipping": training.gradient_clip,
+            "zero_optimization": {"stage": training.zero_stage},
+            "zero_allow_untested_optimizer": True,
+            "bf16": {"enabled": training.precision == "bf16"},
+            "steps_per_print": 10**9,
+        }
+        self._engine, *_ = deepspeed.initialize(
+            model=model, optimizer=optimizer, config=settings, dist_init_required=False
+        )
+        self.model = self._engine
+        self._ema = [shard.detach().clone() for shard in self._masters]
+
+    @property
+    def _masters(self) -> list[torch.Tensor]:
+        """This rank's part of the flat fp32 weights, one per parameter group."""
+        return self._engine.optimizer.single_partition_of_fp32_groups
+
+    def step(self, loss: torch.Tensor, images_seen: int) -> None:
+        """One optimizer step on the mean loss of this rank's images; `images_seen` counts them in."""
+        self._set_learning_rate(images_seen)
+        self._engine.backward(loss)
+        self._engine.step()
+        halflife = min(self._training.ema_halflife_images, EMA_RAMP * images_seen)
+        weight = 1 - 0.5 ** (self._training.batch / halflife)
+        torch._foreach_lerp_(self._ema, self._masters, min(weight, 1.0))
+
+    def save(self, folder: Path) -> None:
+        """Write this rank's part of the training state."""
+        self._engine.save_checkpoint(str(folder), tag="deepspeed", save_latest=False)
+        save_file({str(group): shard for group, shard in enumerate(self._ema)}, self._ema_file(folder))
+
+    def load(self, folder: Path) -> None:
+        """Continue from a training state of the same world size."""
+        self._engine.load_checkpoint(str(folder), tag="deepspeed")
+        stored = load_file(self._ema_file(folder))
+        for group, shard in enumerate(self._ema):
+            shard.copy_(stored[str(group)])
+
+    def ema_weights(self) -> dict[str, torch.Tensor]:
+        """The EMA of all parameters, fp32, by name; complete on every rank."""
+        names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
+        weights = {}
+        for group, shard in enumerate(self._ema):
+            parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
+            dist.all_gather(parts, shard)
+            flat, offset = torch.cat(parts), 0
+            for parameter in self._engine.optimizer.bit16_groups[group]:
+                values = flat[offset : offset + parameter.numel()]
+                weights[names[id(parameter)]] = values.view(parameter.shape).cpu().clone()
+                offset += parameter.numel()
+        return weights
+
+    def _set_learning_rate(self, images_seen: int) -> None:
+        warmup = self._training.warmup_images
+        factor = min(1.0, images_seen / warmup) if warmup else 1.0
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = self._training.learning_rate * factor
+
+    def _ema_file(self, folder: Path) -> Path:
+        return folder / f"ema-rank{dist.get_rank()}.safetensors"
+
+
+def _import_deepspeed(device: torch.device) -> Callable:
+    """Import DeepSpeed for this device; on CPU without compiling anything."""
+    if device.type == "cpu":
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    import deepspeed
+    import deepspeed.ops
+
+    if device.type == "cpu":
+        # DeepSpeed would compile a shared-memory op at start (29 s, and it needs a compiler) that training never uses.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed

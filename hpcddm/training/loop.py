@@ -1,0 +1,179 @@
+"""The one training loop: expert, monolith, router and critics supply a model, a loss and their samples."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+
+from hpcddm.config import Training
+from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
+from hpcddm.rundir import atomic
+from hpcddm.runtime.stopping import Stopped
+from hpcddm.runtime.unit import Unit
+from hpcddm.training import process_group
+from hpcddm.training.checkpoints import Checkpoints
+from hpcddm.training.engine import Engine
+
+WEIGHTS, CURVE = "weights.safetensors", "curve.json"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some images of one step, with everything a loss may want to know of them.
+
+    places: global numbers of the images in the order of training, from which all randomness comes;
+    x0: (N, C, H, W) in [-1, 1]; labels, clusters: (N,).
+    """
+
+    places: range
+    x0: torch.Tensor
+    labels: torch.Tensor
+    clusters: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained: `loss(model, batch)` gives one value per image, (N,)."""
+
+    stream: str
+    """Names this training's randomness; two trainings with one stream see the same noise."""
+    seed: int
+    build: Callable[[], nn.Module]
+    loss: Callable[[nn.Module, Batch], torch.Tensor]
+    reader: TarReader
+
+
+@dataclass
+class Progress:
+    """Where a training is; stored with every state."""
+
+    images: int = 0
+    loss_sum: float = 0.0
+    loss_images: int = 0
+    curve: list[tuple[int, float]] = field(default_factory=list)
+
+
+def train(task: Task, training: Training, unit: Unit) -> list[str]:
+    """Train until `training.images` are seen and write the EMA weights and the loss curve; return their names.
+
+    Resuming is exact: the weights do not depend on where, or how often, the training was interrupted.
+    Raises `Stopped`, with everything saved, when the unit was told to leave.
+    """
+    device = process_group.join(unit)
+    torch.manual_seed(task.seed)
+    engine = Engine(task.build(), training, unit.ranks, device)
+    checkpoints = Checkpoints(unit.folder / "state", unit.fingerprint, unit.ranks.world_size)
+    progress = _resume(engine, checkpoints)
+    if unit.ranks.rank == 0:
+        print(f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
+              f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}", flush=True)  # fmt: skip
+    _Loop(task, training, unit, engine, checkpoints, progress, device).run()
+    weights = engine.ema_weights()
+    if unit.ranks.rank == 0:
+        save_file(weights, unit.folder / WEIGHTS)
+        atomic.write_json(unit.folder / CURVE, progress.curve)
+    process_group.leave()
+    return [WEIGHTS, CURVE]
+
+
+def load_weights(model: nn.Module, folder: Path) -> nn.Module:
+    """Fill a model with the weights of a finished training and make it ready for inference."""
+    from safetensors.torch import load_file
+
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return model.eval().requires_grad_(False)
+
+
+def _resume(engine: Engine, checkpoints: Checkpoints) -> Progress:
+    found = checkpoints.newest()
+    if found is None:
+        return Progress()
+    folder, state = found
+    engine.load(folder)
+    return Progress(**state["loop"])
+
+
+class _Loop:
+    def __init__(self, task: Task, training: Training, unit: Unit, engine: Engine, checkpoints: Checkpoints,
+                 progress: Progress, device: torch.device) -> None:  # fmt: skip
+        self.task, self.training, self.unit, self.engine = task, training, unit, engine
+        self.checkpoints, self.progress, self.device = checkpoints, progress, device
+        self.order = SampleOrder(task.seed, task.stream, len(task.reader))
+        self.saved_at, self.saved_images = time.time(), progress.images
+        self.board = SummaryWriter(unit.folder / "tensorboard", purge_step=progress.images + 1) if self.is_first else None
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.loss_sum += progress.loss_sum
+
+    @property
+    def is_first(self) -> bool:
+        return self.unit.ranks.rank == 0
+
+    def run(self) -> None:
+        while self.progress.images < self.training.images:
+            self._step()
+            stop, save = self._agree()
+            if stop or save:
+                self._save()
+            if stop:
+                process_group.leave()
+                raise Stopped(self.unit.stop.reason or "another rank was told to stop")
+        if self.progress.images > self.saved_images:
+            self._save()
+        if self.board:
+            self.board.close()
+
+    def _step(self) -> None:
+        batch = self._batch()
+        losses = self.task.loss(self.engine.model, batch)
+        self.progress.images += self.training.batch
+        self.engine.step(losses.mean(), self.progress.images)
+        self.loss_sum += losses.detach().sum()
+        self.progress.loss_images += len(losses)
+        self._log()
+
+    def _batch(self) -> Batch:
+        """This rank's slice of the next global batch."""
+        share = self.training.batch // self.unit.ranks.world_size
+        start = self.progress.images + share * self.unit.ranks.rank
+        places = range(start, start + share)
+        rows = self.order.rows(places)
+        reader = self.task.reader
+        tensors = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
+        return Batch(places, *(tensor.to(self.device, non_blocking=True) for tensor in tensors))
+
+    def _log(self) -> None:
+        progress, seen = self.progress, self.progress.images
+        if self.is_first:
+            figures = {"loss": progress.curve[-1][1]} if progress.curve else {}
+            self.unit.pulse.beat(seen, self.training.images, **figures)
+        if seen // self.training.log_images == (seen - self.training.batch) // self.training.log_images:
+            return
+        mean = (self.loss_sum / progress.loss_images).float()
+        dist.all_reduce(mean)
+        progress.curve.append((seen, mean.item() / self.unit.ranks.world_size))
+        self.loss_sum.zero_()
+        progress.loss_images = 0
+        if self.board:
+            self.board.add_scalar("loss", progress.curve[-1][1], seen)
+
+    def _agree(self) -> tuple[bool, bool]:
+        """Whether any rank was told to stop, and whether rank 0 finds it time to save: the same on all ranks."""
+        due = self.is_first and time.time() - self.saved_at > 60 * self.training.checkpoint_minutes
+        flags = torch.tensor([self.unit.stop.reason is not None, due], dtype=torch.int32, device=self.device)
+        if self.unit.ranks.world_size > 1:
+            dist.all_reduce(flags, dist.ReduceOp.MAX)
+        stop, save = flags.tolist()
+        return bool(stop), bool(save)
+
+    def _save(self) -> None:
+        self.progress.loss_sum = self.loss_sum.item()
+        seconds = self.checkpoints.save(self.engine, self.progress.images, vars(self.progress))
+        self.saved_at, self.saved_images = time.time(), self.progress.images
+        if self.is_first:
+            print(f"saved at {self.progress.images} images in {seconds:.2f} s", flush=True)

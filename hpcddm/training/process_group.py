@@ -1,0 +1,67 @@
+"""The ranks of one unit meet: rank 0 takes a free port and tells it through the attempt's folder."""
+
+import os
+import socket
+from datetime import timedelta
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from hpcddm.errors import UserError
+from hpcddm.runtime.unit import Unit
+
+TIMEOUT = timedelta(minutes=10)
+
+
+def join(unit: Unit) -> torch.device:
+    """Create the process group of the unit's ranks and return this rank's device."""
+    ranks = unit.ranks
+    device = torch.device("cuda", ranks.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    _choose_interface(unit)
+    address, port = ("", 0) if ranks.rank == 0 else unit.attempt.meeting()
+    if ranks.rank == 0:
+        address = _own_address(unit)
+    store = dist.TCPStore(
+        address, port, ranks.world_size, is_master=ranks.rank == 0, timeout=TIMEOUT, wait_for_workers=False
+    )
+    if ranks.rank == 0:
+        unit.attempt.announce_meeting(address, store.port)
+        port = store.port
+    # DeepSpeed reads these even where the group exists already, and looks for MPI when one is missing.
+    os.environ |= {
+        "RANK": str(ranks.rank),
+        "LOCAL_RANK": str(ranks.local_rank),
+        "WORLD_SIZE": str(ranks.world_size),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+    }
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size, timeout=TIMEOUT)
+    return device
+
+
+def leave() -> None:
+    """Wait for the other ranks and take the group down."""
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _choose_interface(unit: Unit) -> None:
+    interface = "lo" if unit.ranks.nodes == 1 else unit.network_interface
+    if interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+
+
+def _own_address(unit: Unit) -> str:
+    """Where the other ranks reach this node."""
+    if unit.ranks.nodes == 1:
+        return "127.0.0.1"
+    if unit.network_interface is None:
+        return socket.gethostbyname(socket.gethostname())
+    for address in psutil.net_if_addrs().get(unit.network_interface, []):
+        if address.family == socket.AF_INET:
+            return address.address
+    raise UserError(f"site key network_interface: {socket.gethostname()} has no interface {unit.network_interface}")

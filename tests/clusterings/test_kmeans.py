@@ -1,0 +1,102 @@
+from types import SimpleNamespace
+
+import faiss
+import numpy as np
+import pytest
+
+from hpcddm import plugins
+
+KMEANS = plugins.load("clusterings", "kmeans")
+assignments = pytest.mark.parametrize("assignment", ["fine_lookup", "nearest_coarse"])
+
+
+def settings(**changed):
+    return KMEANS.Settings(**{"name": "kmeans", "fine": 24, "iterations": 30, "redo": 3} | changed)
+
+
+def planted():
+    """Four clusters are four directions; lengths vary by a factor of about 50, and all lies far from the origin."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 2
+    directions = np.eye(8)[labels] + 0.05 * rng.standard_normal((300, 8))
+    points = rng.lognormal(0, 1, (300, 1)) * directions
+    # Every point comes with its opposite, so that the mean is known to be the offset.
+    return (np.concatenate([points, -points]) + 5).astype(np.float32), np.concatenate([labels, labels + 2])
+
+
+@assignments
+def test_finds_planted_directions(assignment):
+    features, labels = planted()
+    found = KMEANS.fit(settings(assignment=assignment), features, 4, seed=0).assign(features)
+    pairs = set(zip(labels.tolist(), found.tolist(), strict=True))
+    assert len(pairs) == 4
+    assert {cluster for _, cluster in pairs} == {0, 1, 2, 3}
+
+
+@assignments
+def test_every_sample_has_one_cluster_however_samples_are_batched(assignment):
+    features = np.random.default_rng(1).standard_normal((5000, 16)).astype(np.float32)
+    partition = KMEANS.fit(settings(assignment=assignment), features, 5, seed=0)
+    whole = partition.assign(features)
+    assert whole.shape == (5000,) and set(whole.tolist()) == set(range(5))
+    pieces = np.split(features, [1, 2, 19, 4099])
+    assert np.array_equal(np.concatenate([partition.assign(piece) for piece in pieces]), whole)
+    restored = KMEANS.Partition(**partition.arrays())
+    assert np.array_equal(restored.assign(features), whole)
+    assert partition.assign(features[:0]).shape == (0,)
+
+
+def test_fine_lookup_follows_the_fine_centroid_and_nearest_coarse_does_not():
+    features = np.random.default_rng(1).standard_normal((3000, 4)).astype(np.float32)
+    lookup, nearest = (
+        KMEANS.fit(settings(assignment=a), features, 4, seed=0) for a in ("fine_lookup", "nearest_coarse")
+    )
+    assert len(lookup.centroids) == 24 and len(nearest.centroids) == 4
+    agreement = (lookup.assign(features) == nearest.assign(features)).mean()
+    assert 0.7 < agreement < 1
+
+
+def test_the_number_of_threads_changes_nothing():
+    features = np.random.default_rng(2).standard_normal((4000, 32)).astype(np.float32)
+    fits = []
+    for threads in (1, 2):
+        faiss.omp_set_num_threads(threads)
+        fits.append(KMEANS.fit(settings(), features, 4, seed=0).arrays())
+        assert faiss.omp_get_max_threads() == threads
+    for name, array in fits[0].items():
+        assert np.array_equal(array, fits[1][name]), name
+
+
+def test_the_seed_decides():
+    features = np.random.default_rng(2).standard_normal((800, 8)).astype(np.float32)
+    first, other = (KMEANS.fit(settings(), features, 4, seed).centroids for seed in (0, 1))
+    assert not np.array_equal(first, other)
+
+
+def test_trains_on_all_samples_and_not_on_256_per_centroid():
+    features = np.random.default_rng(3).standard_normal((20000, 4)).astype(np.float32)
+    partition = KMEANS.fit(settings(fine=2, iterations=200), features, 2, seed=0)
+    centred = features - partition.mean
+    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    nearest = np.linalg.norm(unit[:, None] - partition.centroids, axis=2).argmin(1)
+    means = np.stack([unit[nearest == k].mean(0) for k in range(2)])
+    # A centroid of 512 of the 20,000 samples would be off by about 0.03.
+    assert np.abs(partition.centroids - means).max() < 3e-3
+
+
+@pytest.mark.parametrize(
+    ("features", "complaint"),
+    [
+        (np.full((100, 3), np.nan, dtype=np.float32), "NaN"),
+        (np.zeros((10, 3), dtype=np.float32), "fewer than 24"),
+        (np.ones((100, 3), dtype=np.float32), "is empty"),
+    ],
+)
+def test_refuses_features_that_cannot_be_clustered(features, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        KMEANS.fit(settings(), features, 4, seed=0)
+
+
+def test_needs_as_many_fine_clusters_as_experts():
+    with pytest.raises(ValueError, match="less than experts 25"):
+        settings().check(SimpleNamespace(cluster=SimpleNamespace(experts=25)))

@@ -1,0 +1,63 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from hpcddm import plugins
+
+each_classifier = pytest.mark.parametrize("name", plugins.names("models", "classifier"))
+
+
+def build(name, size=28, **changed):
+    module = plugins.load("models", name)
+    data = SimpleNamespace(channels=1, image_size=size, num_classes=10)
+    torch.manual_seed(0)
+    return module.build(module.Settings(name=name, **changed), data, num_outputs=10)
+
+
+@each_classifier
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_and_features(name, dtype):
+    model = build(name, width=16, features=24).to(dtype)
+    images = torch.randn(3, 1, 28, 28)
+    assert model(images).shape == (3, 10)
+    assert model.features(images).shape == (3, 24)
+    assert model(images).dtype == model.features(images).dtype == torch.float32
+
+
+@each_classifier
+def test_an_images_features_depend_on_no_other_image(name):
+    model = build(name, width=8)
+    images = torch.randn(5, 1, 28, 28)
+    torch.testing.assert_close(model.features(images)[3:4], model.features(images[3:4]), rtol=1e-4, atol=1e-5)
+
+
+@each_classifier
+def test_logits_are_a_linear_map_of_the_features(name):
+    model = build(name, width=8)
+    images = torch.randn(40, 1, 28, 28)
+    features = torch.cat([model.features(images), torch.ones(40, 1)], dim=1).double()
+    logits = model(images).double()
+    fitted = features @ torch.linalg.lstsq(features, logits, driver="gelsd").solution
+    assert (fitted - logits).abs().max() < 1e-4
+
+
+@each_classifier
+def test_learns(name):
+    model = build(name, size=8, width=8)
+    labels = torch.arange(40) % 10
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(10, 1, 8, 8, generator=generator)
+    images = centres[labels] + 0.3 * torch.randn(40, 1, 8, 8, generator=generator)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(30):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimiser.step()
+    assert (model(images).argmax(1) == labels).float().mean() > 0.95
+
+
+def test_small_cnn_refuses_images_that_vanish():
+    settings = plugins.settings_class("models", "small_cnn")(name="small_cnn")
+    with pytest.raises(ValueError, match="8 x 8"):
+        settings.check(SimpleNamespace(data=SimpleNamespace(image_size=7)))

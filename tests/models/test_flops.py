@@ -1,0 +1,50 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from hpcddm import plugins
+from hpcddm.models.flops import forward_flops, training_flops
+
+DATA = SimpleNamespace(channels=1, image_size=28, num_classes=10)
+WIDTH, DEPTH, TOKENS, PATCH, FREQUENCIES = 64, 3, 49, 16, 256
+
+
+def dit_inputs(count):
+    return torch.randn(count, 1, 28, 28), torch.rand(count), torch.zeros(count, dtype=torch.long)
+
+
+def dit():
+    module = plugins.load("models", "dit")
+    return module.build(module.Settings(name="dit", width=WIDTH, depth=DEPTH, heads=4, patch=4), DATA)
+
+
+def by_hand():
+    """Operations of one image forward: products per token, products between tokens, products per image."""
+    per_token = 2 * PATCH * WIDTH + DEPTH * 2 * (3 + 1 + 4 + 4) * WIDTH**2 + 2 * WIDTH * PATCH
+    attention = DEPTH * 2 * (2 * TOKENS * TOKENS * WIDTH)
+    per_image = 2 * FREQUENCIES * WIDTH + 2 * WIDTH**2 + DEPTH * 2 * 6 * WIDTH**2 + 2 * 2 * WIDTH**2
+    return TOKENS * per_token + attention + per_image
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dit_forward_equals_the_count_by_hand(dtype):
+    assert forward_flops(dit().to(dtype), *dit_inputs(3)) == 3 * by_hand()
+
+
+def test_training_costs_three_forwards_less_the_gradients_of_the_inputs():
+    inputs_need_none = TOKENS * 2 * PATCH * WIDTH + 2 * FREQUENCIES * WIDTH
+    assert training_flops(dit(), *dit_inputs(2)) == 2 * (3 * by_hand() - inputs_need_none)
+
+
+def test_convolution_and_linear():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Flatten(), nn.Linear(8 * 25, 10))
+    assert forward_flops(model, torch.randn(2, 3, 5, 5)) == 2 * 2 * (25 * 8 * 3 * 9 + 200 * 10)
+
+
+def test_counting_leaves_the_model_alone():
+    model = dit().eval()
+    training_flops(model, *dit_inputs(1))
+    assert not model.training
+    assert all(p.grad is None and p.device.type == "cpu" for p in model.parameters())
