@@ -84,8 +84,12 @@ def logs(run: Path, unit: str, attempt: int | None, rank: int) -> None:
 
 @main.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--strategy", default="top-1", show_default=True,
-              help="top-1, top-2, ..., full, oracle, monolith, or expert-N alone.")  # fmt: skip
+@click.option(
+    "--strategy",
+    default="top-1",
+    show_default=True,
+    help="top-1, top-2, ..., full, oracle, monolith, or expert-N alone.",
+)
 @click.option("--class", "label", type=int, help="Default: all classes in turn.")
 @click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on (seed, i) only.")

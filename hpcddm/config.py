@@ -108,16 +108,13 @@ class ExpertSettings(StrictModel):
     condition_dropout: Fraction = 0.1
     training: Training
     sites: list[Name] | None = None
-    """The site of each expert, K names; without it every expert is trained where the run is submitted."""
+    """The site of each expert, K names; without it every expert belongs to where the run is submitted."""
 
 
 class MonolithSettings(StrictModel):
     """The K=1 model of the same training FLOPs; it takes model, objective and training from the experts."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"site"})
-
     enabled: bool = True
-    site: Name | None = None
 
 
 class ClassifierSettings(StrictModel):
@@ -160,6 +157,8 @@ class Experiment(StrictModel):
 
     name: Name
     seed: Annotated[int, Field(ge=0)] = 0
+    site: Name | None = None
+    """The site of the monolith, the router, the critics and the evaluation; every site makes the data stages itself."""
     data: DataSettings
     encode: EncodeSettings
     cluster: ClusterSettings

@@ -22,6 +22,8 @@ ROUTER = "route/router"
 EXTRACTOR, JUDGE = "critics/extractor", "critics/judge"
 MONOLITH = "train/monolith"
 REPORT = "report/all"
+DATA_STAGES = ("shard", "encode", "cluster")
+"""Every site makes these for itself: they are functions of the data, bit for bit."""
 
 
 def expert_key(index: int) -> str:
@@ -63,7 +65,10 @@ def _shape(experiment: Experiment) -> dict[str, Any]:
 
 
 def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    covers = _shape(experiment) | {"experts": covered(experiment.experts), "cluster.experts": experiment.cluster.experts}
+    covers = _shape(experiment) | {
+        "experts": covered(experiment.experts),
+        "cluster.experts": experiment.cluster.experts,
+    }
     if key == MONOLITH:
         # The monolith gets the images that the router's FLOPs buy.
         covers["router"] = covered(experiment.router)
@@ -91,65 +96,96 @@ class Stage:
 
 STAGES = (
     Stage(
-        "shard", "images", "one WebDataset tar and its byte-offset index per unit",
+        "shard",
+        "images",
+        "one WebDataset tar and its byte-offset index per unit",
         units=shard_keys,
         needs=lambda experiment, key: [],
         covers=lambda experiment, key: {"data": covered(experiment.data)},
     ),
     Stage(
-        "encode", "one tar", "features (HDF5)",
+        "encode",
+        "one tar",
+        "features (HDF5)",
         units=lambda experiment: [key.replace("shard/", "encode/") for key in shard_keys(experiment)],
         needs=lambda experiment, key: [key.replace("encode/", "shard/")],
         covers=lambda experiment, key: {"encode": covered(experiment.encode)},
     ),
     Stage(
-        "cluster", "all features", "centroids, a cluster id for every image, one sample list per expert",
+        "cluster",
+        "all features",
+        "centroids, a cluster id for every image, one sample list per expert",
         units=lambda experiment: [CLUSTER],
-        needs=lambda experiment, key: shard_keys(experiment)
-        + [shard.replace("shard/", "encode/") for shard in shard_keys(experiment)],
+        needs=lambda experiment, key: (
+            shard_keys(experiment) + [shard.replace("shard/", "encode/") for shard in shard_keys(experiment)]
+        ),
         covers=lambda experiment, key: {"cluster": covered(experiment.cluster), "seed": experiment.seed},
     ),
     Stage(
-        "train", "tars and one sample list", "EMA weights (safetensors), loss curve",
+        "train",
+        "tars and one sample list",
+        "EMA weights (safetensors), loss curve",
         units=train_keys,
         needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
         covers=_train_covers,
     ),
     Stage(
-        "route", "tars and cluster ids", "router weights, accuracy by noise level",
+        "route",
+        "tars and cluster ids",
+        "router weights, accuracy by noise level",
         units=lambda experiment: [ROUTER],
         needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
-        covers=lambda experiment, key: _shape(experiment)
-        | {
-            "router": covered(experiment.router),
-            "experts.condition_dropout": experiment.experts.condition_dropout,
-        },
+        covers=lambda experiment, key: (
+            _shape(experiment)
+            | {
+                "router": covered(experiment.router),
+                "experts.condition_dropout": experiment.experts.condition_dropout,
+            }
+        ),
     ),
     Stage(
-        "critics", "tars", "the extractor of the distances, and the judge",
+        "critics",
+        "tars",
+        "the extractor of the distances, and the judge",
         units=lambda experiment: [EXTRACTOR, JUDGE],
         needs=lambda experiment, key: shard_keys(experiment),
-        covers=lambda experiment, key: _shape(experiment)
-        | {f"critics.{key.split('/')[1]}": covered(getattr(experiment.critics, key.split("/")[1]))},
+        covers=lambda experiment, key: (
+            _shape(experiment)
+            | {f"critics.{key.split('/')[1]}": covered(getattr(experiment.critics, key.split("/")[1]))}
+        ),
     ),
     Stage(
-        "evaluate", "all models", "samples and their statistics, per arm",
+        "evaluate",
+        "all models",
+        "samples and their statistics, per arm",
         units=evaluate_keys,
         needs=lambda experiment, key: [
-            *shard_keys(experiment), CLUSTER, *train_keys(experiment), ROUTER, EXTRACTOR, JUDGE,
+            *shard_keys(experiment),
+            CLUSTER,
+            *train_keys(experiment),
+            ROUTER,
+            EXTRACTOR,
+            JUDGE,
         ],
         covers=_evaluate_covers,
     ),
     Stage(
-        "report", "all manifests, statistics and samples", "index.html, metrics.json",
+        "report",
+        "all manifests, statistics and samples",
+        "index.html, metrics.json",
         units=lambda experiment: [REPORT],
         needs=lambda experiment, key: [
-            *shard_keys(experiment), CLUSTER, *train_keys(experiment), ROUTER, EXTRACTOR, JUDGE,
+            *shard_keys(experiment),
+            CLUSTER,
+            *train_keys(experiment),
+            ROUTER,
+            EXTRACTOR,
+            JUDGE,
             *evaluate_keys(experiment),
         ],
         covers=lambda experiment, key: _evaluate_covers(experiment, key) | {"name": experiment.name},
     ),
-)  # fmt: skip
+)
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
@@ -185,8 +221,6 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
 
 
 def _site(experiment: Experiment, key: str) -> str | None:
-    if key == MONOLITH:
-        return experiment.monolith.site
-    if key.startswith("train/expert-") and experiment.experts.sites:
-        return experiment.experts.sites[int(key.rsplit("-", 1)[1])]
-    return None
+    if key.startswith("train/expert-"):
+        return experiment.experts.sites[int(key.rsplit("-", 1)[1])] if experiment.experts.sites else None
+    return None if key.split("/")[0] in DATA_STAGES else experiment.site

@@ -11,16 +11,27 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 
 
-def sample(root: Path, output: Path, strategy: str, label: int | None, num_images: int, seed: int,
-           steps: int | None, guidance: float | None) -> None:  # fmt: skip
+def sample(
+    root: Path,
+    output: Path,
+    strategy: str,
+    label: int | None,
+    num_images: int,
+    seed: int,
+    steps: int | None,
+    guidance: float | None,
+) -> None:
     """Draw images into one PNG.
 
     Raises `UserError` naming the units that are not complete.
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    missing = [unit.key for unit in plan(experiment)
-               if unit.stage in ("train", "route", "cluster") and manifest.read(run.unit(unit.key)) is None]  # fmt: skip
+    missing = [
+        unit.key
+        for unit in plan(experiment)
+        if unit.stage in ("train", "route", "cluster") and manifest.read(run.unit(unit.key)) is None
+    ]
     if missing:
         raise UserError(f"{root}: not complete yet: {', '.join(missing)}; see 'hpcddm status {root}'")
     num_classes = experiment.data.num_classes

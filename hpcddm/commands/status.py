@@ -113,5 +113,3 @@ def _next_step(rows: list[dict[str, Any]], root: Path) -> str:
     if states & {"running", "pending"}:
         return f"under way; look at: hpcddm logs {root} STAGE/UNIT"
     return "submit again to run what is missing"
-
-

@@ -16,8 +16,9 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 
 
-def submit(name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, redo: tuple[str, ...],
-           dry_run: bool) -> int:  # fmt: skip
+def submit(
+    name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, redo: tuple[str, ...], dry_run: bool
+) -> int:
     """Submit what is missing; return the exit code."""
     unknown = set(redo) - set(STAGE_NAMES)
     if unknown:
@@ -105,7 +106,9 @@ def _say_who_else(decision: Decision, run: RunDir) -> None:
     if decision.blocked:
         first = next(iter(decision.blocked.values()))
         stages = dict.fromkeys(key.split("/")[0] for key in decision.blocked)
-        click.echo(f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again")
+        click.echo(
+            f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again"
+        )
 
 
 def _say_nothing_to_do(decision: Decision, run: RunDir) -> None:
@@ -122,5 +125,3 @@ def _say_nothing_to_do(decision: Decision, run: RunDir) -> None:
 
         print_table(report.facts)
         click.echo(f"report {run.unit(REPORT) / 'index.html'}")
-
-

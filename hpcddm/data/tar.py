@@ -12,9 +12,16 @@ from PIL import Image
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 
-SAMPLE = np.dtype([
-    ("id", "<u8"), ("shard", "<u4"), ("offset", "<u8"), ("size", "<u4"), ("label", "<i4"), ("cluster", "<i4"),
-])  # fmt: skip
+SAMPLE = np.dtype(
+    [
+        ("id", "<u8"),
+        ("shard", "<u4"),
+        ("offset", "<u8"),
+        ("size", "<u4"),
+        ("label", "<i4"),
+        ("cluster", "<i4"),
+    ]
+)
 """One row of an index: `offset` and `size` of the image's bytes in tar number `shard`; cluster -1 is not known yet."""
 
 

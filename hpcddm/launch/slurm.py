@@ -72,7 +72,12 @@ class Slurm(Launcher):
         template = environment.from_string(share_file(TEMPLATE).read_text())
         root, jobs = self.run.root.resolve(), str(self.run.jobs.resolve())
         text = template.render(
-            array=array, site=self.site.model_dump(), resources=array.resources, run=root, jobs=jobs, python=sys.executable
+            array=array,
+            site=self.site.model_dump(),
+            resources=array.resources,
+            run=root,
+            jobs=jobs,
+            python=sys.executable,
         )
         path = self.run.scripts / script
         atomic.write_text(path, text + "\n")
@@ -92,7 +97,9 @@ class Slurm(Launcher):
     def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
         """One squeue call for all jobs of this user, kept to those asked for."""
         try:
-            answer = _client("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F|%K|%T|%r|%N")
+            answer = _client(
+                "squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F|%K|%T|%r|%N"
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         if answer.returncode != 0:

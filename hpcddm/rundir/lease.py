@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,22 +16,31 @@ class HeldElsewhere(UserError):
 
 
 @contextmanager
-def lease(path: Path, purpose: str) -> Iterator[None]:
+def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[None]:
     """Hold the file at `path` locked; the lock goes when this process ends, however it ends.
 
-    Raises `HeldElsewhere`, naming the holder, when another process has it.
+    Raises `HeldElsewhere`, naming the holder, when another process still has it after `patience_seconds`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.time() + patience_seconds
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
-            raise HeldElsewhere(f"{path.parent}: {holder} is at work here; wait for it or stop it first") from None
+        while not _try_lock(descriptor):
+            if time.time() >= deadline:
+                holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+                raise HeldElsewhere(f"{path.parent}: {holder} is at work here; wait for it or stop it first")
+            time.sleep(0.5)
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{purpose} (process {os.getpid()} on {socket.gethostname()})\n".encode())
+        os.pwrite(descriptor, f"{purpose} (process {os.getpid()} on {socket.gethostname()})\n".encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -25,6 +25,9 @@ from hpcddm.runtime.unit import Result, Unit
 COLLECTIVE_STAGES = ("train", "route")
 """Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
 
+LEAVING_SECONDS = 90
+"""How long a new attempt waits for the one before it, which may still be saving."""
+
 
 def run_unit(spec_path: str) -> None:
     """Run one unit in this process and leave; every launcher, and `hpcddm run-stage`, comes through here."""
@@ -44,8 +47,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
         return 0
     _prepare_environment(spec)
     attempt = open_attempt(run.logs(spec.key), ranks)
-    if os.isatty(1) is False:
-        attempt.redirect_output(ranks.rank)
+    attempt.redirect_output(ranks.rank)
     try:
         outcome = _make(spec, run, ranks, attempt, stop)
     except Stopped as stopped:
@@ -79,7 +81,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     if ranks.rank > 0:
         _call_stage(spec, unit)
         return "complete"
-    with lease(folder / ".lease", spec.key):
+    with lease(folder / ".lease", spec.key, LEAVING_SECONDS):
         (folder / manifests.FILE_NAME).unlink(missing_ok=True)
         pulse.beat()
         result = _call_stage(spec, unit)
@@ -105,8 +107,9 @@ def _inputs(spec: Spec, run: RunDir) -> dict[str, Manifest]:
             raise UserError(f"{spec.key} cannot start: {key} is not complete; see 'hpcddm status {run.root}'")
         broken = manifests.damage(run.unit(key), found)
         if broken:
-            raise UserError(f"{spec.key} cannot start: {broken}; delete {run.unit(key) / manifests.FILE_NAME}"
-                            " and submit again")
+            raise UserError(
+                f"{spec.key} cannot start: {broken}; delete {run.unit(key) / manifests.FILE_NAME} and submit again"
+            )
         inputs[key] = found
     return inputs
 

@@ -13,8 +13,9 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import networks
 
 
-def draw(settings: Experiment, run: RunDir, arm: str, classes: Sequence[int], seed: int,
-         advance: Callable[[int], None]) -> np.ndarray:  # fmt: skip
+def draw(
+    settings: Experiment, run: RunDir, arm: str, classes: Sequence[int], seed: int, advance: Callable[[int], None]
+) -> np.ndarray:
     """Images of the given classes, uint8 (N, H, W, C), in the batches of the evaluation.
 
     The oracle takes for image i the cluster of the i-th held-out image of its class.

@@ -90,8 +90,9 @@ def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
     return sample_lists.reader(unit, split, chosen)
 
 
-def _draw(settings: Experiment, members: Members, name: str, rows: range, reference: TarReader, arm: Arm,
-          device: torch.device) -> np.ndarray:  # fmt: skip
+def _draw(
+    settings: Experiment, members: Members, name: str, rows: range, reference: TarReader, arm: Arm, device: torch.device
+) -> np.ndarray:
     """Sample one batch; the oracle follows the cluster of the held-out image at the same place."""
     data, evaluate = settings.data, settings.evaluate
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)

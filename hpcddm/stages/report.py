@@ -50,8 +50,11 @@ def _merge(unit: Unit, arm: str) -> dict[str, Any]:
             agreed.append(group["agreed"][:])
             usage = usage + group["usage"][:] if "usage" in group else usage
     return {
-        "statistics": statistics, "features": np.concatenate(features), "agreed": np.concatenate(agreed), "usage": usage,
-    }  # fmt: skip
+        "statistics": statistics,
+        "features": np.concatenate(features),
+        "agreed": np.concatenate(agreed),
+        "usage": usage,
+    }
 
 
 def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -95,8 +98,9 @@ def _content(settings: Experiment, unit: Unit, metrics: dict[str, Any], merged: 
     router = unit.inputs[ROUTER].facts
     curves = {
         key: atomic.read_json(unit.input(key, CURVE))
-        for key in unit.inputs if key.split("/")[0] in ("train", "route", "critics")
-    }  # fmt: skip
+        for key in unit.inputs
+        if key.split("/")[0] in ("train", "route", "critics")
+    }
     usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name != MONOLITH_ARM}
     return Content(
         name=settings.name,
@@ -119,7 +123,10 @@ def _facts(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
         ("Training images", f"{inputs[CLUSTER].facts['images']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
-        ("Sampled images per arm", f"{evaluate.images:,}, {evaluate.steps} steps, guidance scale {evaluate.guidance:g}"),
+        (
+            "Sampled images per arm",
+            f"{evaluate.images:,}, {evaluate.steps} steps, guidance scale {evaluate.guidance:g}",
+        ),
         ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
         ("Judge", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
@@ -151,5 +158,7 @@ def _galleries(settings: Experiment, unit: Unit) -> list[Gallery]:
         unit.leave_if_told()
         unit.pulse.beat(number, len(arms))
         field = members.field(arm, settings.evaluate.guidance, clusters)
-        found.append(Gallery(arm, to_images(sample(field, settings.seed, rows, classes, shape, settings.evaluate.steps))))
+        found.append(
+            Gallery(arm, to_images(sample(field, settings.seed, rows, classes, shape, settings.evaluate.steps)))
+        )
     return found

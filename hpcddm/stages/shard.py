@@ -30,8 +30,10 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     count = tar.write_tar(path, _pick(records, start, stop, unit), data.image_size, data.channels)
     index, keys = tar.index_tar(path, int(part))
     require(len(index) == count, f"{path}: {count} images written, {len(index)} found; two of them share a key")
-    require(index["label"].max() < data.num_classes,
-            f"data.num_classes: {data.num_classes}, but {folder} has class {index['label'].max()}")
+    require(
+        index["label"].max() < data.num_classes,
+        f"data.num_classes: {data.num_classes}, but {folder} has class {index['label'].max()}",
+    )
     np.save(unit.folder / INDEX, index)
     atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in keys))
     return Result([TAR, INDEX, KEYS], {"images": count})
@@ -48,4 +50,3 @@ def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record
 def read_index(folder: Path) -> np.ndarray:
     """The index of a finished unit, (N,) of dtype `tar.SAMPLE`."""
     return np.load(folder / INDEX)
-

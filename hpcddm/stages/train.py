@@ -47,13 +47,15 @@ def denoiser_flops(settings: Experiment) -> int:
 def expert_training(settings: Experiment) -> Training:
     """One expert's K-th of the common budget: whatever counts images is divided by K (arXiv 2501.05450, sec. 4)."""
     num_experts, total = settings.cluster.experts, settings.experts.training
-    return total.model_copy(update={
-        "images": _whole_batches(total.images, total.batch) // num_experts,
-        "batch": total.batch // num_experts,
-        "warmup_images": total.warmup_images // num_experts,
-        "ema_halflife_images": math.ceil(total.ema_halflife_images / num_experts),
-        "log_images": math.ceil(total.log_images / num_experts),
-    })  # fmt: skip
+    return total.model_copy(
+        update={
+            "images": _whole_batches(total.images, total.batch) // num_experts,
+            "batch": total.batch // num_experts,
+            "warmup_images": total.warmup_images // num_experts,
+            "ema_halflife_images": math.ceil(total.ema_halflife_images / num_experts),
+            "log_images": math.ceil(total.log_images / num_experts),
+        }
+    )
 
 
 def monolith_training(settings: Experiment, flops: int) -> Training:

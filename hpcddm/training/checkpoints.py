@@ -50,8 +50,10 @@ class Checkpoints:
             state = atomic.read_json(folder / "state.json")
             if state is None or state["fingerprint"] != self._fingerprint:
                 continue
-            if any(not (folder / name).is_file() or (folder / name).stat().st_size != size
-                   for name, size in state["files"].items()):
+            if any(
+                not (folder / name).is_file() or (folder / name).stat().st_size != size
+                for name, size in state["files"].items()
+            ):
                 print(f"{folder} is torn; passing over it", flush=True)
                 continue
             if state["world_size"] != self._world_size:
@@ -62,17 +64,18 @@ class Checkpoints:
             return folder, state
         return None
 
-    def clear(self) -> None:
-        """Remove all states, once the unit is complete and nothing will be continued."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-
     def _publish(self, staged: Path, images: int, loop: dict[str, Any]) -> None:
         files = [file for file in staged.rglob("*") if file.is_file()]
         for file in files:
             atomic.sync(file)
         sizes = {str(file.relative_to(staged)): file.stat().st_size for file in files}
-        state = {"images": images, "fingerprint": self._fingerprint, "world_size": self._world_size,
-                 "files": sizes, "loop": loop}  # fmt: skip
+        state = {
+            "images": images,
+            "fingerprint": self._fingerprint,
+            "world_size": self._world_size,
+            "files": sizes,
+            "loop": loop,
+        }
         atomic.write_json(staged / "state.json", state)
         target = self._folder / f"images-{images:012d}"
         shutil.rmtree(target, ignore_errors=True)

@@ -71,8 +71,11 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     checkpoints = Checkpoints(unit.folder / "state", unit.fingerprint, unit.ranks.world_size)
     progress = _resume(engine, checkpoints)
     if unit.ranks.rank == 0:
-        print(f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
-              f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}", flush=True)  # fmt: skip
+        print(
+            f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
+            f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}",
+            flush=True,
+        )
     _Loop(task, training, unit, engine, checkpoints, progress, device).run()
     weights = engine.ema_weights()
     if unit.ranks.rank == 0:
@@ -100,13 +103,23 @@ def _resume(engine: Engine, checkpoints: Checkpoints) -> Progress:
 
 
 class _Loop:
-    def __init__(self, task: Task, training: Training, unit: Unit, engine: Engine, checkpoints: Checkpoints,
-                 progress: Progress, device: torch.device) -> None:  # fmt: skip
+    def __init__(
+        self,
+        task: Task,
+        training: Training,
+        unit: Unit,
+        engine: Engine,
+        checkpoints: Checkpoints,
+        progress: Progress,
+        device: torch.device,
+    ) -> None:
         self.task, self.training, self.unit, self.engine = task, training, unit, engine
         self.checkpoints, self.progress, self.device = checkpoints, progress, device
         self.order = SampleOrder(task.seed, task.stream, len(task.reader))
         self.saved_at, self.saved_images = time.time(), progress.images
-        self.board = SummaryWriter(unit.folder / "tensorboard", purge_step=progress.images + 1) if self.is_first else None
+        self.board = (
+            SummaryWriter(unit.folder / "tensorboard", purge_step=progress.images + 1) if self.is_first else None
+        )
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.loss_sum += progress.loss_sum
 

@@ -80,8 +80,6 @@ def running(daemon: Daemon, folder: Path) -> list[int]:
 
 def start(daemon: Daemon, logs: Path, environment: dict[str, str]) -> None:
     """Starts a daemon in a session of its own and waits until its port or socket answers."""
-    if daemon.port is not None:
-        _require_free_port(daemon)
     log = logs / f"{daemon.name}.out"
     variables = {"PATH": PATH, "HOME": os.path.expanduser("~"), "LANG": "C.UTF-8",
                  "SLURM_CONF": str(daemon.conf), **environment}
@@ -112,18 +110,19 @@ def answers(daemon: Daemon) -> bool:
         return True
 
 
-def _require_free_port(daemon: Daemon) -> None:
+def owner_of_port(port: int) -> str | None:
+    """Who listens on a port of ours: None if it is free, else as much as we may know."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", daemon.port))
+            probe.bind(("127.0.0.1", port))
+            return None
         except OSError:
-            owner = ""
-            if shutil.which("ss", path=PATH):
-                owner = subprocess.run(["ss", "-Hltnp", f"sport = :{daemon.port}"], env={"PATH": PATH},
-                                       capture_output=True, text=True).stdout.strip()
-            raise TestbedError(f"port {daemon.port} on 127.0.0.1, meant for {daemon.name}, is taken"
-                               + (f":\n{owner}" if owner else "")) from None
+            pass
+    if not shutil.which("ss", path=PATH):
+        return "unknown"
+    found = subprocess.run(["ss", "-Hltnp", f"sport = :{port}"], env={"PATH": PATH}, capture_output=True, text=True)
+    return found.stdout.partition("users:")[2].strip() or "unknown"
 
 
 def end(find: Callable[[], list[int]], seconds: float = 15) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daemons import (CGROUPS, PATH, Daemon, TestbedError, cgroup_folders, cgroup_pids, end, end_gently,
-                     processes, remove_cgroups, running, start, tail, wait_until)
+                     owner_of_port, processes, remove_cgroups, running, start, tail, wait_until)
 
 HERE = Path(__file__).resolve().parent
 HOST = socket.gethostname().split(".")[0]
@@ -57,7 +57,7 @@ NODES = [node for cluster in CLUSTERS for node in cluster.nodes]
 TRACKING = {
     "cgroup/v1": (lambda: os.access(CGROUPS / "freezer/cgroup.procs", os.W_OK), "cgroup", "cgroup/v1"),
     "cgroup/v2": (lambda: os.access(CGROUPS / "cgroup.procs", os.W_OK), "cgroup", "cgroup/v2"),
-    "linuxproc": (lambda: True, "linuxproc", "autodetect"),
+    "linuxproc": (lambda: True, "linuxproc", "cgroup/v1"),  # slurmd wants the name of one even so
 }
 
 
@@ -171,23 +171,44 @@ class Testbed:
     def up(self) -> None:
         began = time.monotonic()
         self.prepare()
-        remembered = self.tracking.exists() and self.tracking.read_text().strip()
-        started = 0
-        for tracking in [remembered] if remembered else [name for name in TRACKING if TRACKING[name][0]()]:
-            started += self.start_all(tracking)
-            problem = self.repair() or ("" if remembered else self.try_a_job())
-            if not problem:
-                break
-            print(f"testbed: {tracking} does not work here: {problem}")
+        self.require_free_ports()
+        started = sum(map(self.ensure, self.basis()))
+        tracking = self.tracking.read_text() if self.tracking.exists() else ""
+        if tracking:
+            started += self.start_slurm(tracking)
+            self.require_fit_nodes()
         else:
-            raise TestbedError(f"the clusters do not come up; the logs are in {self.logs}")
-        self.tracking.write_text(tracking)
+            tracking, more = self.find_tracking()
+            started += more
+            self.tracking.write_text(tracking)
         self.say_what_is_up(tracking, started, time.monotonic() - began)
 
-    def start_all(self, tracking: str) -> int:
+    def require_free_ports(self) -> None:
+        taken = []
+        for daemon in [*self.slurm_daemons(HOME), *self.slurm_daemons(PARTNER)]:
+            owner = None if running(daemon, self.folder) else owner_of_port(daemon.port)
+            if owner:
+                taken.append(f"port {daemon.port} on 127.0.0.1, meant for {daemon.name}, is taken by {owner}")
+        if taken:
+            raise TestbedError("\n".join(taken))
+
+    def find_tracking(self) -> tuple[str, int]:
+        """Tries the ways of tracking, best first. Whether one works shows only when a step starts."""
+        for tracking in [name for name, (possible, _, _) in TRACKING.items() if possible()]:
+            try:
+                started = self.start_slurm(tracking)
+                self.require_fit_nodes()
+                for cluster in CLUSTERS:
+                    self.run(cluster, "srun", "--immediate=15", "-N4", "-n4", "-J", "testbed-check", "true")
+                return tracking, started
+            except TestbedError as error:
+                print(f"testbed: with processes tracked by {tracking}: {error}")
+        raise TestbedError(f"the clusters do not come up; the logs are in {self.logs}")
+
+    def start_slurm(self, tracking: str) -> int:
         """Starts what does not run; returns how many daemons that were."""
         changed = [cluster for cluster in CLUSTERS if self.write_configuration(cluster, tracking)]
-        started = sum(map(self.ensure, self.basis()))
+        started = 0
         for cluster in CLUSTERS:
             daemons = self.slurm_daemons(cluster)
             if cluster in changed:  # jobs survive this, as they do on any cluster
@@ -200,45 +221,36 @@ class Testbed:
 
     def register_home(self) -> None:
         """slurmctld does not start before slurmdbd knows its cluster's name."""
-        known = self.slurm(HOME, "sacctmgr", "-nP", "show", "cluster", "format=cluster")
-        if "home" not in known.stdout.split():
-            added = self.slurm(HOME, "sacctmgr", "-i", "add", "cluster", "home")
-            if added.returncode:
-                raise TestbedError(f"sacctmgr cannot add the cluster: {added.stderr.strip()}")
+        if "home" not in self.run(HOME, "sacctmgr", "-nP", "show", "cluster", "format=cluster").split():
+            self.run(HOME, "sacctmgr", "-i", "add", "cluster", "home")
 
-    def repair(self) -> str:
-        """Waits until every node of both clusters can take jobs; returns what is wrong, or ''."""
+    def require_fit_nodes(self) -> None:
+        """Waits until every node of both clusters takes jobs."""
         for cluster in CLUSTERS:
             if not wait_until(lambda: not self.unfit_nodes(cluster), seconds=20):
-                return f"on {cluster.name}: {', '.join(self.unfit_nodes(cluster))}"
-        return ""
+                raise TestbedError(f"on {cluster.name}: {', '.join(self.unfit_nodes(cluster))}; "
+                                   f"the logs are in {self.logs}")
 
     def unfit_nodes(self, cluster: Cluster) -> list[str]:
         """Nodes that take no jobs now. Those that somebody drained or downed are resumed."""
-        listed = self.slurm(cluster, "sinfo", "-hN", "-p", "main", "-o", "%N %T")
-        states = dict(line.split() for line in listed.stdout.splitlines())
-        unfit = {node: states.get(node, "unknown") for node in cluster.nodes
-                 if states.get(node) not in ("idle", "mixed", "allocated", "completing", "planned")}
+        listed = self.run(cluster, "sinfo", "-hN", "-p", "main", "-o", "%N %T")
+        states = dict(line.split() for line in listed.splitlines())
+        unfit = {node: state for node, state in states.items()
+                 if state not in ("idle", "mixed", "allocated", "completing", "planned")}
         for node, state in unfit.items():
             if state.startswith(("down", "drain")):
-                self.slurm(cluster, "scontrol", "update", f"nodename={node}", "state=resume")
+                self.run(cluster, "scontrol", "update", f"nodename={node}", "state=resume")
         return [f"{node} is {state}" for node, state in unfit.items()]
 
-    def try_a_job(self) -> str:
-        """Whether processes can be tracked shows only when a step starts."""
-        for cluster in CLUSTERS:
-            tried = self.slurm(cluster, "srun", "--immediate=15", "-N4", "-n4", "-J", "testbed-check", "true")
-            if tried.returncode:
-                return f"srun on {cluster.name}: {tried.stderr.strip()}"
-        return ""
-
-    def slurm(self, cluster: Cluster, *command: str) -> subprocess.CompletedProcess[str]:
-        """Runs a Slurm command, never hanging on a daemon that does not answer."""
+    def run(self, cluster: Cluster, *command: str) -> str:
+        """Runs a Slurm command and returns what it prints, never hanging on a daemon that does not answer."""
         try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=30,
-                                  env={"PATH": PATH, "SLURM_CONF": str(self.conf(cluster))})
+            return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True,
+                                  env={"PATH": PATH, "SLURM_CONF": str(self.conf(cluster))}).stdout
+        except subprocess.CalledProcessError as error:
+            raise TestbedError(f"{command[0]} on {cluster.name} failed: {error.stderr.strip()}") from None
         except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, 1, "", "no answer within 30 s")
+            raise TestbedError(f"{command[0]} on {cluster.name} does not answer") from None
 
     def say_what_is_up(self, tracking: str, started: int, seconds: float) -> None:
         what = f"{started} daemons started in {seconds:.1f} s" if started else "up already, both clusters answer"

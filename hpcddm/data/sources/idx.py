@@ -66,5 +66,7 @@ def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:
             raise ValueError
     except (OSError, EOFError, ValueError, struct.error) as error:
         reason = f" ({error})" if str(error) else ""
-        raise UserError(f"{path}: no IDX file of unsigned bytes in {dimensions} dimensions, or a torn one{reason}") from None
+        raise UserError(
+            f"{path}: no IDX file of unsigned bytes in {dimensions} dimensions, or a torn one{reason}"
+        ) from None
     return values.reshape(shape)

@@ -26,7 +26,9 @@ class FolderSplit:
     def __init__(self, folder: Path, split: str) -> None:
         root = folder / split
         if not root.is_dir():
-            raise UserError(f"data.source.folder: {root} is no folder; there must be {folder}/train and {folder}/heldout")
+            raise UserError(
+                f"data.source.folder: {root} is no folder; there must be {folder}/train and {folder}/heldout"
+            )
         self.split = split
         classes = sorted(place for place in root.iterdir() if place.is_dir())
         self.files = [

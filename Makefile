@@ -1,0 +1,51 @@
+# Two commands: `make submit` and `make test`. Variables: EXPERIMENT, SITE, RUN_DIR, SET (key=value ...).
+EXPERIMENT ?= quickstart
+SITE ?= auto
+RUN_DIR ?=
+SET ?=
+PYTHON ?= python3
+VENV ?= .venv
+
+SHELL := /bin/bash
+HPCDDM := $(VENV)/bin/hpcddm
+TESTBED := slurm/testbed
+
+.PHONY: help install submit test lint testbed-up testbed-down clean
+
+help:
+	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
+	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
+	@echo "make testbed-up    two real Slurm clusters on this machine; make testbed-down removes them"
+	@echo "make lint          ruff"
+
+install: $(VENV)/installed
+
+submit: $(VENV)/installed
+	@$(HPCDDM) submit $(EXPERIMENT) --site $(SITE) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(SET)
+
+test: $(VENV)/installed-test
+	@VENV=$(VENV) bash tests/run.sh
+
+lint: $(VENV)/installed-test
+	@$(VENV)/bin/ruff check .
+
+testbed-up:
+	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh
+
+testbed-down:
+	@bash $(TESTBED)/down.sh
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+# torch first and alone: a later requirement could otherwise replace it by a much larger CUDA build.
+$(VENV)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "installing into $(VENV) (once, about a minute)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	@DS_BUILD_OPS=0 $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@

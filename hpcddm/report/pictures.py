@@ -1,0 +1,68 @@
+"""Pictures for the page and the command line: many small images as one grid, and PNG files in memory."""
+
+import base64
+import io
+
+import numpy as np
+from PIL import Image
+
+SCREEN_PIXELS = 96
+"""About how wide a single image should be on a screen; a grid enlarges small images up to here."""
+
+
+def grid(images: np.ndarray, columns: int, scale: int | None = None) -> Image.Image:
+    """Images side by side, row by row, with transparent gaps, every pixel a square of scale x scale equal ones.
+
+    images: uint8 (N, H, W, C) with C = 1 or 3; the picture has mode LA or RGBA. Without `scale` small images
+    are enlarged to be seen well on a screen. Raises ValueError when there are no images.
+    """
+    count, height, width, channels = images.shape
+    if not count:
+        raise ValueError("a grid needs at least one image")
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    gap = _gap(width)
+    opaque = np.concatenate([images, np.full((count, height, width, 1), 255, np.uint8)], axis=3)
+    canvas = np.zeros((rows * (height + gap), columns * (width + gap), channels + 1), np.uint8)
+    for number, image in enumerate(opaque):
+        top, left = number // columns * (height + gap), number % columns * (width + gap)
+        canvas[top : top + height, left : left + width] = image
+    if scale is None:
+        scale = max(1, SCREEN_PIXELS // max(height, width))
+    return Image.fromarray(canvas[:-gap, :-gap].repeat(scale, axis=0).repeat(scale, axis=1))
+
+
+def enlargement(width: int, columns: int, room: int) -> int:
+    """The largest whole factor at which a grid of `columns` images of `width` pixels fits into `room`, at least 1."""
+    gap = _gap(width)
+    return max(1, room // (columns * (width + gap) - gap))
+
+
+def shrink(images: np.ndarray, limit: int) -> np.ndarray:
+    """Images averaged over whole blocks of pixels so that neither side is above `limit`; small ones stay as they are.
+
+    images: uint8 (N, H, W, C); up to one block less a pixel at the right and lower edge is cut off.
+    """
+    count, height, width, channels = images.shape
+    factor = -(-max(height, width) // limit)
+    if factor == 1:
+        return images
+    rows, columns = height // factor, width // factor
+    blocks = images[:, : rows * factor, : columns * factor].reshape(count, rows, factor, columns, factor, channels)
+    return blocks.mean(axis=(2, 4)).round().astype(np.uint8)
+
+
+def png_bytes(picture: Image.Image) -> bytes:
+    """The picture as a PNG file; equal pictures give equal bytes."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG", optimize=True)
+    return file.getvalue()
+
+
+def data_uri(picture: Image.Image) -> str:
+    """The picture as the source of an HTML image."""
+    return f"data:image/png;base64,{base64.b64encode(png_bytes(picture)).decode('ascii')}"
+
+
+def _gap(width: int) -> int:
+    return max(1, width // 32)

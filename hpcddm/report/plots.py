@@ -1,0 +1,198 @@
+"""The report's plots: inline SVG that takes font and text colour from the page, so that dark mode needs no second one.
+
+An expert has the same colour everywhere. Colours alone never tell experts apart: from the ninth expert on the
+colours repeat with dashes or hatching, and every line and area is labelled.
+"""
+
+import html
+import io
+import math
+import re
+from contextlib import AbstractContextManager
+
+import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator, PercentFormatter
+
+COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2", "#BDA0FF", "#795900")
+"""Found by search: as far apart as can be under protan, deutan and tritan vision, and visible on white and on black."""
+DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1.2)))
+HATCHES = (None, "////", "....")
+MAX_POINTS = 200
+
+# Stand-ins that matplotlib can parse; in the SVG they become the page's own colours.
+TEXT, RULE, PAPER = "#010101", "#020202", "#030303"
+PAGE_COLOURS = {TEXT: "currentColor", RULE: "var(--rule)", PAPER: "var(--paper)"}
+STYLE = {
+    "svg.fonttype": "none", "text.parse_math": False, "font.size": 10,
+    "text.color": TEXT, "axes.labelcolor": TEXT, "axes.edgecolor": RULE, "xtick.color": RULE, "ytick.color": RULE,
+    "xtick.labelcolor": TEXT, "ytick.labelcolor": TEXT, "grid.color": RULE, "grid.linewidth": 0.6, "axes.grid": True,
+    "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "axes.facecolor": "none",
+    "figure.facecolor": "none", "legend.frameon": False, "lines.linewidth": 1.5, "hatch.linewidth": 0.8,
+}  # fmt: skip
+WIDTH = 6.4
+LEGEND_COLUMNS = 5
+
+
+def expert_of(name: str) -> int | None:
+    """The expert's number in 'expert-2' or 'train/expert-02'; None for anything else."""
+    found = re.fullmatch(r"(?:train/)?expert-(\d+)", name)
+    return int(found[1]) if found else None
+
+
+def label_of(name: str) -> str:
+    """What a reader calls an arm or a unit: 'expert 2', 'monolith', 'judge'."""
+    expert = expert_of(name)
+    return name.rpartition("/")[2] if expert is None else f"expert {expert}"
+
+
+def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
+    """Loss against images seen, both logarithmic, one line per unit; `name` must differ among a page's plots."""
+    with _style(name):
+        rows = -(-len(curves) // LEGEND_COLUMNS)
+        figure, axes = _figure(2.9 + 0.2 * rows)
+        points = [_averaged(curve) for curve in curves.values()]
+        for number, (unit, line) in enumerate(zip(curves, points, strict=True)):
+            marker = "o" if len(line) == 1 else None
+            axes.plot(*line.T, **_line_style(unit, number), label=label_of(unit), marker=marker, markersize=3)
+        _logarithmic(axes, np.concatenate(points))
+        axes.set(xlabel="images seen", ylabel="mean loss")
+        figure.legend(loc="outside lower center", ncols=min(len(curves), LEGEND_COLUMNS), handlelength=1.6)
+        reached = ", ".join(f"{label_of(unit)} {line[-1, 1]:.3g}" for unit, line in zip(curves, points, strict=True))
+        return _svg(figure, name, f"Loss against images seen; the last values are: {reached}.")
+
+
+def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, list[float]], experts: int) -> str:
+    """How often the router is right by noise level, one line per way of asking, chance as a dashed line."""
+    with _style(name):
+        figure, axes = _figure(2.9)
+        for number, (way, values) in enumerate(accuracy.items()):
+            axes.plot(noise_levels, values, **_line_style(way, number), label=way, marker="o", markersize=3.5)
+        axes.axhline(1 / experts, color=TEXT, linestyle=(0, (4, 3)), linewidth=1, label=f"chance, 1/{experts}")
+        axes.set(xlabel="noise level t (0 is the image, 1 is noise)", ylabel="right cluster", xlim=(0, 1), ylim=(0, 1.02))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        figure.legend(loc="outside lower center", ncols=len(accuracy) + 1)
+        ends = ", ".join(f"{way} from {values[0]:.0%} to {values[-1]:.0%}" for way, values in accuracy.items())
+        return _svg(figure, name, f"Router accuracy from little to much noise: {ends}; chance is {1 / experts:.0%}.")
+
+
+def usage(name: str, shares: np.ndarray) -> str:
+    """Each expert's share of the samples as sampling goes from t = 1 to 0, stacked.
+
+    shares: (steps, K); step s spans t = 1 - s/steps to 1 - (s + 1)/steps.
+    """
+    with _style(name):
+        figure, axes = _figure(2.3)
+        axes.grid(False)
+        edges = np.linspace(1, 0, len(shares) + 1)
+        tops = np.concatenate([np.zeros((len(shares), 1)), shares.cumsum(axis=1)], axis=1)
+        for expert in range(shares.shape[1]):
+            lower, upper = (np.append(column, column[-1]) for column in (tops[:, expert], tops[:, expert + 1]))
+            axes.fill_between(
+                edges, lower, upper, step="post", facecolor=_colour(expert), hatch=_cycled(HATCHES, expert),
+                edgecolor=PAPER, linewidth=0.7,
+            )  # fmt: skip
+            _name_area(axes, expert, edges, lower, upper)
+        axes.set(xlabel="t, from noise to image", ylabel="share of samples", xlim=(1, 0), ylim=(0, 1))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        means = ", ".join(f"expert {expert} {share:.0%}" for expert, share in enumerate(shares.mean(axis=0)))
+        return _svg(figure, name, f"Expert usage over sampling time; the means are: {means}.")
+
+
+def swatch(expert: int) -> str:
+    """The CSS background that shows an expert's colour, striped where the colours repeat."""
+    colour = _colour(expert)
+    if _cycled(HATCHES, expert) is None:
+        return colour
+    return f"repeating-linear-gradient(135deg, {colour} 0 3px, var(--paper) 3px 4px)"
+
+
+def _style(name: str) -> AbstractContextManager:
+    """The plots' settings on top of matplotlib's own defaults: a user's matplotlibrc must not change the page's hash."""
+    return style.context(["default", STYLE | {"svg.hashsalt": name}])
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _cycled(variants: tuple, expert: int):
+    return variants[expert // len(COLOURS) % len(variants)]
+
+
+def _colour(expert: int) -> str:
+    return COLOURS[expert % len(COLOURS)]
+
+
+def _line_style(name: str, number: int) -> dict:
+    """An expert's own style, the text's colour for the monolith, and otherwise the next colour."""
+    if name.endswith("monolith"):
+        return {"color": TEXT, "linewidth": 2}
+    expert = expert_of(name)
+    expert = number if expert is None else expert
+    return {"color": _colour(expert), "linestyle": _cycled(DASHES, expert)}
+
+
+def _averaged(curve: list[tuple[int, float]]) -> np.ndarray:
+    """The finite points (n, 2) of a curve, neighbours averaged where a logarithmic axis would crowd them."""
+    points = np.array(curve, dtype=float).reshape(-1, 2)
+    points = points[np.isfinite(points).all(axis=1) & (points > 0).all(axis=1)]
+    if len(points) <= MAX_POINTS:
+        return points if len(points) else np.full((1, 2), np.nan)
+    edges = np.unique(np.geomspace(1, len(points), MAX_POINTS).astype(int))
+    return np.array([part.mean(axis=0) for part in np.split(points, edges[:-1])])
+
+
+def _logarithmic(axes: Axes, points: np.ndarray) -> None:
+    """Logarithmic axes with few round ticks, for matplotlib leaves less than a decade nearly without any."""
+    points = points[np.isfinite(points).all(axis=1)]
+    if not len(points):
+        return
+    axes.set(xscale="log", yscale="log")
+    for axis, values, form in ((axes.xaxis, points[:, 0], EngFormatter(sep="")), (axes.yaxis, points[:, 1], "{x:g}")):
+        axis.set_major_locator(FixedLocator(_round_values(values.min(), values.max())))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(form)
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """At least three round values from low to high where there are so many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for mantissas in ((1,), (1, 3), (1, 2, 5)):
+        found = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
+        found = [value for value in found if low <= value <= high]
+        if len(found) >= 3:
+            return found
+    return [value for value in MaxNLocator(4).tick_values(low, high) if value > 0]
+
+
+def _name_area(axes: Axes, expert: int, edges: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
+    """Write an expert's number where its area is highest, if there is room."""
+    middle = (edges[:-1] + edges[1:]) / 2
+    heights = np.where(abs(middle - 0.5) < 0.47, (upper - lower)[:-1], 0)
+    widest = heights.argmax()
+    if heights[widest] >= 0.08:
+        red, green, blue = (int(_colour(expert)[place : place + 2], 16) for place in (1, 3, 5))
+        ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
+        place = (middle[widest], (lower + upper)[widest] / 2)
+        axes.text(*place, str(expert), color=ink, ha="center", va="center_baseline", weight="bold")
+
+
+def _svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an <svg> element for an HTML page: no prolog, no metadata, ids of its own, the page's looks."""
+    file = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    FigureCanvasSVG(figure).print_svg(file, metadata=nothing)
+    text = file.getvalue()
+    box = re.search(r'viewBox="[^"]*"', text)[0]
+    # The <style> that comes first would speak for the whole page; the page says the same of its plots.
+    text = f'<svg {box} role="img" aria-label="{html.escape(description)}">' + text[text.index("</defs>") + 7 :]
+    text = re.sub(r" font-family: [^;]*;", "", text.replace("xlink:href", "href"))
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    for stand_in, colour in PAGE_COLOURS.items():
+        text = text.replace(stand_in, colour)
+    return text.strip()

@@ -1,0 +1,31 @@
+"""The tiny experiment, run once for the whole session."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.runs import TINY, TWO_RANKS, hpcddm
+
+
+@pytest.fixture(scope="session")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site: this machine, two ranks for every expert."""
+    path = tmp_path_factory.mktemp("sites") / "two-ranks.yaml"
+    path.write_text(TWO_RANKS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, two_ranks: Path) -> Path:
+    """A finished run of the tiny experiment; copy it before you change it."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return run
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """An own copy of the finished run."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))

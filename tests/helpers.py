@@ -1,0 +1,113 @@
+"""What several tests need: a tiny source of images, a tiny experiment, the command line, finished units."""
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import yaml
+from click.testing import CliRunner, Result
+
+from hpcddm.cli import main
+from hpcddm.config import Experiment
+from hpcddm.files import load_experiment
+from hpcddm.pipeline import PlannedUnit
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
+
+REPOSITORY = Path(__file__).parent.parent
+SIDE, CLASSES = 8, 4
+
+TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "ema_halflife_images": 100, "precision": "fp32"}
+EXPERIMENT = {
+    "name": "tiny",
+    "data": {
+        "source": {"name": "idx", "folder": "images"},
+        "image_size": SIDE,
+        "channels": 1,
+        "num_classes": CLASSES,
+        "shards": 2,
+    },
+    "encode": {"encoder": {"name": "pixels", "size": 4}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "redo": 1}},
+    "experts": {
+        "model": {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4},
+        "objective": {"name": "flow_matching"},
+        "training": TRAINING,
+    },
+    "router": {"model": {"name": "router_dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}, "training": TRAINING},
+    "critics": {
+        "extractor": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
+        "judge": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
+    },
+    "evaluate": {"images": 24, "batch": 8, "steps": 2, "strategies": ["top-1"]},
+}
+
+
+def changed(values: dict, **changes: object) -> dict:
+    """A copy of nested `values` with dotted keys, dots written as '__', set anew."""
+    copy = yaml.safe_load(yaml.safe_dump(values))
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        place = copy
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return copy
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    """Write unsigned bytes as an IDX file, gzipped where the name says so."""
+    header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, dtype=">u4").tobytes()
+    content = header + values.astype(np.uint8).tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def write_source(folder: Path, train: int = 96, heldout: int = 40, suffix: str = ".gz") -> Path:
+    """Four IDX files of random images, classes in turn."""
+    generator = np.random.default_rng(0)
+    for prefix, count in (("train", train), ("t10k", heldout)):
+        images = generator.integers(0, 256, (count, SIDE, SIDE))
+        write_idx(folder / f"{prefix}-images-idx3-ubyte{suffix}", images)
+        write_idx(folder / f"{prefix}-labels-idx1-ubyte{suffix}", np.arange(count) % CLASSES)
+    return folder
+
+
+def write_experiment(folder: Path, **changes: object) -> Path:
+    """Write the tiny experiment with some keys changed and return its path."""
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(changed(EXPERIMENT, **changes)))
+    return path
+
+
+def tiny(folder: Path, **changes: object) -> Experiment:
+    """The tiny experiment, validated."""
+    return load_experiment(str(write_experiment(folder, **changes)))
+
+
+def hpcddm(*arguments: object) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def python(code: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter that sees nothing of this one's environment but the path."""
+    environment = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY), **environment}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+
+
+def finish(units: list[PlannedUnit], run: RunDir) -> None:
+    """Make units complete, each with one small output, as their jobs would have."""
+    digests = {}
+    for unit in units:
+        folder = run.unit(unit.key)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "output.bin").write_bytes(unit.key.encode())
+        inputs = {key: digests[key] for key in unit.needs}
+        outputs = manifest.describe_outputs(folder, ["output.bin"])
+        manifest.publish(folder, Manifest(*unit.key.split("/"), unit.covers, inputs, outputs))
+        digests[unit.key] = manifest.read(folder).digest

@@ -1,0 +1,210 @@
+"""The whole pipeline on this machine, on real images: complete, again, changed, killed, interrupted."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from torchmetrics.image.fid import FrechetInceptionDistance
+
+from tests.runs import TINY, hpcddm
+
+EVALUATION = "evaluate/{}/evaluation.h5"
+
+
+def submit(run: Path, site: object, *arguments: str) -> subprocess.CompletedProcess:
+    return hpcddm("submit", "quickstart", "--site", site, "--run-dir", run, *TINY, *arguments)
+
+
+def metrics_of(run: Path) -> dict:
+    return json.loads((run / "report/all/metrics.json").read_text())
+
+
+def weights(run: Path, unit: str) -> bytes:
+    return (run / "train" / unit / "weights.safetensors").read_bytes()
+
+
+def test_the_metrics_name_every_arm_the_floor_and_what_measured_them(finished):
+    metrics = metrics_of(finished)
+    assert list(metrics["arms"]) == ["monolith", "top-1", "top-2"]
+    for arm in metrics["arms"].values():
+        assert arm["fd"] > metrics["floor"]["fd"] > 0
+        assert 0 <= arm["agreement"] <= 1 and arm["images"] == metrics["floor"]["images"] == 400
+    assert re.fullmatch("[0-9a-f]{64}", metrics["extractor"]["sha256"])
+    assert metrics["extractor"]["sha256"] != metrics["judge"]["sha256"]
+
+
+def test_the_arms_cost_the_same(finished):
+    """At this size one monolith batch is a larger step than 1 %; equal up to half of it."""
+    costs = [arm["train_flops"] for arm in metrics_of(finished)["arms"].values()]
+    batch_cost = 64 * json.loads((finished / "train/monolith/manifest.json").read_text())["facts"]["train_flops"]
+    images = json.loads((finished / "train/monolith/manifest.json").read_text())["facts"]["images"]
+    assert max(costs) - min(costs) <= batch_cost / images / 2 + 1
+
+
+def test_again_is_a_no_op_in_seconds_that_imports_no_torch(finished, two_ranks):
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    started = time.time()
+    again = submit(finished, two_ranks)
+    assert time.time() - started < 3
+    assert again.returncode == 0 and "nothing to submit" in again.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    code = (
+        "import sys; from hpcddm.commands.submit import submit; from pathlib import Path;"
+        f"submit('quickstart', {tuple(TINY)!r}, {str(two_ranks)!r}, Path({str(finished)!r}), (), False);"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_deleted_manifest_brings_back_that_expert_and_what_reads_it(run, two_ranks, finished):
+    (run / "train/expert-01/manifest.json").unlink()
+    dry = submit(run, two_ranks, "--dry-run")
+    assert dry.stdout.split("would run here: ")[1].split() == [
+        "train/expert-01",
+        "evaluate/0000000-0000200",
+        "evaluate/0000200-0000400",
+        "report/all",
+    ]
+    again = submit(run, two_ranks)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert weights(run, "expert-01") == weights(finished, "expert-01")
+    assert metrics_of(run) == metrics_of(finished)
+
+
+def test_a_changed_setting_is_refused_by_name_until_its_stage_is_redone(run, two_ranks):
+    refused = submit(run, two_ranks, "evaluate.guidance=1.5")
+    assert refused.returncode == 2
+    assert "evaluate.guidance: 1.0 -> 1.5" in refused.stderr and "--redo evaluate" in refused.stderr
+    redone = submit(run, two_ranks, "evaluate.guidance=1.5", "--redo", "evaluate", "--redo", "report")
+    assert redone.returncode == 0, redone.stdout + redone.stderr
+    assert metrics_of(run)["guidance"] == 1.5
+    assert len(list(run.glob("superseded/*/report/all/metrics.json"))) == 1
+
+
+@pytest.mark.parametrize("units", [1, 3, 7])
+def test_the_number_of_evaluation_units_changes_no_metric(run, two_ranks, finished, units):
+    shutil.rmtree(run / "report")
+    done = submit(run, two_ranks, f"evaluate.units={units}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for arm, expected in (metrics_of(finished)["arms"] | {"floor": metrics_of(finished)["floor"]}).items():
+        found = (metrics_of(run)["arms"] | {"floor": metrics_of(run)["floor"]})[arm]
+        for name in ("fd", "kid", "agreement"):
+            assert found[name] == pytest.approx(expected[name], rel=1e-8)
+
+
+class Given(torch.nn.Module):
+    """Passes features through, in the clothes of a feature extractor."""
+
+    num_features = 128
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.flatten(1)
+
+
+def test_the_distance_equals_torchmetrics_on_the_same_features(finished):
+    features = {}
+    for name in ("heldout", "top-1"):
+        parts = []
+        for path in sorted(finished.glob(EVALUATION.format("*"))):
+            with h5py.File(path) as file:
+                parts.append(file[name]["features"][:])
+        features[name] = torch.from_numpy(np.concatenate(parts)).double()[:, :, None, None]
+    peer = FrechetInceptionDistance(feature=Given(), normalize=True, input_img_size=(128, 1, 1)).set_dtype(
+        torch.float64
+    )
+    peer.update(features["heldout"], real=True)
+    peer.update(features["top-1"], real=False)
+    assert metrics_of(finished)["arms"]["top-1"]["fd"] == pytest.approx(peer.compute().item(), rel=1e-8)
+
+
+def start(run: Path, site: object, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "hpcddm.cli", "submit", "quickstart", "--site", site, "--run-dir", run]
+    return subprocess.Popen(
+        [*map(str, command), *TINY, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for_images(run: Path, unit: str, images: int) -> dict:
+    deadline = time.time() + 120
+    while time.time() < deadline:
+        try:
+            beat = json.loads((run / unit / "heartbeat.json").read_text())
+            if images <= beat["done"] < beat["total"]:
+                return beat
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.05)
+    raise AssertionError(f"{unit} never reached {images} images")
+
+
+def undo_training(run: Path, unit: str) -> None:
+    shutil.rmtree(run / "train" / unit)
+    shutil.rmtree(run / "logs/train" / unit)
+
+
+LONG = ("experts.training.checkpoint_minutes=0.01",)
+
+
+def test_a_rank_killed_in_mid_training_continues_to_the_same_bits(run, two_ranks, finished):
+    undo_training(run, "expert-01")
+    process = start(run, two_ranks, *LONG)
+    wait_for_images(run, "train/expert-01", 200)
+    owner = json.loads((run / "logs/train/expert-01/attempt-1/owner.json").read_text())
+    os.kill(owner["pid"], signal.SIGKILL)
+    assert process.wait(timeout=120) == 1
+    assert not (run / "train/expert-01/manifest.json").exists()
+    assert list((run / "train/expert-01/state").glob("images-*")), "nothing was saved before the kill"
+    again = submit(run, two_ranks, *LONG)
+    assert again.returncode == 0, again.stdout + again.stderr
+    log = (run / "logs/train/expert-01/attempt-2/rank0.log").read_text()
+    assert int(re.search(r"(\d+) of 512 images seen", log).group(1)) > 0, log
+    assert weights(run, "expert-01") == weights(finished, "expert-01")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_or_killed_submit_leaves_a_run_that_continues(run, two_ranks, finished, number):
+    undo_training(run, "expert-02")
+    process = start(run, two_ranks)
+    wait_for_images(run, "train/expert-02", 16)
+    os.kill(process.pid, number)
+    process.wait(timeout=120)
+    deadline = time.time() + 60
+    ended = run / "logs/train/expert-02/attempt-1/ended.json"
+    while not ended.exists() and time.time() < deadline:
+        time.sleep(0.1)
+    assert json.loads(ended.read_text())["outcome"] == "stopped"
+    again = submit(run, two_ranks)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert weights(run, "expert-02") == weights(finished, "expert-02")
+
+
+def test_sample_draws_a_picture_whose_images_depend_on_the_seed_alone(finished, tmp_path):
+    from PIL import Image
+
+    pictures = []
+    for number in (8, 16):
+        output = tmp_path / f"{number}.png"
+        done = hpcddm(
+            "sample", finished, "--strategy", "top2", "--class", 3, "--num-images", number, "--output", output
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        pictures.append(np.asarray(Image.open(output)))
+    few, many = pictures
+    difference = np.abs(few.astype(int) - many[: len(few)].astype(int))
+    assert difference.mean() < 2, "the first images changed with the number of images"
+
+
+def test_status_tells_programs_and_people_the_same(finished):
+    rows = json.loads(hpcddm("status", finished, "--json").stdout)["units"]
+    assert {row["state"] for row in rows} == {"complete"} and len(rows) == 18
+    assert "complete; look at" in hpcddm("status", finished).stdout

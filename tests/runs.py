@@ -1,0 +1,35 @@
+"""A tiny experiment on real images, and the command line as a user calls it."""
+
+import os
+import subprocess
+import sys
+
+TINY = [
+    "data.shards=2",
+    "experts.training.images=2048",
+    "experts.training.batch=64",
+    "experts.model.width=48",
+    "experts.model.depth=2",
+    "router.training.images=1024",
+    "critics.extractor.training.images=1024",
+    "critics.judge.training.images=1024",
+    "evaluate.images=400",
+    "evaluate.batch=50",
+    "evaluate.steps=4",
+]
+"""The quickstart, shrunk to what trains in seconds."""
+
+TWO_RANKS = """
+name: two-ranks
+scheduler: local
+stages:
+  train: {ranks_per_node: 2}
+"""
+
+
+def hpcddm(*arguments: object, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess:
+    """Run the command line as a user would."""
+    command = [sys.executable, "-m", "hpcddm.cli", *map(str, arguments)]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=timeout, check=False
+    )

@@ -1,0 +1,116 @@
+"""Imports point one way, and nothing on the login node waits for torch."""
+
+import ast
+import time
+
+import pytest
+from helpers import REPOSITORY, python, tiny, write_source
+
+PACKAGE = REPOSITORY / "hpcddm"
+
+FOUNDATION = {"config", "plugins", "errors", "share", "rundir", "runtime"}
+NUMERIC = FOUNDATION | {"data"}
+MAY_IMPORT = {
+    "errors": set(),
+    "plugins": {"errors"},
+    "config": {"errors", "plugins"},
+    "share": {"errors"},
+    "rundir": {"errors", "config", "plugins"},
+    "runtime": {"errors", "config", "plugins", "share", "rundir"},
+    "data": FOUNDATION,
+    "objectives": NUMERIC,
+    "models": NUMERIC,
+    "encoders": NUMERIC,
+    "clusterings": NUMERIC,
+    "metrics": NUMERIC,
+    "training": NUMERIC | {"objectives", "models"},
+    "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
+    "pipeline": {"errors", "config", "rundir"},
+    "files": {"errors", "config", "plugins", "share", "rundir"},
+    "status": {"errors", "config", "rundir", "runtime", "pipeline"},
+    "launch": FOUNDATION | {"pipeline", "status"},
+    "commands": FOUNDATION | {"pipeline", "status", "files", "launch"},
+    "cli": {"errors", "commands"},
+    "report": {"rundir"},
+    "stages": NUMERIC
+    | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "pipeline", "report"},
+}
+LATE = {
+    "files": {"launch"},
+    "commands": {"report", "stages"},
+    "launch": {"report"},
+}
+"""What a room may import inside a function only: it costs time, or needs torch, when it is used."""
+
+FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)
+
+
+def room(module: str) -> str | None:
+    """The room of 'hpcddm.data.tar' is 'data'; None for foreign modules and for the version."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "hpcddm" and len(parts) > 1 else None
+
+
+def imported(nodes) -> set[str]:
+    """The rooms that some statements import."""
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {room(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "hpcddm" else [node.module]
+            found |= {room(name) for name in names}
+    return found - {None, "__version__"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_point_one_way(file):
+    own = room("hpcddm." + ".".join(file.relative_to(PACKAGE).with_suffix("").parts))
+    if own == "__init__":
+        return
+    tree = ast.parse(file.read_text())
+    inside = [node for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)]
+    late = {id(node) for node in inside}
+    allowed = MAY_IMPORT[own] | {own}
+    assert imported(node for node in ast.walk(tree) if id(node) not in late) <= allowed
+    assert imported(inside) <= allowed | LATE.get(own, set())
+
+
+def heavy_modules(code: str, *also: str) -> str:
+    done = python(f"{code}\nimport sys\nprint('heavy', sorted({{'torch', *{also!r}}} & sys.modules.keys()))")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_help_imports_nothing_heavy():
+    code = "import click\nfrom hpcddm.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert heavy_modules(code, "numpy", "pydantic", "submitit", "PIL") == "heavy []"
+
+
+def test_help_takes_well_under_half_a_second():
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        assert python("from hpcddm.cli import main; main(['--help'])").returncode == 0
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.4
+
+
+@pytest.mark.parametrize("verb", ["submit", "status"])
+def test_looking_at_a_run_imports_no_torch(tmp_path, verb):
+    write_source(tmp_path / "images")
+    tiny(tmp_path)
+    arguments = {
+        "submit": ["submit", str(tmp_path / "tiny.yaml"), "--site", "embedded", "--dry-run"],
+        "status": ["status", str(tmp_path / "run")],
+    }
+    dry_run = [*arguments["submit"], "--run-dir", str(tmp_path / "run")]
+    if verb == "status":
+        code = "from hpcddm.files import *\nfrom pathlib import Path\nfrom hpcddm.launch.submission import store_experiment"
+        path, run = str(tmp_path / "tiny.yaml"), str(tmp_path / "run")
+        code += f"\nrun = RunDir(Path({run!r}))\nstore_experiment(within_run(load_experiment({path!r}), run), run)"
+        assert python(code).returncode == 0
+    call = dry_run if verb == "submit" else arguments["status"]
+    code = f"from hpcddm.cli import main\ntry: main({call!r})\nexcept SystemExit as end: assert not end.code, end.code"
+    assert heavy_modules(code, "deepspeed", "h5py", "faiss", "webdataset") == "heavy []"
