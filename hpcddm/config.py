@@ -16,7 +16,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 class StrictModel(BaseModel):
     """A frozen schema that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     uncovered: ClassVar[frozenset[str]] = frozenset()
     """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
@@ -300,7 +300,8 @@ def _variants(settings: StrictModel, place: str = "") -> list[tuple[str, Variant
 
 def _first_error(error: ValidationError, schema: type[StrictModel]) -> str:
     """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
-    first = error.errors(include_url=False)[0]
+    # A misspelt key is also a missing one; the misspelling is the one to show.
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
     location = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:

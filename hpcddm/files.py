@@ -1,5 +1,6 @@
 """Reads experiments and sites from YAML, with overrides from the command line."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,26 @@ from hpcddm.errors import ConfigError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.share import find_yaml
+
+
+class Loader(yaml.SafeLoader):
+    """YAML in which a key stands once, and 1e6 is a number (PyYAML wants 1.0e+6)."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        """Refuse a key that stands twice: the first one would be lost without a word."""
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key '{key.value}' stands there twice", key.start_mark
+                )
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        return super().construct_mapping(node, deep)
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 
 
 def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
@@ -64,11 +85,12 @@ def _slurm_answers() -> bool:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.load(path.read_text(), Loader)
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ConfigError(f"{place}: no readable YAML ({getattr(error, 'problem', None) or error})") from None
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigError(f"{place}: no readable YAML ({reason})") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: needs a mapping of keys at the top")
     return values
@@ -81,10 +103,13 @@ def _override(values: dict[str, Any], override: str) -> None:
     *parents, last = key.split(".")
     place = values
     for parent in parents:
-        place = place.setdefault(parent, {})
-        if not isinstance(place, dict):
+        inner = place.get(parent, {})
+        if not isinstance(inner, dict):
             raise ConfigError(f"'{override}': {parent} holds a value and no further keys")
+        # A copy, because an alias makes one mapping stand in several places of a file.
+        place[parent] = dict(inner)
+        place = place[parent]
     try:
-        place[last] = yaml.safe_load(text)
+        place[last] = yaml.load(text, Loader)
     except yaml.YAMLError:
         raise ConfigError(f"'{override}': '{text}' is no YAML value") from None

@@ -1,6 +1,7 @@
 """What several tests need: a tiny source of images, a tiny experiment, the command line, finished units."""
 
 import gzip
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ EXPERIMENT = {
 
 def changed(values: dict, **changes: object) -> dict:
     """A copy of nested `values` with dotted keys, dots written as '__', set anew."""
-    copy = yaml.safe_load(yaml.safe_dump(values))
+    copy = json.loads(json.dumps(values))
     for key, value in changes.items():
         *parents, last = key.split("__")
         place = copy

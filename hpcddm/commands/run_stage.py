@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from hpcddm.config import Resources, Site
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.local import Local
@@ -15,7 +15,10 @@ from hpcddm.status import State, activity, survey
 
 
 def run_stage(root: Path, key: str, ranks: int) -> int:
-    """Run a unit with some ranks on this machine and return the exit code."""
+    """Run a unit with some ranks on this machine and return the exit code.
+
+    Raises `UserError` with the reason when the unit did not become complete.
+    """
     run = RunDir(root)
     experiment = stored_experiment(run)
     units = {unit.key: unit for unit in plan(experiment)}
@@ -35,5 +38,5 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
         print(f"{key} is complete")
         return 0
     last = activity(run, key)
-    print(f"{key}: {last.outcome or 'died'}: {last.reason}; its log: hpcddm logs {root} {key}")
-    return 1
+    reason = f": {last.reason}" if last.reason else ""
+    raise UserError(f"{key} {last.outcome or 'died'}{reason}; its log: hpcddm logs {root} {key}")

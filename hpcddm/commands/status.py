@@ -106,7 +106,7 @@ def _jobs(run: RunDir) -> dict[str, Job | None]:
 def _next_step(rows: list[dict[str, Any]], root: Path) -> str:
     states = {row["state"] for row in rows}
     if states == {State.COMPLETE}:
-        return f"complete; look at {root}/report/all/index.html"
+        return f"complete; look at {root}/report/index.html"
     broken = [row["unit"] for row in rows if row["state"] in ("failed", UNKNOWN)]
     if broken:
         return f"look at: hpcddm logs {root} {broken[0]}   then submit again"

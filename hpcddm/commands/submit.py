@@ -31,6 +31,8 @@ def submit(
         _say_nothing_to_do(decision, run)
         return 0
     check_experiment(experiment, site, decision)
+    if not dry_run:
+        launcher.check()
     _make_folder(run)
     with lease(run.lock, "hpcddm submit"):
         # Another submit may have been at work between the first look and the lock.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from hpcddm.data import noise
 from hpcddm.errors import UserError
@@ -48,7 +48,8 @@ class TarReader:
             if len(content) != size:
                 raise ValueError(f"{len(content)} of {size} bytes")
             pixels = np.asarray(Image.open(io.BytesIO(content)))
-        except (ValueError, OSError, UnidentifiedImageError) as error:
+        except (ValueError, OSError, SyntaxError) as error:
+            # Pillow calls a broken PNG chunk a SyntaxError.
             raise UserError(f"{self._tars[shard]}: torn at byte {sample['offset']} ({error})") from None
         return pixels if pixels.ndim == 3 else pixels[..., None]
 

@@ -49,6 +49,8 @@ def index_tar(path: Path, shard: int) -> tuple[np.ndarray, list[str]]:
     try:
         with tarfile.open(path) as tar:
             for member in tar:
+                if not member.isfile():
+                    continue
                 key, _, extension = member.name.partition(".")
                 if extension == "cls":
                     labels[key] = int(tar.extractfile(member).read())

@@ -40,6 +40,9 @@ class Launcher(ABC):
         self.site = site
         self.run = run
 
+    def check(self) -> None:
+        """Raise `UserError` when nothing can be submitted from here; asked before anything is written."""
+
     @abstractmethod
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
         """Hand over an array whose job name carries `token` and return the scheduler's id.

@@ -65,6 +65,11 @@ class TemplateExecutor(submitit.SlurmExecutor):
 class Slurm(Launcher):
     """The site's Slurm."""
 
+    def check(self) -> None:
+        """Raise `UserError` when no controller answers."""
+        if not answers():
+            raise UserError(f"site {self.site.name}: no Slurm answers sinfo here; submit from a login node")
+
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script of an array into the run; a dry run writes the same bytes."""
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)

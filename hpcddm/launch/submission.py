@@ -10,7 +10,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import ArraySpec, Job, Launcher
-from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
+from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -40,12 +40,20 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         if key.split("/")[0] not in STAGE_NAMES:
             raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
     for unit in decision.to_run:
-        ranks = site.resources_for(*unit.key.split("/")).ranks
-        batch = experiment.experts.training.batch // experiment.cluster.experts
-        if unit.stage == "train" and batch % ranks:
-            raise ConfigError(f"site {site.name}: {ranks} ranks cannot share an expert's batch of {batch} evenly")
+        ranks, batch = site.resources_for(*unit.key.split("/")).ranks, _batch(experiment, unit.key)
+        if batch % ranks:
+            raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
+
+
+def _batch(experiment: Experiment, key: str) -> int:
+    """The images of one step of a unit that trains; 0, which all ranks can share, of any other unit."""
+    if key.startswith("train/expert-"):
+        return experiment.experts.training.batch // experiment.cluster.experts
+    critics = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}
+    trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | critics
+    return trained[key].training.batch if key in trained else 0
 
 
 def _check_source(experiment: Experiment) -> None:
@@ -53,7 +61,8 @@ def _check_source(experiment: Experiment) -> None:
     data, evaluate = experiment.data, experiment.evaluate
     source = plugins.load("data/sources", data.source.name)
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
-        labels = source.open_split(data.source, split).labels
+        records = source.open_split(data.source, split)
+        labels = records.labels
         counts = [int((labels == label).sum()) for label in range(data.num_classes)]
         if sum(counts) < len(labels):
             raise ConfigError(f"data.num_classes: {data.num_classes}, but the {split} images have class {labels.max()}")
@@ -66,6 +75,8 @@ def _check_source(experiment: Experiment) -> None:
             )
         if len(labels) < shards:
             raise ConfigError(f"data: {len(labels)} {split} images cannot fill {shards} shards")
+        # One image shows whether the images can be read at all, before a job finds that they cannot.
+        records[0]
 
 
 def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterable[str] = ()) -> Decision:
@@ -117,7 +128,7 @@ def set_aside(run: RunDir, keys: Iterable[str]) -> None:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for key in keys:
         if run.unit(key).exists():
-            target = run.superseded / stamp / key
+            target = RunDir(run.superseded / stamp).unit(key)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(run.unit(key), target)
 

@@ -22,9 +22,14 @@ def frechet_distance(first: Statistics, second: Statistics) -> float:
             stacklevel=2,
         )
     covariance1, covariance2 = first.covariance(), second.covariance()
-    # The symmetric sandwich has the eigenvalues of C1 C2, without complex numbers.
-    values, vectors = np.linalg.eigh(covariance1)
-    root = (vectors * np.sqrt(values.clip(min=0))) @ vectors.T
-    cross = np.sqrt(np.linalg.eigvalsh(root @ covariance2 @ root).clip(min=0)).sum()
+    # The singular values of C1^1/2 C2^1/2. Square roots of the sandwich's eigenvalues would be the same numbers,
+    # but would turn the rounding of zero eigenvalues (features that never fire) from 1e-16 into 1e-8.
+    cross = np.linalg.svd(_root(covariance1) @ _root(covariance2), compute_uv=False).sum()
     shift = np.square(first.mean - second.mean).sum()
     return float(shift + np.trace(covariance1) + np.trace(covariance2) - 2 * cross)
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """The symmetric square root (D, D) of a covariance (D, D)."""
+    values, vectors = np.linalg.eigh(covariance)
+    return (vectors * np.sqrt(values.clip(min=0))) @ vectors.T

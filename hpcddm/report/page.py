@@ -60,7 +60,8 @@ def table(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The texts of the table by arm, the floor last; `best` names the measures in which no arm reads better."""
     arms = metrics["arms"]
     monolith = arms.get(MONOLITH, {}).get("train_flops")
-    rows = {name: {"images": f"{arm['images']:,}", "best": []} for name, arm in (arms | {FLOOR: metrics["floor"]}).items()}
+    everyone = arms | {FLOOR: metrics["floor"]}
+    rows = {name: {"images": f"{arm['images']:,}", "best": []} for name, arm in everyone.items()}
     for name, arm in arms.items():
         rows[name]["flops"] = flops_text(arm["train_flops"])
         rows[name]["ratio"] = f"{arm['train_flops'] / monolith:.2f}" if monolith else None
@@ -68,10 +69,9 @@ def table(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
         values = [arm[measure] for arm in arms.values() if math.isfinite(arm[measure])]
         # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
         form = ".1%" if measure == "agreement" else f"z.{_decimals(values)}f"
-        rows[FLOOR][measure] = format(metrics["floor"][measure], form)
-        for name, arm in arms.items():
+        for name, arm in everyone.items():
             rows[name][measure] = format(arm[measure], form)
-            if len(arms) > 1 and values and rows[name][measure] == format(better(values), form):
+            if name != FLOOR and len(arms) > 1 and values and rows[name][measure] == format(better(values), form):
                 rows[name]["best"].append(measure)
     return rows
 
@@ -123,12 +123,11 @@ def _picture(images: np.ndarray, columns: int, room: int) -> dict[str, Any]:
 
 
 def _losses(curves: dict[str, list[tuple[int, float]]]) -> dict[str, str]:
-    """A plot for the denoisers and one for all that classifies, the monolith first, without units that logged nothing."""
+    """A plot of the denoisers, the monolith first, and one of the classifiers, with all units that logged something."""
     logged = {key: curves[key] for key in sorted(curves, key=lambda key: (MONOLITH not in key, key)) if curves[key]}
-    groups = {
-        "denoisers": {key: curve for key, curve in logged.items() if key.startswith("train/")},
-        "classifiers": {key: curve for key, curve in logged.items() if not key.startswith("train/")},
-    }
+    denoisers = {key: curve for key, curve in logged.items() if key.startswith("train/")}
+    others = {key: curve for key, curve in logged.items() if key not in denoisers}
+    groups = {"denoisers": denoisers, "classifiers": others}
     return {name: plots.losses(name, group) for name, group in groups.items() if group}
 
 

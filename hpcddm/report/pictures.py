@@ -55,7 +55,7 @@ def shrink(images: np.ndarray, limit: int) -> np.ndarray:
 def png_bytes(picture: Image.Image) -> bytes:
     """The picture as a PNG file; equal pictures give equal bytes."""
     file = io.BytesIO()
-    picture.save(file, format="PNG", optimize=True)
+    picture.save(file, format="PNG")
     return file.getvalue()
 
 

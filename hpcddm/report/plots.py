@@ -1,7 +1,7 @@
 """The report's plots: inline SVG that takes font and text colour from the page, so that dark mode needs no second one.
 
 An expert has the same colour everywhere. Colours alone never tell experts apart: from the ninth expert on the
-colours repeat with dashes or hatching, and every line and area is labelled.
+colours repeat with dashes or hatching, and a legend names every line and area.
 """
 
 import html
@@ -18,14 +18,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator, PercentFormatter
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2", "#BDA0FF", "#795900")
-"""Found by search: as far apart as can be under protan, deutan and tritan vision, and visible on white and on black."""
+"""From a random search for colours far apart in protan, deutan and tritan vision too, visible on white and black."""
 DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1.2)))
 HATCHES = (None, "////", "....")
 MAX_POINTS = 200
 
 # Stand-ins that matplotlib can parse; in the SVG they become the page's own colours.
-TEXT, RULE, PAPER = "#010101", "#020202", "#030303"
-PAGE_COLOURS = {TEXT: "currentColor", RULE: "var(--rule)", PAPER: "var(--paper)"}
+TEXT, SOFT, RULE, PAPER = "#010101", "#020202", "#030303", "#040404"
+PAGE_COLOURS = {TEXT: "currentColor", SOFT: "var(--soft)", RULE: "var(--rule)", PAPER: "var(--paper)"}
+NEUTRAL = ({"color": TEXT, "linewidth": 2}, {"color": SOFT}, {"color": TEXT, "linestyle": DASHES[2]})
+"""What is no expert must not have an expert's colour."""
 STYLE = {
     "svg.fonttype": "none", "text.parse_math": False, "font.size": 10,
     "text.color": TEXT, "axes.labelcolor": TEXT, "axes.edgecolor": RULE, "xtick.color": RULE, "ytick.color": RULE,
@@ -71,8 +73,9 @@ def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, li
         figure, axes = _figure(2.9)
         for number, (way, values) in enumerate(accuracy.items()):
             axes.plot(noise_levels, values, **_line_style(way, number), label=way, marker="o", markersize=3.5)
-        axes.axhline(1 / experts, color=TEXT, linestyle=(0, (4, 3)), linewidth=1, label=f"chance, 1/{experts}")
-        axes.set(xlabel="noise level t (0 is the image, 1 is noise)", ylabel="right cluster", xlim=(0, 1), ylim=(0, 1.02))
+        axes.axhline(1 / experts, color=SOFT, linestyle=DASHES[1], linewidth=1, label=f"chance, 1/{experts}")
+        axes.set(xlabel="noise level t (0 is the image, 1 is noise)", ylabel="right cluster")
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         figure.legend(loc="outside lower center", ncols=len(accuracy) + 1)
         ends = ", ".join(f"{way} from {values[0]:.0%} to {values[-1]:.0%}" for way, values in accuracy.items())
@@ -85,7 +88,9 @@ def usage(name: str, shares: np.ndarray) -> str:
     shares: (steps, K); step s spans t = 1 - s/steps to 1 - (s + 1)/steps.
     """
     with _style(name):
-        figure, axes = _figure(2.3)
+        # Axes and labels take 0.7 inches; with many experts the areas need height for their numbers.
+        height = 1.9 + 0.1 * max(4, shares.shape[1])
+        figure, axes = _figure(height)
         axes.grid(False)
         edges = np.linspace(1, 0, len(shares) + 1)
         tops = np.concatenate([np.zeros((len(shares), 1)), shares.cumsum(axis=1)], axis=1)
@@ -95,7 +100,7 @@ def usage(name: str, shares: np.ndarray) -> str:
                 edges, lower, upper, step="post", facecolor=_colour(expert), hatch=_cycled(HATCHES, expert),
                 edgecolor=PAPER, linewidth=0.7,
             )  # fmt: skip
-            _name_area(axes, expert, edges, lower, upper)
+            _name_area(axes, expert, edges, lower, upper, room=0.14 / (height - 0.7))
         axes.set(xlabel="t, from noise to image", ylabel="share of samples", xlim=(1, 0), ylim=(0, 1))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         means = ", ".join(f"expert {expert} {share:.0%}" for expert, share in enumerate(shares.mean(axis=0)))
@@ -111,7 +116,7 @@ def swatch(expert: int) -> str:
 
 
 def _style(name: str) -> AbstractContextManager:
-    """The plots' settings on top of matplotlib's own defaults: a user's matplotlibrc must not change the page's hash."""
+    """The plots' settings on top of matplotlib's own defaults: a user's matplotlibrc must not change the page."""
     return style.context(["default", STYLE | {"svg.hashsalt": name}])
 
 
@@ -129,11 +134,10 @@ def _colour(expert: int) -> str:
 
 
 def _line_style(name: str, number: int) -> dict:
-    """An expert's own style, the text's colour for the monolith, and otherwise the next colour."""
-    if name.endswith("monolith"):
-        return {"color": TEXT, "linewidth": 2}
+    """An expert's own style; for anything else the neutral one at its place in the plot."""
     expert = expert_of(name)
-    expert = number if expert is None else expert
+    if expert is None:
+        return NEUTRAL[number % len(NEUTRAL)]
     return {"color": _colour(expert), "linestyle": _cycled(DASHES, expert)}
 
 
@@ -160,26 +164,28 @@ def _logarithmic(axes: Axes, points: np.ndarray) -> None:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """At least three round values from low to high where there are so many."""
+    """Four or more round values from low to high where there are so many."""
+    if low == high:
+        return [low]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for mantissas in ((1,), (1, 3), (1, 2, 5)):
+    for mantissas in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
         found = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
         found = [value for value in found if low <= value <= high]
-        if len(found) >= 3:
+        if len(found) >= 4:
             return found
     return [value for value in MaxNLocator(4).tick_values(low, high) if value > 0]
 
 
-def _name_area(axes: Axes, expert: int, edges: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
-    """Write an expert's number where its area is highest, if there is room."""
-    middle = (edges[:-1] + edges[1:]) / 2
-    heights = np.where(abs(middle - 0.5) < 0.47, (upper - lower)[:-1], 0)
-    widest = heights.argmax()
-    if heights[widest] >= 0.08:
+def _name_area(axes: Axes, expert: int, edges: np.ndarray, lower: np.ndarray, upper: np.ndarray, room: float) -> None:
+    """Write an expert's number in the middle of its area, or else where the area is highest, if that is `room`."""
+    centres = (edges[:-1] + edges[1:]) / 2
+    heights = np.where(abs(centres - 0.5) < 0.47, (upper - lower)[:-1], 0)
+    place = len(heights) // 2 if heights[len(heights) // 2] >= room else heights.argmax()
+    if heights[place] >= room:
         red, green, blue = (int(_colour(expert)[place : place + 2], 16) for place in (1, 3, 5))
         ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
-        place = (middle[widest], (lower + upper)[widest] / 2)
-        axes.text(*place, str(expert), color=ink, ha="center", va="center_baseline", weight="bold")
+        middle = (lower[place] + upper[place]) / 2
+        axes.text(centres[place], middle, str(expert), color=ink, ha="center", va="center_baseline", weight="bold")
 
 
 def _svg(figure: Figure, name: str, description: str) -> str:

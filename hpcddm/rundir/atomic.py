@@ -1,11 +1,12 @@
 """Files that exist whole or not at all: write aside, fsync, rename."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
     Raises `UserError` with the path and the number of bytes when the disk is full or not writable.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(staged, "w") as file:
             file.write(text)
             file.flush()
@@ -27,7 +28,8 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
                 os.fsync(file.fileno())
         os.replace(staged, path)
     except OSError as error:
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):
+            staged.unlink()
         raise UserError(f"{path}: cannot write {len(text)} bytes: {error.strerror}") from error
     if durable:
         sync(path.parent)
@@ -47,13 +49,24 @@ def read_json(path: Path) -> Any | None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line and wait for the disk; concurrent writers do not tear each other's lines."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    """Append one line and wait for the disk; concurrent writers do not tear each other's lines.
+
+    Raises `UserError` with the path when the disk is full or not writable.
+    """
     try:
-        os.write(descriptor, (line + "\n").encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            size = os.fstat(descriptor).st_size
+            # A writer that died may have left half a line; the new one must not become its other half.
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            content = ("\n" * torn + line + "\n").encode()
+            if os.write(descriptor, content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UserError(f"{path}: cannot append {len(line)} bytes: {error.strerror}") from error
 
 
 @contextmanager

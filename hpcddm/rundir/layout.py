@@ -12,8 +12,8 @@ class RunDir:
     root: Path
 
     def unit(self, key: str) -> Path:
-        """The folder of a unit, named by `stage/unit`."""
-        return self.root / key
+        """The folder of a unit, named by `stage/unit`; the one unit `all` of a stage has the stage's folder itself."""
+        return self.root / key.removesuffix("/all")
 
     def spec(self, key: str) -> Path:
         """What the job of a unit is told."""

@@ -21,8 +21,11 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
 
     Raises `HeldElsewhere`, naming the holder, when another process still has it after `patience_seconds`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be locked ({error.strerror})") from None
     deadline = time.time() + patience_seconds
     try:
         while not _try_lock(descriptor):

@@ -22,7 +22,7 @@ from hpcddm.runtime.spec import Spec, read_spec
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
 
-COLLECTIVE_STAGES = ("train", "route")
+COLLECTIVE_STAGES = ("train", "route", "critics")
 """Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
 
 LEAVING_SECONDS = 90

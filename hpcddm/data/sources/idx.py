@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:
         values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * dimensions)
         if magic != bytes([0, 0, 8, dimensions]) or values.size != np.prod(shape):
             raise ValueError
-    except (OSError, EOFError, ValueError, struct.error) as error:
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
         reason = f" ({error})" if str(error) else ""
         raise UserError(
             f"{path}: no IDX file of unsigned bytes in {dimensions} dimensions, or a torn one{reason}"

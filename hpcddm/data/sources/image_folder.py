@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from hpcddm.config import VariantSettings
 from hpcddm.data.record import Record
@@ -30,13 +30,14 @@ class FolderSplit:
                 f"data.source.folder: {root} is no folder; there must be {folder}/train and {folder}/heldout"
             )
         self.split = split
-        classes = sorted(place for place in root.iterdir() if place.is_dir())
-        self.files = [
-            (label, path)
-            for label, place in enumerate(classes)
-            for path in sorted(place.iterdir())
-            if path.suffix.lower() in EXTENSIONS
-        ]
+        # The training folders number the classes of both splits: a class may have no held-out images.
+        classes = {name: label for label, name in enumerate(_class_names(folder / "train"))}
+        self.files = []
+        for name in _class_names(root):
+            if name not in classes:
+                raise UserError(f"{root / name}: no such class in {folder / 'train'} ({', '.join(classes)})")
+            pictures = [path for path in (root / name).iterdir() if path.suffix.lower() in EXTENSIONS]
+            self.files += [(classes[name], path) for path in sorted(pictures)]
         if not self.files:
             raise UserError(f"data.source.folder: {root}/<class>/ holds no images ({', '.join(sorted(EXTENSIONS))})")
         self.labels = np.array([label for label, _ in self.files], dtype=np.int64)
@@ -49,11 +50,15 @@ class FolderSplit:
         try:
             with Image.open(path) as image:
                 image.load()
-        except (OSError, UnidentifiedImageError) as error:
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise UserError(f"{path}: no readable image ({error}); remove or replace it") from None
         # Dots and slashes mean something in a WebDataset key.
         name = f"{path.parent.name}-{path.stem}".replace(".", "_").replace("/", "_")
         return Record(f"{self.split}-{number:07d}-{name}", image, label)
+
+
+def _class_names(root: Path) -> list[str]:
+    return sorted(place.name for place in root.glob("[!.]*") if place.is_dir())
 
 
 def open_split(settings: Settings, split: str) -> FolderSplit:

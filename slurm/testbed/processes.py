@@ -55,7 +55,7 @@ class Process:
         return ours and "SLURMD_NODENAME" in self.environment  # set by slurmd, for jobs only
 
 
-def processes() -> Iterator[Process]:
+def listing() -> Iterator[Process]:
     """All processes that we may look into (root: all of them)."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -74,7 +74,7 @@ def _split(raw: bytes) -> tuple[str, ...]:
 
 
 def running(daemon: Daemon, folder: Path) -> list[int]:
-    return [p.pid for p in processes() if p.argv == daemon.argv and p.belongs_to(folder)
+    return [p.pid for p in listing() if p.argv == daemon.argv and p.belongs_to(folder)
             and p.environment.get("SLURM_CONF", str(daemon.conf)) == str(daemon.conf)]
 
 

@@ -1,0 +1,157 @@
+"""What a testbed consists of: its folder, its files and its daemons. See testbed.py."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import string
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import processes
+from processes import Daemon, TestbedError
+
+HERE = Path(__file__).resolve().parent
+USER = pwd.getpwuid(os.geteuid()).pw_name
+HOST = socket.gethostname().split(".")[0]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    name: str
+    letter: str
+    port: int  # the first of this cluster's: slurmctld, slurmdbd, then one per node
+    accounting: str
+
+    @property
+    def nodes(self) -> list[str]:
+        return [f"{self.letter}{number}" for number in range(1, 5)]
+
+    @property
+    def node_ports(self) -> list[int]:
+        return [self.port + 10 + number for number in range(1, 5)]
+
+
+HOME = Cluster("home", "h", 17010, "accounting_storage/slurmdbd")
+PARTNER = Cluster("partner", "p", 17110, "accounting_storage/none")
+CLUSTERS = (HOME, PARTNER)
+NODES = [node for cluster in CLUSTERS for node in cluster.nodes]
+
+# How Slurm keeps track of a job's processes, best first: (is it there?, proctrack plugin, cgroup plugin).
+TRACKING = {
+    "cgroup/v1": (lambda: os.access(processes.CGROUPS / "freezer/cgroup.procs", os.W_OK), "cgroup", "cgroup/v1"),
+    "cgroup/v2": (lambda: os.access(processes.CGROUPS / "cgroup.procs", os.W_OK), "cgroup", "cgroup/v2"),
+    "linuxproc": (lambda: True, "linuxproc", "cgroup/v1"),  # slurmd wants the name of one even so
+}
+
+# Small, and never waiting for the disk: what is written survives a killed daemon, if not a power cut.
+DATABASE_OPTIONS = ("--no-defaults", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M",
+                    "--debug-no-sync", "--innodb-flush-log-at-trx-commit=0")
+
+
+class Layout:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.logs = folder / "logs"
+        # Counts the lives of this folder. Its presence says that the folder is a testbed's.
+        self.generation = folder / "generation"
+        # The way of tracking that was found to work, so that a repair does not try all again.
+        self.tracking = folder / "tracking"
+
+    def conf(self, cluster: Cluster) -> Path:
+        return self.folder / cluster.name / "slurm.conf"
+
+    def basis(self) -> list[Daemon]:
+        """What both clusters stand on, whatever their settings."""
+        return [*map(self.munge, CLUSTERS), self.database()]
+
+    def slurm_daemons(self, cluster: Cluster) -> list[Daemon]:
+        conf = self.conf(cluster)
+        accounting = Daemon(f"{cluster.name}-slurmdbd", ("slurmdbd", "-D"), conf, cluster.port + 1)
+        controller = Daemon(f"{cluster.name}-slurmctld", ("slurmctld", "-D"), conf, cluster.port)
+        nodes = [Daemon(f"{cluster.name}-slurmd-{node}", ("slurmd", "-D", "-N", node), conf, port)
+                 for node, port in zip(cluster.nodes, cluster.node_ports, strict=True)]
+        return [*([accounting] if cluster is HOME else []), controller, *nodes]
+
+    def munge(self, cluster: Cluster) -> Daemon:
+        here = self.folder / cluster.name / "munge"
+        argv = ("munged", "--foreground", "--force", f"--socket={here}/socket", f"--key-file={here}/key",
+                f"--log-file={here}/log", f"--pid-file={here}/pid", f"--seed-file={here}/seed")
+        return Daemon(f"{cluster.name}-munged", argv, self.conf(cluster), socket=here / "socket")
+
+    def database(self) -> Daemon:
+        here = self.folder / "home/db"
+        argv = ("mariadbd", *DATABASE_OPTIONS, f"--user={USER}", f"--datadir={here}/data",
+                f"--socket={here}/socket", f"--pid-file={here}/pid", "--skip-networking")
+        return Daemon("home-mariadb", argv, self.conf(HOME), socket=here / "socket")
+
+    def prepare(self) -> None:
+        """Makes folders, keys and the empty database, where they are missing."""
+        if any(self.folder.iterdir()) and not self.generation.exists():
+            raise TestbedError(f"{self.folder} exists and is not a testbed: choose another folder")
+        if len(str(self.folder)) > 60 or " " in str(self.folder):  # a socket's path ends at 107 characters
+            raise TestbedError(f"{self.folder}: choose a path without spaces and of at most 60 characters")
+        self.logs.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "home").exists():  # a new life: see FirstJobId in slurm.conf.in
+            count = int(self.generation.read_text()) if self.generation.exists() else 0
+            self.generation.write_text(f"{count + 1}\n")
+        for cluster in CLUSTERS:
+            for name in ("state", "spool", "munge"):
+                (self.folder / cluster.name / name).mkdir(parents=True, exist_ok=True)
+            key = self.folder / cluster.name / "munge/key"
+            if not key.exists():
+                key.touch(mode=0o600)
+                key.write_bytes(os.urandom(128))
+        data = self.folder / "home/db/data"
+        if not data.exists():
+            self.make_database(data)
+
+    def make_database(self, data: Path) -> None:
+        """Under another name first, so that a half-made one is never taken for whole."""
+        half = data.with_name("half-made")
+        shutil.rmtree(half, ignore_errors=True)
+        data.parent.mkdir(mode=0o700, exist_ok=True)  # the database's root has no password
+        log = self.logs / "home-mariadb-install.out"
+        with log.open("wb") as output:
+            made = subprocess.run(["mariadb-install-db", *DATABASE_OPTIONS, f"--user={USER}",
+                                   f"--datadir={half}", "--auth-root-authentication-method=normal",
+                                   "--skip-test-db"],
+                                  env={"PATH": processes.PATH}, stdout=output, stderr=output)
+        if made.returncode:
+            raise TestbedError(f"mariadb-install-db failed:\n{processes.tail(log)}")
+        half.rename(data)
+
+    def write_configuration(self, cluster: Cluster, tracking: str) -> bool:
+        """Fills in the templates; True if that changed anything that is there."""
+        _, proctrack, cgroup_plugin = TRACKING[tracking]
+        names = {
+            "cluster": cluster.name, "host": HOST, "user": USER,
+            "folder": self.folder / cluster.name, "logs": self.logs, "munge_socket": self.munge(cluster).socket,
+            "ctld_port": cluster.port, "dbd_port": cluster.port + 1, "accounting": cluster.accounting,
+            "nodes": f"{cluster.letter}[1-4]", "node_ports": f"[{cluster.node_ports[0]}-{cluster.node_ports[-1]}]",
+            "proctrack": f"proctrack/{proctrack}", "cgroup_plugin": cgroup_plugin,
+            "communication": bind_to_loopback(),
+            "max_array": os.environ.get("HPCDDM_TESTBED_MAX_ARRAY", "1001"),
+            "first_job_id": 10000 * int(self.generation.read_text()) + 1,
+        }
+        changed = False
+        for template in sorted(HERE.glob("*.conf.in")):
+            target = self.folder / cluster.name / template.stem
+            text = string.Template(template.read_text()).substitute(names)
+            if not target.exists() or target.read_text() != text:
+                target.touch(mode=0o600)  # slurmdbd insists
+                target.write_text(text)
+                changed = True
+        return changed
+
+
+def bind_to_loopback() -> str:
+    """Slurm can bind to the address of the host's own name only: loopback if that name is 127.0.0.1."""
+    with contextlib.suppress(OSError):
+        if socket.gethostbyname(socket.gethostname()) == "127.0.0.1":
+            return "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
+    return ""

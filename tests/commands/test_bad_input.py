@@ -1,0 +1,172 @@
+"""Wrong input: one line that names the place and what would do, exit code 2 or 1, and no half-made run."""
+
+import gzip
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.helpers import hpcddm, write_experiment, write_idx, write_source
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A working directory with images and a valid experiment."""
+    monkeypatch.chdir(tmp_path)
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    return tmp_path
+
+
+def refused(*arguments, code=2, run="run"):
+    """The one line that a refused command prints; nothing may have been made."""
+    before = os.path.lexists(run)
+    done = hpcddm(*arguments)
+    assert done.exit_code == code, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert done.stdout == "" and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert os.path.lexists(run) == before and not os.path.lexists("runs")
+    return done.stderr
+
+
+def submit(*arguments, experiment="tiny.yaml", site="embedded", run="run", code=2):
+    return refused("submit", experiment, "--site", site, "--run-dir", run, *arguments, code=code, run=run)
+
+
+OVERRIDES = {
+    "colour=1": "tiny.yaml: colour: unknown key; valid keys: name, seed",
+    "experts.trainig.images=3": "experts.trainig: unknown key; valid keys: model, objective",
+    "experts.model.wdth=3": "experts.model.wdth: unknown key; valid keys: name, width, depth, heads, patch",
+    "experts.training.images=many": "experts.training.images: input should be a valid integer",
+    "cluster.experts=16": "cluster.clustering: fine 8 is less than experts 16",
+    "experts.training.batch=15": "experts.training.batch: 15 images cannot be divided among 2 experts",
+    "experts.model.patch=3": "experts.model: patch 3 does not divide image_size 8",
+    "experts.objective.name=flow": "experts.objective: unknown name 'flow'; valid names: flow_matching",
+    "evaluate.strategies=[top-9]": "evaluate.strategies: top-9 needs 9 experts, there are 2",
+    "evaluate.strategies=[best]": "evaluate.strategies: unknown name 'best'; valid names: full, oracle, top-1",
+    "evaluate": "'evaluate': an override is key.key=value, for instance",
+    "data.num_classes=3": "data.num_classes: 3, but the train images have class 3",
+    "data.num_classes=6": "evaluate.images: 24 balanced images need 4 train images of every class, class 4 has 0",
+    "evaluate.images=48": "evaluate.images: 48 balanced images need 12 heldout images of every class, class 0 has 10",
+    "data.shards=97": "data: 96 train images cannot fill 97 shards",
+}
+
+
+@pytest.mark.parametrize("override, message", OVERRIDES.items(), ids=OVERRIDES)
+def test_a_wrong_setting(place, override, message):
+    assert message in submit(override)
+
+
+def test_wrong_syntax_is_shown_with_line_and_column(place):
+    (place / "tiny.yaml").write_text("name: tiny\ndata: {source: [}\n")
+    assert "tiny.yaml:2:17: no readable YAML" in submit()
+
+
+def test_a_key_that_stands_twice(place):
+    with open("tiny.yaml", "a") as file:
+        file.write("seed: 1\nseed: 2\n")
+    assert "no readable YAML (key 'seed' stands there twice)" in submit()
+
+
+@pytest.mark.parametrize("experiment", ["quickstrat", "missing.yaml"])
+def test_an_unknown_experiment(place, experiment):
+    assert experiment in submit(experiment=experiment)
+
+
+def test_an_unknown_site(place):
+    message = submit(site="north")
+    assert "no site named 'north'; valid names: embedded, slurm, " in message and "or the path of a YAML" in message
+
+
+SITES = {
+    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: name, scheduler"),
+    "unknown stage": ({"stages": {"trian": {"nodes": 2}}}, "stages.trian: unknown stage; valid: shard, encode, cluster"),
+    "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: nodes"),
+    "uneven ranks": (
+        {"stages": {"train": {"nodes": 3}}},
+        "3 ranks cannot share the batch of 16 of train/monolith evenly",
+    ),
+    "uneven router": ({"stages": {"route": {"nodes": 3}}}, "3 ranks cannot share the batch of 16 of route/router evenly"),
+}
+
+
+@pytest.mark.parametrize("changes, message", SITES.values(), ids=SITES)
+def test_a_wrong_site(place, changes, message):
+    (place / "site.yaml").write_text(yaml.safe_dump({"name": "here", "scheduler": "local", **changes}))
+    assert message in submit(site="site.yaml")
+
+
+def test_an_unknown_stage_to_redo(place):
+    valid = "shard, encode, cluster, train, route, critics, evaluate, report"
+    assert f"--redo trian: unknown stage; valid: {valid}" in submit("--redo", "trian")
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        (["sbumit"], "sbumit"),
+        (["submit", "tiny.yaml", "--redoo", "train"], "--redoo"),
+        (["submit", "tiny.yaml", "--site"], "--site"),
+        (["logs", "run"], "STAGE/UNIT"),
+        (["sample", "run", "--num-images", "0"], "--num-images"),
+    ],
+)
+def test_a_wrong_command_line(place, arguments, named):
+    done = hpcddm(*arguments)
+    assert done.exit_code == 2 and done.stdout == "" and not os.path.lexists("runs")
+    assert named in done.stderr.splitlines()[-1] and "rror: " in done.stderr.splitlines()[-1]
+
+
+def test_a_missing_data_folder(place):
+    (place / "images").rename(place / "moved")
+    assert f"data.source.folder: {place}/images is no folder" in submit(code=1)
+
+
+@pytest.mark.parametrize("split", ["train-labels-idx1", "t10k-labels-idx1", "train-images-idx3", "t10k-images-idx3"])
+@pytest.mark.parametrize("content", [lambda whole: whole[:-30], lambda whole: gzip.compress(b"no IDX"), lambda whole: b""])
+def test_a_file_of_images_that_is_torn_or_none(place, split, content):
+    path = place / "images" / f"{split}-ubyte.gz"
+    path.write_bytes(content(path.read_bytes()))
+    assert f"{path}: no IDX file of unsigned bytes" in submit(code=1)
+
+
+def test_too_few_heldout_images_of_one_class(place):
+    write_idx(place / "images" / "t10k-labels-idx1-ubyte.gz", np.array([0, 1, 2] * 13 + [3]))
+    assert "class 3 has 1" in submit()
+
+
+@pytest.mark.parametrize("run", ["file", "file/run", "/proc/run", "/dev/null"])
+def test_a_run_directory_that_cannot_be_made(place, run):
+    (place / "file").write_text("")
+    assert f"--run-dir {run}: cannot be made" in submit(run=run)
+
+
+def test_a_run_directory_that_is_read_only(place):
+    (place / "run").mkdir()
+    for options in (["--bind", "run", "run"], ["-o", "remount,bind,ro", "run"]):
+        if subprocess.run(["mount", *options], capture_output=True).returncode:
+            pytest.skip("mounting needs root")
+    try:
+        assert "--run-dir run: not writable" in submit()
+    finally:
+        subprocess.run(["umount", "run"], check=True)
+
+
+def test_a_run_directory_that_another_submit_works_in(place):
+    from hpcddm.rundir.lease import lease
+
+    with lease(place / "run" / ".submit.lock", "somebody"):
+        assert "somebody" in submit(code=1)
+
+
+def test_slurm_that_is_not_there(place, monkeypatch):
+    monkeypatch.setenv("PATH", str(place))
+    assert "slurm" in submit(site="slurm", code=1)
+
+
+@pytest.mark.parametrize("verb", [["status"], ["sample"], ["run-stage", "-", "train/monolith"], ["logs", "-", "train/monolith"]])
+def test_a_folder_that_holds_no_run(place, verb):
+    arguments = [part if part != "-" else "run" for part in verb] + (["run"] if len(verb) == 1 else [])
+    assert "run: no " in refused(*arguments)

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+import torch
+from tests.helpers import SIDE
+from PIL import Image
+
+from hpcddm.data import tar
+from hpcddm.data.reader import SampleOrder, TarReader, to_images, to_tensor
+from hpcddm.data.record import Record
+from hpcddm.errors import UserError
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Two tars of five and three images, their joint index, and the pixels."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (8, SIDE, SIDE, 1)).astype(np.uint8)
+    paths, indices = [tmp_path / "a.tar", tmp_path / "b.tar"], []
+    for shard, numbers in enumerate((range(5), range(5, 8))):
+        chosen = [Record(f"train-{number}", Image.fromarray(pixels[number, ..., 0]), number % 4) for number in numbers]
+        tar.write_tar(paths[shard], chosen, SIDE, 1)
+        indices.append(tar.index_tar(paths[shard], shard)[0])
+    return paths, np.concatenate(indices), pixels
+
+
+def test_rows_come_from_their_tars_in_the_order_asked_for(shards):
+    paths, samples, pixels = shards
+    reader, rows = TarReader(paths, samples), [7, 0, 5, 0, 4]
+    assert len(reader) == 8 and np.array_equal(reader.images(rows), pixels[rows])
+    assert reader.labels(rows).tolist() == [3, 0, 1, 0, 0] and reader.labels(rows).dtype == torch.int64
+
+
+def test_an_expert_sees_its_own_rows_only(shards):
+    paths, samples, pixels = shards
+    samples["cluster"] = [0, 1, 0, 1, 0, 1, 0, 1]
+    reader = TarReader(paths, samples[samples["cluster"] == 1])
+    assert np.array_equal(reader.images(range(4)), pixels[1::2]) and reader.clusters(range(4)).tolist() == [1] * 4
+
+
+def test_a_tar_torn_in_the_middle_is_named(shards):
+    paths, samples, _ = shards
+    paths[1].write_bytes(paths[1].read_bytes()[: int(samples[6]["offset"]) + 20])
+    reader = TarReader(paths, samples)
+    reader.images([5])
+    with pytest.raises(UserError, match=rf"b.tar: torn at byte {samples[6]['offset']} \(20 of {samples[6]['size']}"):
+        reader.images([6])
+
+
+@pytest.mark.parametrize("pattern", [b"\xff\x00\xff\x00", b"\x00", b"\x03", b"\xe0"])
+def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(shards, pattern):
+    paths, samples, _ = shards
+    whole, (offset, size) = paths[0].read_bytes(), (int(samples[2]["offset"]), int(samples[2]["size"]))
+    named = 0
+    for place in range(offset, offset + size):
+        torn = bytearray(whole)
+        torn[place : place + len(pattern)] = pattern
+        paths[0].write_bytes(torn)
+        try:
+            TarReader(paths, samples).images([2])
+        except UserError as error:
+            named += "a.tar: torn at byte" in str(error)
+    assert named > size // 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 13])
+def test_every_epoch_is_a_new_permutation(size):
+    order = SampleOrder(seed=3, stream="train/x", size=size)
+    epochs = [order.rows(range(epoch * size, (epoch + 1) * size)).tolist() for epoch in range(20)]
+    assert all(sorted(epoch) == list(range(size)) for epoch in epochs)
+    assert len(set(map(tuple, epochs))) == (20 if size == 13 else min(2, size))
+
+
+def test_what_comes_at_a_place_depends_on_the_place_alone():
+    whole = SampleOrder(1, "s", 10).rows(range(35))
+    late = SampleOrder(1, "s", 10)
+    assert late.rows(range(25, 35)).tolist() == whole[25:].tolist()
+    assert late.rows([3, 29, 3]).tolist() == whole[[3, 29, 3]].tolist()
+    for other in (SampleOrder(2, "s", 10), SampleOrder(1, "r", 10)):
+        assert other.rows(range(35)).tolist() != whole.tolist()
+
+
+def test_pixels_survive_the_way_into_the_model_and_back():
+    images = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
+    tensor = to_tensor(images)
+    assert tensor.shape == (1, 1, 16, 16) and (tensor.min(), tensor.max()) == (-1, 1)
+    assert np.array_equal(to_images(tensor), images)
+    assert to_images(torch.tensor([-3.0, 3.0]).view(1, 2, 1, 1)).tolist() == [[[[0, 255]]]]

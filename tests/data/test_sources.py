@@ -1,0 +1,128 @@
+import gzip
+
+import numpy as np
+import pytest
+from tests.helpers import SIDE, write_idx, write_source
+from PIL import Image
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+
+
+def open_split(name, folder, split="train"):
+    source = plugins.load("data/sources", name)
+    return source.open_split(source.Settings(name=name, folder=str(folder)), split)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("split, count", [("train", 12), ("heldout", 5)])
+def test_idx_files_plain_and_gzipped(tmp_path, suffix, split, count):
+    write_source(tmp_path, train=12, heldout=5, suffix=suffix)
+    records = open_split("idx", tmp_path, split)
+    assert len(records) == count and records.labels.tolist() == [number % 4 for number in range(count)]
+    assert records[3].label == 3 and records[3].image.size == (SIDE, SIDE)
+    assert len({records[number].key for number in range(count)}) == count
+    pixels = np.random.default_rng(0).integers(0, 256, (12, SIDE, SIDE))
+    assert split == "heldout" or np.array_equal(np.asarray(records[11].image), pixels[11])
+
+
+def torn(path, content):
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flipped(path, content):
+    path.write_bytes(content[:12] + bytes(255 - byte for byte in content[12:30]) + content[30:])
+
+
+def foreign(path, content):
+    path.write_bytes(gzip.compress(b"\x00\x00\x0d\x03" + b"\x00" * 100))
+
+
+def longer(path, content):
+    path.write_bytes(gzip.compress(gzip.decompress(content) + b"\x00"))
+
+
+def empty(path, content):
+    path.write_bytes(b"")
+
+
+def text(path, content):
+    path.write_bytes(b"<html>404</html>")
+
+
+@pytest.mark.parametrize("damage", [torn, flipped, foreign, longer, empty, text])
+@pytest.mark.parametrize("which", ["train-labels-idx1-ubyte.gz", "train-images-idx3-ubyte.gz"])
+def test_a_damaged_idx_file_is_named(tmp_path, damage, which):
+    path = write_source(tmp_path) / which
+    damage(path, path.read_bytes())
+    with pytest.raises(UserError, match=f"{which}: no IDX file of unsigned bytes in [13] dimensions, or a torn one"):
+        open_split("idx", tmp_path)[0]
+
+
+def test_images_without_labels_are_counted(tmp_path):
+    write_source(tmp_path, train=12)
+    write_idx(tmp_path / "train-labels-idx1-ubyte.gz", np.zeros(11))
+    with pytest.raises(UserError, match="12 images and 11 labels"):
+        open_split("idx", tmp_path)[0]
+
+
+@pytest.mark.parametrize("name", plugins.names("data/sources"))
+def test_a_missing_folder_is_named_by_its_key(tmp_path, name):
+    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere.* is no folder"):
+        open_split(name, tmp_path / "nowhere")
+
+
+def test_a_missing_idx_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="holds no file named train-labels"):
+        open_split("idx", tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three classes of pictures, in several formats, beside files that are none."""
+    for split, counts in (("train", (3, 2, 4)), ("heldout", (1, 0, 2))):
+        for name, count in zip(("ant", "bee", "cat"), counts, strict=True):
+            for number in range(count):
+                place = tmp_path / split / name / f"pic.{number}{('.png', '.JPG', '.bmp', '.png')[number]}"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (9, 7), (40 * number, 0, 0)).save(place)
+    (tmp_path / "train" / "ant" / "notes.txt").write_text("no picture")
+    (tmp_path / "train" / ".cache").mkdir()
+    (tmp_path / "train" / "README").write_text("no class")
+    return tmp_path
+
+
+def test_a_folder_of_images_has_its_classes_in_alphabetical_order(folder):
+    records = open_split("image_folder", folder)
+    assert records.labels.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+    assert [records[number].label for number in range(len(records))] == records.labels.tolist()
+    assert records[3].image.size == (9, 7) and "bee" in records[3].key
+    assert all("." not in records[number].key and "/" not in records[number].key for number in range(9))
+
+
+def test_a_class_without_heldout_images_shifts_no_other_class(folder):
+    assert open_split("image_folder", folder, "heldout").labels.tolist() == [0, 2, 2]
+
+
+def test_a_heldout_class_that_is_not_trained_is_named(folder):
+    (folder / "heldout" / "dog").mkdir()
+    with pytest.raises(UserError, match=r"heldout/dog: no such class in .*/train \(ant, bee, cat\)"):
+        open_split("image_folder", folder, "heldout")
+
+
+@pytest.mark.parametrize(
+    "content", [lambda whole: whole[:40], lambda whole: b"", lambda whole: whole[:50] + b"\0\0\0\1" + whole[54:]]
+)
+def test_a_damaged_picture_is_named_with_what_to_do(folder, content):
+    path = folder / "train" / "bee" / "pic.0.png"
+    path.write_bytes(content(path.read_bytes()))
+    records = open_split("image_folder", folder)
+    records[2]
+    with pytest.raises(UserError, match="bee/pic.0.png: no readable image .*; remove or replace it"):
+        records[3]
+
+
+def test_a_folder_without_pictures_is_named(tmp_path):
+    (tmp_path / "train" / "ant").mkdir(parents=True)
+    with pytest.raises(UserError, match="train/<class>/ holds no images"):
+        open_split("image_folder", tmp_path)

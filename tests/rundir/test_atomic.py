@@ -1,0 +1,131 @@
+import json
+import os
+import subprocess
+
+import pytest
+from tests.helpers import python
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A folder on a file system of 64 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_text_is_replaced_and_nothing_else_is_left(tmp_path, durable):
+    file = tmp_path / "deep" / "file.txt"
+    for text in ("first", "second, with umlauts: äöü\n"):
+        atomic.write_text(file, text, durable)
+        assert file.read_text() == text
+    assert names(file.parent) == ["file.txt"]
+
+
+def test_json_comes_back(tmp_path):
+    value = {"a": [1, 2.5, None, "x"], "b": {"c": True}}
+    atomic.write_json(tmp_path / "x.json", value)
+    assert atomic.read_json(tmp_path / "x.json") == value
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"a": 1', b"\xff\xfe", b"\x00" * 100])
+def test_missing_and_torn_json_is_none(tmp_path, content):
+    if content is not None:
+        (tmp_path / "x.json").write_bytes(content)
+    assert atomic.read_json(tmp_path / "x.json") is None
+
+
+def test_a_full_disk_leaves_the_old_file_and_names_place_and_size(full_disk):
+    file = full_disk / "x.json"
+    atomic.write_text(file, "old")
+    with pytest.raises(UserError, match=r"x.json: cannot write 100000 bytes: No space left on device"):
+        atomic.write_text(file, "n" * 100_000)
+    assert file.read_text() == "old" and names(full_disk) == ["x.json"]
+
+
+def test_a_full_disk_leaves_the_old_folder(full_disk):
+    with atomic.staged_folder(full_disk / "state") as staged:
+        (staged / "weights").write_bytes(b"old")
+    with pytest.raises(UserError, match="No space left on device; [0-9]+ bytes are free"):
+        with atomic.staged_folder(full_disk / "state") as staged:
+            (staged / "weights").write_bytes(b"n" * 100_000)
+    assert (full_disk / "state" / "weights").read_bytes() == b"old" and names(full_disk) == ["state"]
+
+
+def test_a_full_disk_while_appending_is_named(full_disk):
+    with pytest.raises(UserError, match="lines: cannot append"):
+        for _ in range(100):
+            atomic.append_line(full_disk / "lines", "x" * 1000)
+
+
+@pytest.mark.parametrize("target", ["file/x.json", "file/deep/x.json", "folder"])
+def test_what_cannot_be_written_is_named(tmp_path, target):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / "full").mkdir(parents=True)
+    with pytest.raises(UserError, match=target):
+        atomic.write_text(tmp_path / target, "text")
+    assert names(tmp_path) == ["file", "folder"]
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from hpcddm.rundir import atomic
+def die(*arguments): os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_writer_leaves_the_old_file(tmp_path):
+    file = tmp_path / "x.json"
+    atomic.write_json(file, {"old": True})
+    done = python(f"{KILLED}\natomic.os.replace = die\natomic.write_json(Path({str(file)!r}), {{'new': True}})")
+    assert done.returncode == -9
+    assert json.loads(file.read_text()) == {"old": True} and len(names(tmp_path)) == 2
+
+
+def test_a_killed_writer_leaves_the_old_folder(tmp_path):
+    with atomic.staged_folder(tmp_path / "state") as staged:
+        (staged / "a").write_text("old")
+    code = f"with atomic.staged_folder(Path({str(tmp_path / 'state')!r})) as staged:\n  (staged / 'a').touch(); die()"
+    assert python(KILLED + code).returncode == -9
+    assert (tmp_path / "state" / "a").read_text() == "old"
+
+
+def test_a_staged_folder_replaces_the_old_one_whole(tmp_path):
+    for name in ("first", "second"):
+        with atomic.staged_folder(tmp_path / "state") as staged:
+            (staged / "deep").mkdir()
+            (staged / "deep" / name).touch()
+    assert names(tmp_path) == ["state"] and names(tmp_path / "state" / "deep") == ["second"]
+
+
+def test_an_error_while_staging_changes_nothing(tmp_path):
+    with pytest.raises(KeyError):
+        with atomic.staged_folder(tmp_path / "state"):
+            raise KeyError
+    assert names(tmp_path) == []
+
+
+def test_concurrent_appends_do_not_tear_each_other(tmp_path):
+    code = f"from pathlib import Path\nfrom hpcddm.rundir.atomic import *\nfor _ in range(20): append_line(Path({str(tmp_path / 'x')!r}), 'y' * 3000)"
+    writers = [subprocess.Popen([os.sys.executable, "-c", code]) for _ in range(3)]
+    assert [writer.wait(30) for writer in writers] == [0, 0, 0]
+    assert (tmp_path / "x").read_text().splitlines() == ["y" * 3000] * 60
+
+
+def test_a_line_after_a_torn_one_stands_alone(tmp_path):
+    (tmp_path / "x").write_text("whole\nto")
+    atomic.append_line(tmp_path / "x", "new")
+    assert (tmp_path / "x").read_text().splitlines() == ["whole", "to", "new"]

@@ -1,0 +1,36 @@
+import pytest
+
+from hpcddm.rundir import heartbeat
+from hpcddm.rundir.heartbeat import Heartbeat, Pulse
+
+
+def test_a_beat_says_how_far_and_how_fast(tmp_path):
+    pulse = Pulse(tmp_path, "owner", 3, "host", interval=0.0)
+    pulse.beat(100, 1000)
+    pulse._started = (pulse._started[0] - 10, 100)
+    pulse.beat(600, 1000, loss=0.5)
+    beat = heartbeat.read(tmp_path)
+    assert (beat.owner, beat.attempt, beat.host, beat.done, beat.total) == ("owner", 3, "host", 600, 1000)
+    assert beat.figures == {"loss": 0.5} and beat.is_fresh
+    assert beat.rate == pytest.approx(50, rel=0.05) and beat.seconds_left == pytest.approx(8, rel=0.05)
+
+
+def test_beats_are_few_but_the_last_one_counts(tmp_path):
+    pulse = Pulse(tmp_path, "owner", 1, "host", interval=1000.0)
+    for done in (1, 2, 3):
+        pulse.beat(done, 4)
+    assert heartbeat.read(tmp_path).done == 1
+    pulse.beat(4, 4)
+    assert heartbeat.read(tmp_path).done == 4
+
+
+def test_an_old_beat_is_no_sign_of_life():
+    assert not Heartbeat(0.0, "owner", 1, "host").is_fresh
+    assert Heartbeat(0.0, "owner", 1, "host", 1, 2).seconds_left is None
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"colour": 1}'])
+def test_a_missing_or_torn_beat_is_none(tmp_path, content):
+    if content is not None:
+        (tmp_path / heartbeat.FILE_NAME).write_text(content)
+    assert heartbeat.read(tmp_path) is None

@@ -1,0 +1,41 @@
+import pytest
+
+from hpcddm.rundir.journal import Journal
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "journal.jsonl")
+
+
+def test_an_empty_journal_has_no_submissions(journal):
+    assert journal.submissions() == []
+
+
+def test_an_intent_without_an_answer_stays_visible(journal, tmp_path):
+    first = journal.intend("slurm", "north", ["train/expert-00", "train/expert-01"])
+    second = journal.intend("slurm", "south", ["route/router"])
+    journal.submitted(first, "17")
+    found = journal.submissions()
+    assert [(one.uuid, one.site, one.job) for one in found] == [(first, "north", "17"), (second, "south", None)]
+    assert found[0].units == ["train/expert-00", "train/expert-01"] and len({first, second}) == 2
+
+
+def test_a_torn_last_line_is_passed_over_and_costs_no_later_one(journal, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    first = journal.intend("slurm", "north", ["route/router"])
+    whole = path.read_text()
+    journal.submitted(first, "17")
+    torn = path.read_text()[:-5]
+    for length in range(len(whole) + 1, len(torn)):
+        path.write_text(torn[:length])
+        later = Journal(path)
+        later.submitted(later.intend("slurm", "north", ["train/monolith"]), "18")
+        assert [one.job for one in later.submissions()] == [None, "18"]
+
+
+@pytest.mark.parametrize("line", ["", "\0\0\0", '{"event": "submitted", "uuid": "x"}'])
+def test_a_line_that_says_nothing_is_passed_over(journal, tmp_path, line):
+    (tmp_path / "journal.jsonl").write_text(line + "\n")
+    journal.intend("slurm", "north", ["route/router"])
+    assert [one.units for one in journal.submissions()] == [["route/router"]]

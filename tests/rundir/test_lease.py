@@ -1,0 +1,53 @@
+import subprocess
+import sys
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.rundir.lease import HeldElsewhere, lease
+
+HOLD = """
+import sys
+from pathlib import Path
+from hpcddm.rundir.lease import lease
+with lease(Path(sys.argv[1]), "the other one"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lease."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_the_second_is_told_who_holds_it(tmp_path, holder):
+    with pytest.raises(HeldElsewhere, match=rf"the other one \(process {holder.pid} on .*\) is at work here"):
+        with lease(tmp_path / "lock", "me"):
+            pass
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_a_lease_goes_with_its_holder(tmp_path, holder, end):
+    holder.kill() if end == "kill" else holder.stdin.close()
+    holder.wait(10)
+    with lease(tmp_path / "lock", "me"):
+        pass
+
+
+def test_a_lease_can_be_taken_again_after_an_error(tmp_path):
+    for _ in range(2):
+        with pytest.raises(KeyError), lease(tmp_path / "deep" / "lock", "me"):
+            raise KeyError
+
+
+def test_a_place_that_takes_no_lock_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file"), lease(tmp_path / "file" / "lock", "me"):
+        pass

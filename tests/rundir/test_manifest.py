@@ -1,0 +1,66 @@
+from dataclasses import replace
+
+import pytest
+
+from hpcddm.rundir import manifest
+from hpcddm.rundir.manifest import Manifest, Output, flatten
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A unit's folder with two outputs and its manifest."""
+    (tmp_path / "a.bin").write_bytes(b"aaaa")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.bin").write_bytes(b"b")
+    outputs = manifest.describe_outputs(tmp_path, ["deep/b.bin", "a.bin"])
+    made = Manifest("train", "expert-00", {"x.y": [1, 2.5], "z": None}, {"cluster/all": "d"}, outputs, {"images": 7})
+    manifest.publish(tmp_path, made)
+    return tmp_path, made
+
+
+def test_what_was_published_is_read(finished):
+    folder, made = finished
+    assert manifest.read(folder) == made
+    assert made.outputs[0] == Output("a.bin", 4, "61be55a8e2f6b4e172338bddf184d6dbee29c98853e0a0485ecee7f27b9af0b4")
+    assert manifest.damage(folder, made) is None
+
+
+def test_a_manifest_that_is_torn_at_any_byte_is_none(finished):
+    folder, _ = finished
+    content = (folder / "manifest.json").read_bytes()
+    for end in range(0, len(content) - 2, 7):
+        (folder / "manifest.json").write_bytes(content[:end])
+        assert manifest.read(folder) is None
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"format": 1}', '{"format": 2}', '{"format": 1, "outputs": [3]}', "1"])
+def test_foreign_json_is_no_manifest(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    assert manifest.read(tmp_path) is None
+
+
+def test_a_missing_output_and_one_of_another_size_are_named(finished):
+    folder, made = finished
+    (folder / "a.bin").write_bytes(b"aaa")
+    assert manifest.damage(folder, made) == f"{folder}/a.bin has 3 bytes instead of 4"
+    (folder / "a.bin").unlink()
+    assert manifest.damage(folder, made) == f"{folder}/a.bin is missing"
+
+
+def test_the_digest_is_over_the_outputs_and_the_fingerprint_over_what_shaped_them(finished):
+    _, made = finished
+    assert replace(made, facts={}, record={"seconds": 1}).digest == made.digest
+    assert replace(made, facts={}, record={"seconds": 1}).fingerprint == made.fingerprint
+    other = replace(made, outputs=made.outputs[:1])
+    assert other.digest != made.digest and other.fingerprint == made.fingerprint
+    for change in ({"settings": {"x.y": [1, 2.5], "z": 0}}, {"inputs": {"cluster/all": "e"}}, {"inputs": {}}):
+        assert replace(made, **change).fingerprint != made.fingerprint
+        assert replace(made, **change).digest == made.digest
+
+
+def test_nested_settings_become_dotted_keys():
+    assert flatten({"a": {"b": {"c": 1}, "d": [2]}, "e.f": 3}) == {"a.b.c": 1, "a.d": [2], "e.f": 3}
+
+
+def test_a_record_names_no_host_user_or_path():
+    assert set(manifest.record(0.0, 2)) == {"hpcddm", "python", "world_size", "seconds", "finished"}

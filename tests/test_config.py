@@ -1,0 +1,127 @@
+import pytest
+from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
+
+from hpcddm.config import Experiment, Resources, Site, covered, validate
+from hpcddm.errors import ConfigError
+from hpcddm.files import load_experiment, load_site
+from hpcddm.pipeline import STAGE_NAMES, plan
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/**/*.yaml")), ids=lambda path: path.stem)
+def test_every_experiment_of_the_repository_is_valid(path):
+    experiment = load_experiment(str(path))
+    assert experiment.name == path.stem and plan(experiment)
+    assert validate(Experiment, experiment.model_dump(mode="json"), "again") == experiment
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("slurm/sites/*.yaml")), ids=lambda path: path.stem)
+def test_every_site_of_the_repository_is_valid(path):
+    site = load_site(str(path))
+    assert site.name == path.stem
+    assert {key.split("/")[0] for key in site.stages} <= set(STAGE_NAMES)
+
+
+WRONG = {
+    "unknown key": ({"colour": 1}, "colour: unknown key; valid keys: name, seed,"),
+    "unknown nested key": ({"experts__training__image": 1}, "experts.training.image: unknown key; valid keys: images,"),
+    "unknown key in a variant": (
+        {"experts__model__widht": 8},
+        "experts.model.widht: unknown key; valid keys: name, width, depth, heads, patch",
+    ),
+    "wrong type": ({"experts__training__images": "many"}, "experts.training.images: input should be a valid integer"),
+    "wrong type in a variant": ({"experts__model__width": [1]}, "experts.model.width: input should be a valid integer"),
+    "negative": ({"experts__training__batch": -8}, "experts.training.batch: input should be greater than 0, found -8"),
+    "infinite": ({"experts__training__learning_rate": float("inf")}, "experts.training.learning_rate: "),
+    "missing": ({"data__source": {"name": "idx"}}, "data.source.folder: this key is needed"),
+    "unknown variant": ({"experts__objective__name": "flow"}, "unknown name 'flow'; valid names: flow_matching"),
+    "variant of another role": ({"router__model": {"name": "dit"}}, "router.model: unknown name 'dit'; valid names: rout"),
+    "variant without a name": ({"encode__encoder": "pixels"}, "encode.encoder: needs a mapping with 'name', one of: "),
+    "bad name": ({"name": "../up"}, "name: string should match pattern"),
+    "more experts than fine clusters": (
+        {"cluster__experts": 16},
+        "cluster.clustering: fine 8 is less than experts 16",
+    ),
+    "batch that K does not divide": (
+        {"cluster__experts": 3},
+        "experts.training.batch: 16 images cannot be divided among 3 experts",
+    ),
+    "patch that does not divide": (
+        {"experts__model__patch": 3},
+        "experts.model: patch 3 does not divide image_size 8",
+    ),
+    "pixels larger than the image": ({"encode__encoder__size": 9}, "encode.encoder: pixel size 9 exceeds image_size 8"),
+    "unknown strategy": (
+        {"evaluate__strategies": ["best"]},
+        "evaluate.strategies: unknown name 'best'; valid names: full, oracle, top-1, top-2, ...",
+    ),
+    "more experts per sample than there are": (
+        {"evaluate__strategies": ["top-9"]},
+        "evaluate.strategies: top-9 needs 9 experts, there are 2",
+    ),
+    "sites for other experts": ({"experts__sites": ["here"]}, "experts.sites: names 1 sites for 2 experts"),
+    "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
+    "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
+    "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
+}
+
+
+@pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
+def test_a_wrong_experiment_is_named_in_one_line(changes, message):
+    with pytest.raises(ConfigError) as caught:
+        validate(Experiment, changed(EXPERIMENT, **changes), "x.yaml")
+    assert str(caught.value).startswith("x.yaml: ") and message in str(caught.value)
+    assert "\n" not in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_further_mistakes_are_counted():
+    with pytest.raises(ConfigError, match=r"\(and 1 more\)$"):
+        validate(Experiment, changed(EXPERIMENT, colour=1, seed=-1), "x.yaml")
+
+
+WRONG_SITES = {
+    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: name, scheduler,"),
+    "unknown scheduler": ({"scheduler": "pbs"}, "scheduler: input should be 'slurm' or 'local', found 'pbs'"),
+    "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: nodes,"),
+    "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train.nodes: input should be greater th"),
+    "a key misspelt": ({"scheduler": None, "schedular": "local"}, "schedular: unknown key; valid keys: name, scheduler"),
+    "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
+    "nested resources": ({"resources": {"cpu": 1}}, "resources.cpu: unknown key; valid keys: nodes,"),
+}
+
+
+@pytest.mark.parametrize("changes, message", WRONG_SITES.values(), ids=WRONG_SITES)
+def test_a_wrong_site_is_named_in_one_line(changes, message):
+    with pytest.raises(ConfigError) as caught:
+        validate(Site, {"name": "here", "scheduler": "slurm", **changes}, "s.yaml")
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_units_resources_override_its_stages_which_override_the_sites():
+    stages = {"train": {"nodes": 2, "minutes": 5}, "train/monolith": {"nodes": 4}}
+    site = Site(name="here", scheduler="slurm", resources=Resources(gpus_per_node=1), stages=stages)
+    assert site.resources_for("train", "monolith") == Resources(nodes=4, minutes=5, gpus_per_node=1)
+    assert site.resources_for("train", "expert-00") == Resources(nodes=2, minutes=5, gpus_per_node=1)
+    assert site.resources_for("route") == Resources(gpus_per_node=1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"experts__sites": ["a", "b"]},
+        {"experts__training__checkpoint_minutes": 0.5},
+        {"experts__training__log_images": 7},
+        {"evaluate__units": 3},
+        {"data__source__folder": "elsewhere"},
+    ],
+    ids=str,
+)
+def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
+    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    after = {unit.key: unit.covers for unit in plan(tiny(tmp_path, **changes))}
+    assert all(after[key] == before[key] for key in before.keys() & after.keys())
+
+
+def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
+    kept = covered(tiny(tmp_path).experts)
+    assert kept["model"] == {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}
+    assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]

@@ -1,0 +1,109 @@
+import pytest
+import yaml
+from tests.helpers import tiny, write_experiment
+
+from hpcddm.errors import ConfigError
+from hpcddm.files import load_experiment, load_site, stored_experiment, within_run
+from hpcddm.launch.submission import store_experiment
+from hpcddm.rundir.layout import RunDir
+
+
+@pytest.mark.parametrize(
+    "override, value",
+    [("experts.training.images=32", 32), ("experts.training.images=3e1", 30), ("experts.training.images=1_000", 1000)],
+)
+def test_an_override_is_yaml(tmp_path, override, value):
+    assert load_experiment(str(write_experiment(tmp_path)), (override,)).experts.training.images == value
+
+
+def test_the_last_override_wins_and_may_make_new_keys(tmp_path):
+    overrides = ("monolith.enabled=true", "monolith.enabled=false")
+    assert load_experiment(str(write_experiment(tmp_path)), overrides).monolith.enabled is False
+
+
+def test_an_override_reaches_one_place_of_a_mapping_that_stands_in_several(tmp_path):
+    path = write_experiment(tmp_path)
+    values = yaml.safe_load(path.read_text())
+    values["router"]["training"] = values["experts"]["training"]
+    path.write_text(yaml.safe_dump(values))
+    assert "*id001" in path.read_text()
+    experiment = load_experiment(str(path), ("router.training.images=48",))
+    assert (experiment.router.training.images, experiment.experts.training.images) == (48, 64)
+
+
+@pytest.mark.parametrize(
+    "override, message",
+    [
+        ("experts.training.image=32", "experts.training.image: unknown key; valid keys: images, batch"),
+        ("images=32", "images: unknown key; valid keys: name, seed"),
+        ("seed", "'seed': an override is key.key=value"),
+        ("=3", "'=3': an override is key.key=value"),
+        ("name.first=x", "'name.first=x': name holds a value and no further keys"),
+        ("seed=[1", "'[1' is no YAML value"),
+        ("seed.=1", "seed"),
+    ],
+)
+def test_a_wrong_override_is_named(tmp_path, override, message):
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(str(write_experiment(tmp_path)), (override,))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+WRONG_FILES = {
+    "syntax": (b"name: tiny\ndata: [1, 2\nseed: 0\n", ":3:5: no readable YAML"),
+    "tab": (b"name: tiny\n\tseed: 0\n", ":2:1: no readable YAML"),
+    "no mapping": (b"- name\n", "needs a mapping of keys at the top"),
+    "empty": (b"", "needs a mapping of keys at the top"),
+    "bytes": (b"\xff\xfe\x00name", "no readable YAML"),
+    "control character": (b"name: \x01\n", "no readable YAML"),
+    "a key twice": (b"name: tiny\nseed: 0\nseed: 1\n", ":3:1: no readable YAML (key 'seed' stands there twice)"),
+    "a nested key twice": (b"data: {shards: 1, channels: 1, shards: 2}\n", ":1:32: no readable YAML (key 'shards'"),
+    "a number as key": (b"1: 2\n", "1: keys should be strings"),
+    "a list as key": (b"[1, 2]: 2\n", "no readable YAML"),
+}
+
+
+@pytest.mark.parametrize("content, message", WRONG_FILES.values(), ids=WRONG_FILES)
+@pytest.mark.parametrize("load", [load_experiment, load_site])
+def test_a_file_that_is_no_yaml_is_named_with_line_and_column(tmp_path, load, content, message):
+    path = tmp_path / "wrong.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load(str(path))
+    assert str(caught.value).startswith(str(path)) and message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("load, known", [(load_experiment, "quickstart"), (load_site, "embedded, slurm")])
+def test_an_unknown_name_lists_the_known_ones(load, known):
+    with pytest.raises(ConfigError, match=f"named 'nowhere'; valid names: .*{known}"):
+        load("nowhere")
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "./missing", "/tmp"])
+def test_a_missing_path_is_named(name):
+    with pytest.raises(ConfigError, match=f"{name}: no such experiment file"):
+        load_experiment(name)
+
+
+def test_a_bare_name_is_looked_up_here_first(tmp_path, monkeypatch):
+    write_experiment(tmp_path).rename(tmp_path / "quickstart.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert load_experiment("quickstart").name == "tiny"
+
+
+def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to_the_run(tmp_path, monkeypatch):
+    experiment = tiny(tmp_path)
+    assert experiment.data.source.folder == str(tmp_path / "images")
+    run = RunDir(tmp_path / "runs" / "tiny")
+    store_experiment(within_run(experiment, run), run)
+    assert stored_experiment(run).data.source.folder == "../../images"
+    assert str(tmp_path) not in run.experiment.read_text()
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "x"}'])
+def test_a_folder_without_a_run_is_named(tmp_path, content):
+    if content:
+        (tmp_path / "experiment.json").write_text(content)
+    with pytest.raises(ConfigError, match=str(tmp_path)):
+        stored_experiment(RunDir(tmp_path))

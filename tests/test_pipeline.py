@@ -1,0 +1,80 @@
+import pytest
+
+from hpcddm.pipeline import MONOLITH, STAGE_NAMES, evaluate_keys, evaluate_range, expert_key, plan
+from tests.helpers import REPOSITORY, tiny
+
+
+def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline():
+    files = [file for file in (REPOSITORY / "hpcddm" / "stages").glob("*.py") if "\ndef run(" in file.read_text()]
+    assert {file.stem for file in files} == set(STAGE_NAMES)
+
+
+def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
+    seen = []
+    for unit in plan(tiny(tmp_path, evaluate__units=3)):
+        assert unit.key not in seen and set(unit.needs) <= set(seen)
+        seen.append(unit.key)
+    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES)
+
+
+def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
+    changes = {
+        "seed": 1,
+        "data__channels": 3,
+        "data__heldout_shards": 2,
+        "encode__encoder__size": 3,
+        "cluster__clustering__fine": 9,
+        "experts__model__depth": 2,
+        "experts__condition_dropout": 0.2,
+        "experts__training__learning_rate": 0.02,
+        "router__model__depth": 2,
+        "router__training__weight_decay": 0.1,
+        "critics__judge__training__images": 32,
+        "critics__extractor__model__features": 9,
+        "evaluate__guidance": 2.0,
+        "evaluate__steps": 3,
+        "evaluate__strategies": ["full"],
+        "name": "other",
+    }
+    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    for key, value in changes.items():
+        after = {unit.key: unit.covers for unit in plan(tiny(tmp_path, **{key: value}))}
+        named = {name for unit in before for name in after[unit] if after[unit][name] != before[unit].get(name)}
+        assert key.replace("__", ".") in named, key
+
+
+@pytest.mark.parametrize(
+    "changes, stale",
+    [
+        ({"router__training__images": 128}, {"route/router", MONOLITH}),
+        ({"critics__judge__training__images": 128}, {"critics/judge"}),
+        ({"experts__training__images": 128}, {MONOLITH, expert_key(0), expert_key(1)}),
+        ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
+    ],
+    ids=str,
+)
+def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path, changes, stale):
+    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    assert {unit.key for unit in plan(tiny(tmp_path, **changes)) if unit.covers != before[unit.key]} == stale
+
+
+@pytest.mark.parametrize("units", [1, 3, 7])
+def test_evaluation_units_part_the_samples_in_whole_batches(tmp_path, units):
+    experiment = tiny(tmp_path, evaluate__images=80, evaluate__batch=8, evaluate__units=units)
+    ranges = [evaluate_range(key) for key in evaluate_keys(experiment)]
+    assert len(ranges) == units and ranges[0][0] == 0 and ranges[-1][1] == 80
+    assert all(stop == start for (_, stop), (start, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(start < stop and (stop - start) % 8 == 0 for start, stop in ranges)
+    sizes = [stop - start for start, stop in ranges]
+    assert max(sizes) - min(sizes) <= 8
+
+
+def test_every_expert_names_its_site_and_the_data_belongs_to_all(tmp_path):
+    sites = {unit.key: unit.site for unit in plan(tiny(tmp_path, experts__sites=["north", "south"], site="north"))}
+    assert (sites[expert_key(0)], sites[expert_key(1)], sites[MONOLITH]) == ("north", "south", "north")
+    assert {site for key, site in sites.items() if key.split("/")[0] in ("shard", "encode", "cluster")} == {None}
+
+
+def test_without_the_monolith_nothing_waits_for_it(tmp_path):
+    units = plan(tiny(tmp_path, monolith__enabled=False))
+    assert MONOLITH not in {unit.key for unit in units} | {key for unit in units for key in unit.needs}

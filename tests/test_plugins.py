@@ -1,0 +1,56 @@
+import pytest
+from tests.helpers import REPOSITORY, python
+
+from hpcddm import plugins
+from hpcddm.config import VariantSettings
+from hpcddm.errors import ConfigError
+
+PACKAGE = REPOSITORY / "hpcddm"
+ROOMS = sorted(
+    {
+        str(file.parent.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*.py")
+        if any(line.startswith("class Settings(VariantSettings)") for line in file.read_text().splitlines())
+    }
+)
+VARIANTS = [(room, name) for room in ROOMS for name in plugins.names(room)]
+
+
+def test_every_room_of_the_schema_has_variants():
+    assert set(ROOMS) >= {"data/sources", "encoders", "clusterings", "models", "objectives", "ensemble/strategies"}
+
+
+@pytest.mark.parametrize("room, name", VARIANTS)
+def test_the_settings_without_the_code_are_the_settings_of_the_code(room, name):
+    light, real = plugins.settings_class(room, name), plugins.load(room, name).Settings
+    assert issubclass(light, VariantSettings) and light.__doc__
+    assert light.model_json_schema() == real.model_json_schema()
+    assert (light.role, light.uncovered) == (real.role, real.uncovered)
+
+
+def test_all_settings_load_without_heavy_imports():
+    code = f"from hpcddm import plugins\nfor room, name in {VARIANTS!r}: plugins.settings_class(room, name)"
+    done = python(f"{code}\nimport sys\nprint({{'torch', 'numpy', 'faiss', 'PIL', 'timm'}} & sys.modules.keys())")
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+@pytest.mark.parametrize("name", ["", "dit/..", "../config", "DiT", "parts", "dit\n"])
+def test_an_unknown_variant_lists_the_valid_ones(name):
+    with pytest.raises(ConfigError, match="valid names: .*dit, router_dit"):
+        plugins.load("models", name)
+
+
+def test_roles_part_a_room():
+    roles = [plugins.names("models", role) for role in ("denoiser", "router", "classifier")]
+    assert all(roles) and sorted(sum(roles, ())) == list(plugins.names("models"))
+
+
+@pytest.mark.parametrize("word, label", [("top-1", "top-1"), ("top2", "top-2"), ("full", "full"), ("oracle", "oracle")])
+def test_a_word_becomes_settings(word, label):
+    assert plugins.parse("ensemble/strategies", word).label == label
+
+
+@pytest.mark.parametrize("word", ["top-0", "top--1", "top-", "Full", "top-1 ", "fullest", ""])
+def test_an_unknown_word_lists_the_valid_ones(word):
+    with pytest.raises(ConfigError, match=r"valid names: full, oracle, top-1, top-2, \.\.\."):
+        plugins.parse("ensemble/strategies", word)

@@ -1,0 +1,120 @@
+import time
+
+import pytest
+
+from hpcddm.errors import ConfigError
+from hpcddm.pipeline import expert_key, plan
+from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.status import State, activity, check_stale, survey
+from tests.helpers import finish, tiny
+
+EXPERT = expert_key(1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of the tiny experiment in which every unit is complete."""
+    run = RunDir(tmp_path / "run")
+    finish(plan(tiny(tmp_path)), run)
+    return run
+
+
+def states(run, experiment):
+    return {key: status.state for key, status in survey(plan(experiment), run).items()}
+
+
+def expected(experiment, **other):
+    named = {key.replace("_", "/", 1): state for key, state in other.items()}
+    return {unit.key: named.get(unit.stage, named.get(unit.key, State.COMPLETE)) for unit in plan(experiment)}
+
+
+def test_a_finished_run_is_complete(run, tmp_path):
+    assert set(states(run, tiny(tmp_path)).values()) == {State.COMPLETE}
+
+
+def test_an_empty_run_is_missing(tmp_path):
+    assert set(states(RunDir(tmp_path / "none"), tiny(tmp_path)).values()) == {State.MISSING}
+
+
+def test_a_unit_without_manifest_is_missing_and_its_readers_are_outdated(run, tmp_path):
+    (run.unit(EXPERT) / "manifest.json").unlink()
+    found = survey(plan(tiny(tmp_path)), run)
+    outdated = {key for key, status in found.items() if status.state is State.OUTDATED}
+    assert found[EXPERT].state is State.MISSING
+    assert outdated == {"evaluate/0000000-0000024", "report/all"}
+    assert found["evaluate/0000000-0000024"].reason == f"{EXPERT} is not complete"
+
+
+def test_a_unit_with_a_torn_manifest_is_missing(run, tmp_path):
+    path = run.unit(EXPERT) / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-30])
+    assert states(run, tiny(tmp_path))[EXPERT] is State.MISSING
+
+
+def test_a_truncated_output_is_damage_that_names_the_file(run, tmp_path):
+    (run.unit("shard/train-000") / "output.bin").write_bytes(b"")
+    status = survey(plan(tiny(tmp_path)), run)["shard/train-000"]
+    assert (status.state, "output.bin has 0 bytes instead of 15" in status.reason) == (State.DAMAGED, True)
+
+
+def test_a_changed_setting_is_named_with_its_old_and_new_value(run, tmp_path):
+    found = survey(plan(tiny(tmp_path, router__training__images=128)), run)
+    assert found["route/router"].changes == {"router.training.images": (64, 128)}
+    stale = {key for key, status in found.items() if status.state is State.STALE}
+    assert stale == {"route/router", "train/monolith"} and found[EXPERT].state is State.COMPLETE
+
+
+def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated(run, tmp_path):
+    units = plan(tiny(tmp_path))
+    (unit,) = [unit for unit in units if unit.key == "critics/judge"]
+    run.unit(unit.key).joinpath("output.bin").write_text("other")
+    from hpcddm.rundir import manifest
+
+    before = manifest.read(run.unit(unit.key))
+    outputs = manifest.describe_outputs(run.unit(unit.key), ["output.bin"])
+    manifest.publish(run.unit(unit.key), manifest.Manifest(**{**vars(before), "outputs": outputs}))
+    found = survey(units, run)
+    assert found["critics/judge"].state is State.COMPLETE
+    assert found["report/all"].reason == "critics/judge has changed since"
+
+
+def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
+    arrived = RunDir(tmp_path / "other")
+    (arrived.root / "train").mkdir(parents=True)
+    for name in ("shard", "encode", "cluster", EXPERT):
+        run.root.joinpath(name).rename(arrived.root / name)
+    assert states(arrived, tiny(tmp_path))[EXPERT] is State.COMPLETE
+
+
+def test_changed_settings_are_refused_with_the_way_out(run, tmp_path):
+    found = survey(plan(tiny(tmp_path, evaluate__guidance=2.0, evaluate__steps=5)), run)
+    with pytest.raises(ConfigError) as caught:
+        check_stale(found, redo={"report"})
+    assert "evaluate.guidance: 1.0 -> 2.0; evaluate.steps: 2 -> 5. Stale: evaluate and what reads" in str(caught.value)
+    assert str(caught.value).endswith("--redo evaluate") and "\n" not in str(caught.value)
+    check_stale(found, redo={"report", "evaluate"})
+
+
+def test_what_a_unit_says_of_itself(tmp_path):
+    run = RunDir(tmp_path)
+    assert (activity(run, EXPERT).attempts, activity(run, EXPERT).is_running) == (0, False)
+    attempt = open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
+    run.unit(EXPERT).mkdir(parents=True)
+    Pulse(run.unit(EXPERT), "me", attempt.number, "host").beat(1, 2)
+    assert activity(run, EXPERT).is_running
+    attempt.close("stopped", "SIGTERM")
+    work = activity(run, EXPERT)
+    assert (work.attempts, work.outcome, work.reason, work.is_running) == (1, "stopped", "SIGTERM", False)
+
+
+def test_a_unit_that_fell_silent_is_not_running(tmp_path, monkeypatch):
+    run = RunDir(tmp_path)
+    open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
+    run.unit(EXPERT).mkdir(parents=True)
+    Pulse(run.unit(EXPERT), "me", 1, "host").beat(1, 2)
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 120)
+    assert not activity(run, EXPERT).is_running
