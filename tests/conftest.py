@@ -1,5 +1,6 @@
 """The tiny experiment, run once for the whole session."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -29,3 +30,24 @@ def finished(tmp_path_factory: pytest.TempPathFactory, two_ranks: Path) -> Path:
 def run(finished: Path, tmp_path: Path) -> Path:
     """An own copy of the finished run."""
     return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def _cluster(name: str) -> str:
+    """The SLURM_CONF of a testbed cluster; in CI not having one is a failure."""
+    folder = os.environ.get("HPCDDM_TESTBED")
+    if folder is None and "CI" not in os.environ:
+        pytest.skip("no testbed: 'make test' as root on Debian, or 'make testbed-up' and HPCDDM_TESTBED=its folder")
+    assert folder is not None, "in CI the tests on a real Slurm may not be skipped"
+    return f"{folder}/{name}/slurm.conf"
+
+
+@pytest.fixture(scope="session")
+def home() -> str:
+    """SLURM_CONF of the cluster with accounting."""
+    return _cluster("home")
+
+
+@pytest.fixture(scope="session")
+def partner() -> str:
+    """SLURM_CONF of the cluster without accounting, another trust domain."""
+    return _cluster("partner")

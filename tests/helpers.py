@@ -94,10 +94,10 @@ def hpcddm(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def python(code: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+def python(code: str, *arguments: object, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter that sees nothing of this one's environment but the path."""
     environment = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY), **environment}
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
 
 

@@ -29,7 +29,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     spec = write_spec(units[key], experiment, run, site)
     job = launcher.submit(ArraySpec(key, [key], [spec], site.resources, []), "", "")
     try:
-        while launcher.states({job: [key]}):
+        while launcher.is_running(job):
             time.sleep(0.1)
     except KeyboardInterrupt:
         launcher.cancel(job)

@@ -1,20 +1,23 @@
 """The verb status: every unit's state, from the files of the run first, then from the scheduler."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from hpcddm.config import Site
 from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job, launcher_of
 from hpcddm.pipeline import plan
-from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.status import Activity, State, UnitStatus, activity, survey
 
 UNKNOWN = "unknown"
+STARTING_SECONDS = 30
 
 
 def status(root: Path, as_json: bool) -> None:
@@ -25,12 +28,14 @@ def status(root: Path, as_json: bool) -> None:
         print(json.dumps({"run": str(root), "units": rows}, indent=1))
         return
     table = Table(title=f"run {root}", title_justify="left")
-    for name in ("unit", "state", "images", "loss", "attempts", "where", "why"):
-        table.add_column(name, overflow="fold")
+    for name in ("unit", "state", "images", "loss", "tries"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("unit", "state") else "right")
+    table.add_column("where and why", overflow="fold")
     for row in rows:
-        images = f"{row['done']:,} of {row['total']:,}" if row["total"] else ""
+        images = f"{row['done']:,} of {row['total']:,}" if row["total"] and row["state"] != State.COMPLETE else ""
         loss = f"{row['loss']:.4f}" if row["loss"] is not None else ""
-        table.add_row(row["unit"], row["state"], images, loss, str(row["attempts"] or ""), row["where"], row["reason"])
+        remark = "  ".join(word for word in (row["where"], row["reason"]) if word)
+        table.add_row(row["unit"], row["state"], images, loss, str(row["attempts"] or ""), remark)
     Console().print(table)
     print(_next_step(rows, root))
 
@@ -39,14 +44,16 @@ def collect(run: RunDir) -> list[dict[str, Any]]:
     """One dictionary per unit: unit, state, site, done, total, rate, loss, attempts, where, reason."""
     units = plan(stored_experiment(run))
     states = survey(units, run)
-    here = _sites(run)
-    jobs = _jobs(run)
-    return [_row(states[unit.key], activity(run, unit.key), jobs, here) for unit in units]
+    submissions = Journal(run.journal).submissions()
+    jobs = _jobs(run, submissions)
+    return [_row(states[unit.key], activity(run, unit.key), jobs, submissions) for unit in units]
 
 
-def _row(status: UnitStatus, work: Activity, jobs: dict[str, Job | None], here: set[str]) -> dict[str, Any]:
+def _row(
+    status: UnitStatus, work: Activity, jobs: dict[str, Job | None], submissions: list[Submission]
+) -> dict[str, Any]:
     beat = work.beat if work.attempts else None
-    state, reason = _state(status, work, jobs, here)
+    state, reason = _state(status, work, jobs, submissions)
     job = jobs.get(status.key)
     return {
         "unit": status.key,
@@ -62,7 +69,9 @@ def _row(status: UnitStatus, work: Activity, jobs: dict[str, Job | None], here: 
     }
 
 
-def _state(status: UnitStatus, work: Activity, jobs: dict[str, Job | None], here: set[str]) -> tuple[str, str]:
+def _state(
+    status: UnitStatus, work: Activity, jobs: dict[str, Job | None], submissions: list[Submission]
+) -> tuple[str, str]:
     """The truth in this order: manifest, the scheduler's queue, the unit's own files. Unknown is never success."""
     if status.state in (State.COMPLETE, State.STALE):
         return status.state, status.reason
@@ -71,35 +80,31 @@ def _state(status: UnitStatus, work: Activity, jobs: dict[str, Job | None], here
         return (job.state, "") if job else (UNKNOWN, "the scheduler does not answer")
     if work.is_running:
         return "running", ""
-    if status.unit.site is not None and status.unit.site not in here:
+    if status.unit.site is not None and status.unit.site not in {one.site for one in submissions}:
         return "elsewhere", f"belongs to site {status.unit.site}"
-    if status.state is State.MISSING and work.outcome in ("failed", "stopped"):
+    if status.state is not State.MISSING:
+        return status.state, status.reason
+    if work.outcome in ("failed", "stopped"):
         return work.outcome, work.reason
-    if status.state is State.MISSING and work.attempts and work.outcome is None:
-        return UNKNOWN, "its last attempt left no word"
-    return status.state, status.reason
+    return _unfinished(work, [one.time for one in submissions if status.key in one.units])
 
 
-def _sites(run: RunDir) -> set[str]:
-    return {submission.site for submission in Journal(run.journal).submissions()}
+def _unfinished(work: Activity, submitted: list[float]) -> tuple[str, str]:
+    """A unit without manifest, without a place in the queue and without a last word."""
+    if not submitted:
+        return State.MISSING, ""
+    if time.time() - submitted[-1] < STARTING_SECONDS:
+        return "starting", ""
+    return UNKNOWN, "its last attempt left no word" if work.attempts else "it left the queue without a word"
 
 
-def _jobs(run: RunDir) -> dict[str, Job | None]:
+def _jobs(run: RunDir, submissions: list[Submission]) -> dict[str, Job | None]:
     """The units that a queueing scheduler knows; None as value where it was asked and did not answer."""
-    submissions = [one for one in Journal(run.journal).submissions() if one.scheduler != "local" and one.job]
-    if not submissions:
-        return {}
-    from hpcddm.config import Site
-
     found: dict[str, Job | None] = {}
-    for scheduler in {one.scheduler for one in submissions}:
+    for scheduler in {one.scheduler for one in submissions} - {"local"}:
         own = [one for one in submissions if one.scheduler == scheduler]
-        site = Site(name=own[-1].site, scheduler=scheduler)
-        answer = launcher_of(site, run).states({one.job: one.units for one in own})
-        if answer is None:
-            found |= {key: None for one in own for key in one.units}
-        else:
-            found |= answer
+        answer = launcher_of(Site(name=own[-1].site, scheduler=scheduler), run).states(own)
+        found |= {key: None for one in own for key in one.units} if answer is None else answer
     return found
 
 
@@ -110,6 +115,6 @@ def _next_step(rows: list[dict[str, Any]], root: Path) -> str:
     broken = [row["unit"] for row in rows if row["state"] in ("failed", UNKNOWN)]
     if broken:
         return f"look at: hpcddm logs {root} {broken[0]}   then submit again"
-    if states & {"running", "pending"}:
+    if states & {"running", "pending", "starting"}:
         return f"under way; look at: hpcddm logs {root} STAGE/UNIT"
     return "submit again to run what is missing"

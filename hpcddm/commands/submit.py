@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from hpcddm.config import Experiment, Site
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment, load_site, within_run
 from hpcddm.launch.base import Launcher, launcher_of
 from hpcddm.launch.submission import Decision, check_experiment, decide, set_aside, store_experiment
@@ -65,7 +65,10 @@ def _run_here(experiment: Experiment, run: RunDir, launcher: Launcher, decision:
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
-    _say_nothing_to_do(decide(experiment, run, launcher), run)
+    left = decide(experiment, run, launcher)
+    if left.to_run:
+        raise UserError(f"not complete: {', '.join(unit.key for unit in left.to_run)}; the same command continues")
+    _say_nothing_to_do(left, run)
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.config import Resources, Site
+from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 
 SCHEDULER_PREFIXES = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH")
@@ -52,8 +53,8 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
-        """The elements of these jobs (id -> unit keys) that wait or run, by unit; None when nobody answers."""
+    def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
+        """The elements of these submissions that wait or run, by unit; None when nobody answers."""
 
     @abstractmethod
     def cancel(self, job: str) -> None:

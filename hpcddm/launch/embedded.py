@@ -57,14 +57,14 @@ class Embedded:
                 free -= self._cores(unit)
 
     def _collect(self) -> None:
-        alive = self.launcher.states({job: [unit.key] for job, unit in self.running.items()})
-        for job in [job for job, unit in self.running.items() if unit.key not in alive]:
+        for job in [job for job in self.running if not self.launcher.is_running(job)]:
             unit = self.running.pop(job)
-            if manifest.read(self.run.unit(unit.key)):
+            last = activity(self.run, unit.key)
+            # A unit that is made anew and fails early still has its old manifest.
+            if last.outcome != "failed" and manifest.read(self.run.unit(unit.key)):
                 self.completed.append(unit.key)
                 self.progress.completed(unit.key)
                 continue
-            last = activity(self.run, unit.key)
             self.failed[unit.key] = last.reason or "the process died without a word"
             self.progress.failed(unit.key, self.failed[unit.key])
 
@@ -82,7 +82,7 @@ class Embedded:
             self.launcher.cancel(job)
         deadline = time.time() + SAVING_SECONDS
         try:
-            while time.time() < deadline and self.launcher.states({job: [job] for job in self.running}):
+            while time.time() < deadline and any(map(self.launcher.is_running, self.running)):
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             pass

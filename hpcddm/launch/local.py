@@ -13,6 +13,7 @@ from submitit.local.local import LocalJob
 
 from hpcddm.config import Site
 from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
+from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import run_unit
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
@@ -73,10 +74,13 @@ class Local(Launcher):
         self._processes[job.job_id] = job._process
         return job.job_id
 
-    def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
+    def is_running(self, job: str) -> bool:
+        """Whether the processes of a job that this launcher started still run."""
+        return job in self._processes and self._processes[job].poll() is None
+
+    def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
         """The units whose processes, started by this launcher, still run."""
-        running = {job for job in jobs if job in self._processes and self._processes[job].poll() is None}
-        return {jobs[job][0]: Job(job, "running") for job in running}
+        return {one.units[0]: Job(one.job, "running") for one in submissions if one.job and self.is_running(one.job)}
 
     def cancel(self, job: str) -> None:
         """Ask a unit to save and leave."""

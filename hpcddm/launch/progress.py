@@ -32,7 +32,9 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        self._console.print(f"[{_clock(time.time() - self._started)}] {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(
+            f"[{_clock(time.time() - self._started)}] {text}", markup=False, highlight=False, soft_wrap=True
+        )
 
     def completed(self, key: str) -> None:
         """A unit became complete."""

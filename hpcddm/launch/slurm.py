@@ -16,12 +16,14 @@ from hpcddm.config import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
 from hpcddm.rundir import atomic
+from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import run_unit
 from hpcddm.share import share_file
 
 TEMPLATE = "slurm/job.sbatch.j2"
 CLIENT_SECONDS = 60
+QUEUE_FORMAT = "%F|%K|%T|%r|%N|%j"
 
 
 def answers() -> bool:
@@ -71,19 +73,26 @@ class Slurm(Launcher):
             raise UserError(f"site {self.site.name}: no Slurm answers sinfo here; submit from a login node")
 
     def render(self, array: ArraySpec, script: str) -> Path:
-        """Write the batch script of an array into the run; a dry run writes the same bytes."""
+        """Write the batch script of an array into the run; a dry run writes the same bytes.
+
+        Raises `UserError` naming the template when it has a mistake.
+        """
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         environment.filters["quote"] = lambda value: shlex.quote(str(value))
-        template = environment.from_string(share_file(TEMPLATE).read_text())
+        source = share_file(TEMPLATE)
         root, jobs = self.run.root.resolve(), str(self.run.jobs.resolve())
-        text = template.render(
-            array=array,
-            site=self.site.model_dump(),
-            resources=array.resources,
-            run=root,
-            jobs=jobs,
-            python=sys.executable,
-        )
+        try:
+            text = environment.from_string(source.read_text()).render(
+                array=array,
+                site=self.site.model_dump(),
+                resources=array.resources,
+                run=root,
+                jobs=jobs,
+                python=sys.executable,
+            )
+        except jinja2.TemplateError as error:
+            line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+            raise UserError(f"{source}{line}: {error.message}") from None
         path = self.run.scripts / script
         atomic.write_text(path, text + "\n")
         return path
@@ -99,22 +108,23 @@ class Slurm(Launcher):
         jobs = executor.submit_array([partial(run_unit, str(spec.resolve())) for spec in array.specs])
         return jobs[0].job_id.split("_")[0]
 
-    def states(self, jobs: dict[str, list[str]]) -> dict[str, Job] | None:
-        """One squeue call for all jobs of this user, kept to those asked for."""
+    def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
+        """One squeue call; the token in a job's name tells ours, for ids are used again and by other clusters too."""
         try:
             answer = _client(
-                "squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%F|%K|%T|%r|%N"
+                "squeue", "--noheader", "--array", f"--user={getpass.getuser()}", f"--format={QUEUE_FORMAT}"
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
         if answer.returncode != 0:
             return None
+        units = {one.uuid: one.units for one in submissions}
         found = {}
         for line in answer.stdout.splitlines():
-            job, element, state, reason, nodes = line.split("|")
-            if job in jobs and element.isdigit() and int(element) < len(jobs[job]):
-                detail = nodes or reason
-                found[jobs[job][int(element)]] = Job(f"{job}_{element}", state.lower(), detail)
+            job, element, state, reason, nodes, name = line.split("|", 5)
+            token = name.rsplit("-", 1)[-1]
+            if token in units and element.isdigit():
+                found[units[token][int(element)]] = Job(f"{job}_{element}", state.lower(), nodes or reason)
         return found
 
     def cancel(self, job: str) -> None:

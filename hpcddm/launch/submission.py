@@ -91,11 +91,14 @@ def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterab
     decision = Decision(states, active=active)
     for unit in units:
         missing = [key for key in unit.needs if key in decision.elsewhere or key in decision.blocked]
-        if states[unit.key].state is State.COMPLETE and unit.stage not in redo:
+        # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
+        is_own = unit.site in (None, launcher.site.name)
+        touched = unit.stage in redo or (is_own and any(other.key in unit.needs for other in decision.to_run))
+        if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif unit.key in active:
             continue
-        elif unit.site not in (None, launcher.site.name):
+        elif not is_own:
             decision.elsewhere.append(unit.key)
         elif missing:
             decision.blocked[unit.key] = missing[0]
@@ -112,7 +115,7 @@ def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
     known = submitted_jobs(run, launcher.site)
     if not known:
         return {}
-    found = launcher.states({submission.job: submission.units for submission in known if submission.job})
+    found = launcher.states(known)
     if found is None:
         raise UserError(f"{run.root}: jobs were submitted and the scheduler does not answer; try again when it does")
     return found
@@ -120,7 +123,7 @@ def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
 
 def submitted_jobs(run: RunDir, site: Site) -> list[Submission]:
     """What the journal holds for this site's scheduler."""
-    return [one for one in Journal(run.journal).submissions() if one.scheduler == site.scheduler and one.job]
+    return [one for one in Journal(run.journal).submissions() if one.scheduler == site.scheduler]
 
 
 def set_aside(run: RunDir, keys: Iterable[str]) -> None:

@@ -44,11 +44,11 @@ log=$(mktemp)
 echo "testbed: installing ${packages[*]} (a minute or two)"
 for step in "update" "install -y --no-install-recommends ${packages[*]}"; do
     # shellcheck disable=SC2086  # the step is words on purpose
-    if ! apt-get -q $step >"$log" 2>&1; then
+    if ! apt-get -q -o DPkg::Lock::Timeout=60 $step >"$log" 2>&1; then
         tail -n 30 "$log" >&2
         echo "testbed: 'apt-get ${step%% *}' failed; its last lines are above" >&2
         exit 1
     fi
 done
 rm -f "$log"
-echo "testbed: installed $(slurmctld -V), $(mariadbd --version | grep -o 'Ver [0-9.]*' | tr 'V' 'v' | sed 's/ver/MariaDB/')"
+echo "testbed: installed $(slurmctld -V)"

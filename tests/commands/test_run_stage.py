@@ -1,0 +1,119 @@
+"""One unit at a time on this machine: ranks, inputs that are torn, what the attempts leave behind."""
+
+import json
+import shutil
+
+import pytest
+from safetensors.numpy import load_file
+
+from hpcddm.config import Site
+from hpcddm.files import within_run
+from hpcddm.launch.submission import store_experiment, write_spec
+from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.status import activity
+from tests.helpers import hpcddm, python, tiny, write_source
+
+MAKE = """
+import sys
+from pathlib import Path
+from hpcddm.runtime import entry
+from hpcddm.runtime.stopping import StopFlag
+sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A run in which the data are ready and the monolith was trained by one rank."""
+    folder = tmp_path_factory.mktemp("prepared")
+    write_source(folder / "images")
+    run = RunDir(folder / "run")
+    experiment = within_run(tiny(folder, experts__training__log_images=16), run)
+    store_experiment(experiment, run)
+    units = {unit.key: unit for unit in plan(experiment)}
+    keys = [key for key, unit in units.items() if unit.stage in ("shard", "encode", "cluster")] + [MONOLITH]
+    specs = [write_spec(units[key], experiment, run, Site(name="here", scheduler="local")) for key in keys]
+    done = python(MAKE, *specs, timeout=90)
+    assert done.returncode == 0, [activity(run, key) for key in keys]
+    return run
+
+
+@pytest.fixture
+def run(prepared, tmp_path):
+    """A copy of the prepared run, at another depth of the file system."""
+    shutil.copytree(prepared.root.parent / "images", tmp_path / "images")
+    return RunDir(shutil.copytree(prepared.root, tmp_path / "run"))
+
+
+def test_two_ranks_learn_what_one_learns(run, prepared):
+    (run.unit(MONOLITH) / "manifest.json").unlink()
+    shutil.rmtree(run.unit(MONOLITH) / "state", ignore_errors=True)
+    done = hpcddm("run-stage", run.root, MONOLITH, "--ranks", 2)
+    assert done.exit_code == 0, done.output
+    assert manifest.read(run.unit(MONOLITH)).record["world_size"] == 2
+    one, two = (json.loads((place.unit(MONOLITH) / "curve.json").read_text()) for place in (prepared, run))
+    assert len(one) > 3 and [images for images, _ in one] == [images for images, _ in two]
+    assert [loss for _, loss in one] == pytest.approx([loss for _, loss in two], rel=1e-4)
+    before, after = (load_file(place.unit(MONOLITH) / "weights.safetensors") for place in (prepared, run))
+    assert all(after[name] == pytest.approx(before[name], abs=1e-4) for name in before)
+    logs = run.logs(MONOLITH) / "attempt-2"
+    assert {path.name for path in logs.glob("rank*.log")} == {"rank0.log", "rank1.log"}
+
+
+def test_a_critic_may_have_two_ranks_too(run):
+    done = hpcddm("run-stage", run.root, "critics/judge", "--ranks", 2)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_run_that_was_moved_together_with_its_images_still_runs(run):
+    (run.unit("shard/train-000") / "manifest.json").unlink()
+    before = (run.unit("shard/train-000") / "images.tar").read_bytes()
+    done = hpcddm("run-stage", run.root, "shard/train-000")
+    assert (done.exit_code, done.stdout) == (0, "shard/train-000 is complete\n")
+    assert (run.unit("shard/train-000") / "images.tar").read_bytes() == before
+
+
+def test_a_truncated_tar_in_a_half_finished_run_is_named_and_made_again(run, monkeypatch):
+    tar = run.unit("shard/train-001") / "images.tar"
+    whole = tar.read_bytes()
+    tar.write_bytes(whole[: len(whole) // 2])
+    done = hpcddm("run-stage", run.root, expert_key(0))
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert f"{tar} has {len(whole) // 2} bytes instead of {len(whole)}" in done.stderr
+    assert not (run.unit(expert_key(0)) / "manifest.json").exists()
+    rows = {row["unit"]: row for row in json.loads(hpcddm("status", run.root, "--json").stdout)["units"]}
+    assert (rows["shard/train-001"]["state"], rows["cluster/all"]["state"]) == ("damaged", "outdated")
+    assert rows[expert_key(0)]["state"] == "failed" and str(tar) in rows[expert_key(0)]["reason"]
+    assert hpcddm("run-stage", run.root, "shard/train-001").exit_code == 0
+    assert tar.read_bytes() == whole
+
+
+def test_what_is_complete_is_not_made_again(run):
+    before = (run.unit("cluster/all") / "manifest.json").stat().st_mtime_ns
+    assert hpcddm("run-stage", run.root, "cluster/all").exit_code == 0
+    assert (run.unit("cluster/all") / "manifest.json").stat().st_mtime_ns == before
+    assert activity(run, "cluster/all").outcome == "already complete"
+
+
+def test_an_unknown_unit_lists_the_valid_ones(run):
+    done = hpcddm("run-stage", run.root, "train/expert-07")
+    assert done.exit_code == 2 and "has no unit 'train/expert-07'; valid: shard/train-000, " in done.stderr
+
+
+def test_logs_are_found_by_unit_attempt_and_rank(run):
+    assert "48 of 96" not in hpcddm("logs", run.root, MONOLITH).stdout
+    assert f"{MONOLITH} is complete after" in hpcddm("logs", run.root, MONOLITH).stdout
+    for arguments, message in (
+        (["train/expert-00"], "no attempt at 'train/expert-00'; there are logs of: cluster/all, encode/heldout-000"),
+        ([MONOLITH, "--attempt", 5], "train/monolith has no attempt 5; there are: 1"),
+        ([MONOLITH, "--rank", 3], "no such log; ranks: 0"),
+    ):
+        done = hpcddm("logs", run.root, *arguments)
+        assert done.exit_code == 2 and message in done.stderr
+
+
+def test_no_file_of_a_run_that_travels_names_a_place_or_a_person(run, prepared):
+    for path in [run.experiment, *run.root.glob("*/*/manifest.json"), *run.root.glob("cluster/manifest.json")]:
+        assert str(prepared.root.parent) not in path.read_text() and "/tmp" not in path.read_text(), path

@@ -1,0 +1,191 @@
+import pytest
+
+from hpcddm.config import Site
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.base import Job, Launcher, clean_environment
+from hpcddm.launch.queue import submit_all
+from hpcddm.launch.submission import arrays, check_experiment, decide, set_aside
+from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.spec import read_spec
+from tests.helpers import finish, tiny, write_source
+
+EXPERTS = [expert_key(0), expert_key(1)]
+
+
+class Queue(Launcher):
+    """A scheduler that takes everything and knows what it was told to know."""
+
+    def __init__(self, run, alive=(), **site):
+        super().__init__(Site(**{"name": "north", "scheduler": "slurm", **site}), run)
+        self.submitted, self.alive = [], alive
+
+    def submit(self, array, token, script):
+        self.submitted.append(array)
+        return str(100 + len(self.submitted))
+
+    def states(self, jobs):
+        if self.alive is None:
+            return None
+        found = {key: f"{job}_{number}" for job, keys in jobs.items() for number, key in enumerate(keys)}
+        return {key: Job(found[key], "pending") for key in self.alive if key in found}
+
+    def cancel(self, job):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def run(tmp_path):
+    """An empty run."""
+    return RunDir(tmp_path / "run")
+
+
+def keys(units):
+    return [unit.key for unit in units]
+
+
+def test_everything_runs_in_an_empty_run(run, tmp_path):
+    experiment = tiny(tmp_path)
+    decision = decide(experiment, run, Queue(run))
+    assert keys(decision.to_run) == keys(plan(experiment))
+    assert not (decision.complete or decision.active or decision.elsewhere or decision.blocked)
+
+
+def test_nothing_runs_in_a_finished_one(run, tmp_path):
+    finish(plan(tiny(tmp_path)), run)
+    decision = decide(tiny(tmp_path), run, Queue(run))
+    assert decision.to_run == [] and decision.complete == keys(plan(tiny(tmp_path)))
+
+
+def test_only_what_is_missing_and_what_reads_it_runs(run, tmp_path):
+    finish(plan(tiny(tmp_path)), run)
+    (run.unit(EXPERTS[1]) / "manifest.json").unlink()
+    assert keys(decide(tiny(tmp_path), run, Queue(run)).to_run) == [EXPERTS[1], "evaluate/0000000-0000024", "report/all"]
+
+
+def test_what_waits_or_runs_is_not_submitted_again(run, tmp_path):
+    experiment = tiny(tmp_path)
+    run.root.mkdir()
+    submit_all(experiment, run, Queue(run), decide(experiment, run, Queue(run)))
+    queue = Queue(run, alive=[*EXPERTS, "route/router"])
+    decision = decide(experiment, run, queue)
+    assert set(decision.active) == {*EXPERTS, "route/router"} and not decision.active.keys() & set(keys(decision.to_run))
+    again = submit_all(experiment, run, queue, decision)
+    (evaluate,) = [one for one in again if one.keys[0].startswith("evaluate/")]
+    assert {"105", "106"} <= set(evaluate.after)
+
+
+def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(run, tmp_path):
+    run.root.mkdir()
+    submit_all(tiny(tmp_path), run, Queue(run), decide(tiny(tmp_path), run, Queue(run)))
+    with pytest.raises(UserError, match="the scheduler does not answer"):
+        decide(tiny(tmp_path), run, Queue(run, alive=None))
+
+
+def test_every_site_runs_its_own_experts(run, tmp_path):
+    experiment = tiny(tmp_path, experts__sites=["north", "south"])
+    north = decide(experiment, run, Queue(run))
+    assert (EXPERTS[0] in keys(north.to_run), north.elsewhere) == (True, [EXPERTS[1]])
+    assert set(north.blocked) == {"evaluate/0000000-0000024", "report/all"}
+    assert north.blocked["evaluate/0000000-0000024"] == EXPERTS[1]
+    south = decide(experiment, run, Queue(run, name="south"))
+    assert (EXPERTS[1] in keys(south.to_run), south.elsewhere) == (True, [EXPERTS[0]])
+
+
+def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):
+    experiment = tiny(tmp_path, experts__sites=["north", "south"])
+    finish(plan(experiment), run)
+    (run.unit(EXPERTS[0]) / "manifest.json").unlink()
+    decision = decide(experiment, run, Queue(run))
+    assert keys(decision.to_run) == [EXPERTS[0], "evaluate/0000000-0000024", "report/all"]
+    assert (decision.elsewhere, decision.blocked) == ([], {})
+
+
+def test_a_stage_that_is_redone_takes_along_what_reads_it(run, tmp_path):
+    finish(plan(tiny(tmp_path)), run)
+    changed = tiny(tmp_path, cluster__clustering__iterations=6)
+    with pytest.raises(ConfigError, match="cluster.clustering.iterations: 5 -> 6"):
+        decide(changed, run, Queue(run))
+    redone = keys(decide(changed, run, Queue(run), redo=["cluster"]).to_run)
+    assert {"cluster/all", *EXPERTS, MONOLITH, "route/router", "report/all"} <= set(redone)
+    assert not {key for key in redone if key.split("/")[0] in ("shard", "encode", "critics")}
+
+
+def test_what_is_redone_is_moved_and_not_overwritten(run, tmp_path):
+    finish(plan(tiny(tmp_path)), run)
+    before = (run.unit(MONOLITH) / "manifest.json").read_bytes()
+    set_aside(run, [MONOLITH, "report/all", "critics/judge"])
+    assert not run.unit(MONOLITH).exists() and run.unit(EXPERTS[0]).exists()
+    (aside,) = run.superseded.glob("*/train/monolith/manifest.json")
+    assert aside.read_bytes() == before and len(list(run.superseded.rglob("manifest.json"))) == 3
+
+
+@pytest.mark.parametrize("experts", [2, 8])
+def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts):
+    experiment = tiny(tmp_path, cluster__experts=experts)
+    queue = Queue(run, stages={"train": {"nodes": 2}, "train/monolith": {"minutes": 600}})
+    run.root.mkdir()
+    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    (array,) = [array for array in queue.submitted if "train/expert-00" in array.keys]
+    assert array.keys == [expert_key(index) for index in range(experts)] and array.resources.nodes == 2
+    assert [read_spec(path)[0].key for path in array.specs] == array.keys
+    assert [one.job for one in Journal(run.journal).submissions()] == [one.job for one in submitted]
+
+
+def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):
+    site = Site(name="north", scheduler="slurm", stages={"train/expert-01": {"nodes": 2}})
+    shapes = [keys(units) for units in arrays(plan(tiny(tmp_path)), site)]
+    assert [EXPERTS[0]] in shapes and [EXPERTS[1]] in shapes and [MONOLITH] in shapes
+
+
+def test_every_array_waits_for_what_its_units_read(run, tmp_path):
+    run.root.mkdir()
+    queue = Queue(run)
+    submitted = submit_all(tiny(tmp_path), run, queue, decide(tiny(tmp_path), run, queue))
+    job_of = {key: one.job for one in submitted for key in one.keys}
+    for unit in plan(tiny(tmp_path)):
+        (array,) = [one for one in submitted if unit.key in one.keys]
+        assert {job_of[key] for key in unit.needs} <= set(array.after)
+        assert all(int(job) < int(array.job) for job in array.after)
+
+
+def test_a_spec_says_everything_and_lies_in_its_run(run, tmp_path):
+    run.root.mkdir()
+    queue = Queue(run, network_interface="ib0", stages={"train": {"cpus_per_rank": 3}})
+    submit_all(tiny(tmp_path), run, queue, decide(tiny(tmp_path), run, queue))
+    spec, found = read_spec(run.spec(EXPERTS[1]))
+    (unit,) = [unit for unit in plan(tiny(tmp_path)) if unit.key == EXPERTS[1]]
+    assert found.root == run.root.resolve() and (spec.covers, spec.needs) == (unit.covers, unit.needs)
+    assert (spec.stage, spec.threads, spec.network_interface) == ("train", 3, "ib0")
+
+
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_a_spec_that_cannot_be_read_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "x.json").write_text(content)
+    with pytest.raises(UserError, match="x.json: no readable spec; submit the run again"):
+        read_spec(tmp_path / "x.json")
+
+
+def test_the_images_are_looked_at_only_while_they_are_needed(run, tmp_path):
+    experiment = tiny(tmp_path)
+    with pytest.raises(UserError, match="is no folder"):
+        check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
+    finish([unit for unit in plan(experiment) if unit.stage == "shard"], run)
+    check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
+
+
+def test_a_good_experiment_passes(run, tmp_path):
+    write_source(tmp_path / "images")
+    experiment = tiny(tmp_path)
+    check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
+
+
+def test_what_an_allocation_leaves_in_the_environment_does_not_leak(monkeypatch):
+    for name in ("SLURM_JOB_ID", "SBATCH_PARTITION", "SRUN_DEBUG", "PMI_RANK", "PMIX_ID", "SUBMITIT_EXECUTOR", "HOME"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    left = clean_environment()
+    assert {name for name in left if name.startswith(("SLURM", "SBATCH", "SRUN", "PMI", "SUBMITIT"))} == {"SLURM_CONF"}
+    assert left["HOME"] == "x"

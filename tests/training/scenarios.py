@@ -1,0 +1,181 @@
+"""Trains a tiny network many times over, interrupted in many ways, and prints what came out as JSON.
+
+Every attempt is a process of its own, as in a job: a fork of this one, which has paid for the imports.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  DeepSpeed imports it late, and torch.compile with it
+import numpy as np
+import torch
+import torch._dynamo  # noqa: F401
+from PIL import Image
+from safetensors.torch import load_file
+from torch import nn
+
+from hpcddm.config import Training
+from hpcddm.data import tar
+from hpcddm.data.reader import TarReader
+from hpcddm.data.record import Record
+from hpcddm.errors import UserError
+from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag, Stopped
+from hpcddm.runtime.unit import Unit
+from hpcddm.training import loop
+from hpcddm.training.checkpoints import Checkpoints
+from hpcddm.training.corruption import Randomness
+
+KEY = "train/expert-00"
+STEPS, BATCH = 10, 8
+RANDOMNESS = Randomness(0, KEY)
+
+
+def build() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 64))
+
+
+def training(**changes: object) -> Training:
+    values = {"images": STEPS * BATCH, "batch": BATCH, "learning_rate": 0.01, "log_images": 20, "precision": "fp32"}
+    return Training(**{**values, "weight_decay": 0.01, "ema_halflife_images": 40, "warmup_images": 16, **changes})
+
+
+def write_tar(folder: Path) -> TarReader:
+    generator = np.random.default_rng(0)
+    images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
+    tar.write_tar(folder / "x.tar", [Record(str(number), image, 0) for number, image in enumerate(images)], 8, 1)
+    return TarReader([folder / "x.tar"], tar.index_tar(folder / "x.tar", 0)[0])
+
+
+class Runs:
+    """Trainings of one network on one set of images, each in a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.reader = root, write_tar(root)
+
+    def unit(self, name: str, fingerprint: str = "f") -> Unit:
+        run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
+        run.unit(KEY).mkdir(parents=True, exist_ok=True)
+        attempt = open_attempt(run.logs(KEY), ranks)
+        pulse = Pulse(run.unit(KEY), "me", attempt.number, "host")
+        return Unit(KEY, 0, run, ranks, attempt, pulse, StopFlag(), {}, fingerprint)
+
+    def train(self, unit: Unit, settings: Training, stop_after: int | None = None) -> str:
+        """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""
+        child = os.fork()
+        if child == 0:
+            try:
+                self._train(unit, settings, stop_after)
+                os._exit(0)
+            except Stopped:
+                os._exit(3)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        return {0: "complete", 3: "stopped"}[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
+
+    def _train(self, unit: Unit, settings: Training, stop_after: int | None) -> None:
+        steps = 0
+
+        def loss(model: nn.Module, batch: loop.Batch) -> torch.Tensor:
+            nonlocal steps
+            steps += 1
+            if steps == stop_after:
+                unit.stop.reason = "told to"
+            noise = RANDOMNESS.gaussian(batch)
+            dtype = next(model.parameters()).dtype
+            return (model((batch.x0 + noise).to(dtype)).float() - noise.flatten(1)).square().mean(1)
+
+        loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
+
+    def chain(self, name: str, stops: list[int], settings: Training) -> dict:
+        """Train with these interruptions, one attempt after the other, to the end."""
+        assert [self.train(self.unit(name), settings, stop) for stop in stops] == ["stopped"] * len(stops)
+        assert self.train(self.unit(name), settings) == "complete"
+        return self.result(name)
+
+    def result(self, name: str) -> dict:
+        folder = self.root / name / KEY
+        return {
+            "weights": hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest(),
+            "curve": json.loads((folder / "curve.json").read_text()),
+            "states": sorted(path.name for path in (folder / "state").glob("images-*")),
+        }
+
+
+def torn(runs: Runs, reference: Training) -> dict:
+    """The newest state is torn in one of its files: the one before it must serve."""
+    found = {}
+    unit = runs.unit("torn-all")
+    assert [runs.train(unit, reference, 3) for _ in range(2)] == ["stopped"] * 2
+    newest = sorted((unit.folder / "state").glob("images-*"))[-1]
+    names = [path.relative_to(newest) for path in sorted(newest.rglob("*")) if path.is_file()]
+    for number, name in enumerate(names):
+        again = runs.unit(f"torn-{number}")
+        target = again.folder / "state"
+        for state in sorted((unit.folder / "state").glob("images-*")):
+            for file in state.rglob("*"):
+                if file.is_file():
+                    copy = target / state.name / file.relative_to(state)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    copy.write_bytes(file.read_bytes())
+        path = target / newest.name / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        chosen = Checkpoints(target, "f", 1).newest()[1]["images"]
+        runs.train(again, reference)
+        found[str(name)] = {"resumed_at": chosen, **runs.result(f"torn-{number}")}
+    return found
+
+
+def ema(runs: Runs) -> dict:
+    """What the average is of."""
+    torch.manual_seed(0)
+    initial = {name: value.detach() for name, value in build().state_dict().items()}
+    averaged = load_file(runs.root / "bf16" / KEY / "weights.safetensors")
+    runs.chain("immediate", [], training(ema_halflife_images=1))
+    runs.chain("slow", [], training(ema_halflife_images=10**6, images=BATCH))
+    immediate = load_file(runs.root / "immediate" / KEY / "weights.safetensors")
+    loaded = loop.load_weights(build(), runs.root / "immediate" / KEY)
+    return {
+        "names": sorted(averaged) == sorted(initial),
+        "dtypes": sorted({str(value.dtype) for value in averaged.values()}),
+        "below_bf16": any((value != value.bfloat16().float()).any().item() for value in averaged.values()),
+        "moved": all((averaged[name] != initial[name]).any().item() for name in initial),
+        "lags": all((averaged[name] != immediate[name]).any().item() for name in initial),
+        "frozen": not any(parameter.requires_grad for parameter in loaded.parameters()) and not loaded.training,
+    }
+
+
+def refused(runs: Runs) -> dict:
+    """States that are not this unit's."""
+    folder = runs.root / "stop-5" / KEY / "state"
+    found = {"other fingerprint": Checkpoints(folder, "other", 1).newest()}
+    try:
+        Checkpoints(folder, "f", 2).newest()
+    except UserError as error:
+        found["other world size"] = str(error)
+    return found
+
+
+def main(root: Path) -> dict:
+    runs, plain = Runs(root), training()
+    found = {"reference": runs.chain("reference", [], plain)}
+    chains = {"stop-1": [1], "stop-5": [5], "stop-often": [1, 1, 4, 2], "stop-last": [STEPS], "stop-before-last": [9]}
+    for name, stops in chains.items():
+        found[name] = runs.chain(name, stops, plain)
+    found["saved at every step"] = runs.chain("every", [], training(checkpoint_minutes=1e-9))
+    found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
+    found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))
+    return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs), "refused": refused(runs)}
+
+
+if __name__ == "__main__":
+    result = main(Path(sys.argv[1]))
+    print("\nRESULT " + json.dumps(result), flush=True)

@@ -1,0 +1,59 @@
+"""The training loop in a process of its own: exact resume, torn states, the average."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STOPPED = ["stop-1", "stop-5", "stop-often", "stop-last", "stop-before-last", "saved at every step"]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What all trainings of scenarios.py came to."""
+    command = [sys.executable, str(Path(__file__).parent / "scenarios.py"), str(tmp_path_factory.mktemp("loop"))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return json.loads(done.stdout.rsplit("RESULT ", 1)[1])
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_where_and_how_often_it_was_stopped_changes_no_bit(found, name):
+    reference, stopped = found["chains"]["reference"], found["chains"][name]
+    assert stopped["weights"] == reference["weights"]
+    assert stopped["curve"] == reference["curve"]
+
+
+def test_a_resumed_bf16_training_has_the_same_bits_too(found):
+    chains = found["chains"]
+    assert chains["bf16 stopped"]["weights"] == chains["bf16"]["weights"] != chains["reference"]["weights"]
+
+
+def test_the_curve_has_a_point_for_every_so_many_images_and_falls(found):
+    images, losses = zip(*found["chains"]["reference"]["curve"], strict=True)
+    assert images == (24, 40, 64, 80) and losses[-1] < losses[0]
+
+
+def test_the_last_two_states_are_kept(found):
+    assert len(found["chains"]["stop-often"]["states"]) == len(found["chains"]["saved at every step"]["states"]) == 2
+
+
+def test_a_torn_state_is_passed_over_whichever_of_its_files_is_torn(found):
+    assert len(found["torn"]) >= 4 and "state.json" in found["torn"]
+    for name, result in found["torn"].items():
+        assert result["resumed_at"] == 24, name
+        assert result["weights"] == found["chains"]["reference"]["weights"], name
+
+
+def test_the_average_is_fp32_of_the_fp32_masters_and_moves(found):
+    assert found["ema"].pop("dtypes") == ["torch.float32"]
+    assert all(found["ema"].values()), found["ema"]
+
+
+def test_a_state_of_another_training_is_not_taken(found):
+    assert found["refused"]["other fingerprint"] is None
+    assert "was saved by 1 ranks and cannot be continued by 2" in found["refused"]["other world size"]
