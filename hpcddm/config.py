@@ -122,6 +122,9 @@ class ClassifierSettings(StrictModel):
 
     model: variant("models", "classifier")
     training: Training
+    shift: Annotated[int, Field(ge=0)] = 0
+    """Training images are shifted by up to so many pixels, and mirrored at random if `mirror` says so."""
+    mirror: bool = False
 
 
 class RouterSettings(StrictModel):

@@ -1,10 +1,10 @@
 import pytest
-from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 
 from hpcddm.config import Experiment, Resources, Site, covered, validate
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.pipeline import STAGE_NAMES, plan
+from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/**/*.yaml")), ids=lambda path: path.stem)
@@ -34,7 +34,10 @@ WRONG = {
     "infinite": ({"experts__training__learning_rate": float("inf")}, "experts.training.learning_rate: "),
     "missing": ({"data__source": {"name": "idx"}}, "data.source.folder: this key is needed"),
     "unknown variant": ({"experts__objective__name": "flow"}, "unknown name 'flow'; valid names: flow_matching"),
-    "variant of another role": ({"router__model": {"name": "dit"}}, "router.model: unknown name 'dit'; valid names: rout"),
+    "variant of another role": (
+        {"router__model": {"name": "dit"}},
+        "router.model: unknown name 'dit'; valid names: rout",
+    ),
     "variant without a name": ({"encode__encoder": "pixels"}, "encode.encoder: needs a mapping with 'name', one of: "),
     "bad name": ({"name": "../up"}, "name: string should match pattern"),
     "more experts than fine clusters": (
@@ -83,7 +86,10 @@ WRONG_SITES = {
     "unknown scheduler": ({"scheduler": "pbs"}, "scheduler: input should be 'slurm' or 'local', found 'pbs'"),
     "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: nodes,"),
     "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train.nodes: input should be greater th"),
-    "a key misspelt": ({"scheduler": None, "schedular": "local"}, "schedular: unknown key; valid keys: name, scheduler"),
+    "a key misspelt": (
+        {"scheduler": None, "schedular": "local"},
+        "schedular: unknown key; valid keys: name, scheduler",
+    ),
     "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
     "nested resources": ({"resources": {"cpu": 1}}, "resources.cpu: unknown key; valid keys: nodes,"),
 }

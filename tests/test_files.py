@@ -1,11 +1,11 @@
 import pytest
 import yaml
-from tests.helpers import tiny, write_experiment
 
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site, stored_experiment, within_run
 from hpcddm.launch.submission import store_experiment
 from hpcddm.rundir.layout import RunDir
+from tests.helpers import tiny, write_experiment
 
 
 @pytest.mark.parametrize(

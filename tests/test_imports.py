@@ -4,6 +4,7 @@ import ast
 import time
 
 import pytest
+
 from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
@@ -58,7 +59,9 @@ def imported(nodes) -> set[str]:
             found |= {room(alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "hpcddm" else [node.module]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "hpcddm" else [node.module]
+            )
             found |= {room(name) for name in names}
     return found - {None, "__version__"}
 
@@ -69,7 +72,9 @@ def test_imports_point_one_way(file):
     if own == "__init__":
         return
     tree = ast.parse(file.read_text())
-    inside = [node for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)]
+    inside = [
+        node for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
+    ]
     late = {id(node) for node in inside}
     allowed = MAY_IMPORT[own] | {own}
     assert imported(node for node in ast.walk(tree) if id(node) not in late) <= allowed
@@ -96,20 +101,25 @@ def test_help_takes_well_under_half_a_second():
     assert min(seconds) < 0.4
 
 
+STORE = """
+import sys
+from pathlib import Path
+from hpcddm.files import load_experiment, within_run
+from hpcddm.launch.submission import store_experiment
+from hpcddm.rundir.layout import RunDir
+run = RunDir(Path(sys.argv[2]))
+store_experiment(within_run(load_experiment(sys.argv[1]), run), run)
+"""
+
+
 @pytest.mark.parametrize("verb", ["submit", "status"])
 def test_looking_at_a_run_imports_no_torch(tmp_path, verb):
     write_source(tmp_path / "images")
     tiny(tmp_path)
-    arguments = {
-        "submit": ["submit", str(tmp_path / "tiny.yaml"), "--site", "embedded", "--dry-run"],
-        "status": ["status", str(tmp_path / "run")],
-    }
-    dry_run = [*arguments["submit"], "--run-dir", str(tmp_path / "run")]
+    experiment, run = str(tmp_path / "tiny.yaml"), str(tmp_path / "run")
+    call = ["submit", experiment, "--site", "embedded", "--dry-run", "--run-dir", run]
     if verb == "status":
-        code = "from hpcddm.files import *\nfrom pathlib import Path\nfrom hpcddm.launch.submission import store_experiment"
-        path, run = str(tmp_path / "tiny.yaml"), str(tmp_path / "run")
-        code += f"\nrun = RunDir(Path({run!r}))\nstore_experiment(within_run(load_experiment({path!r}), run), run)"
-        assert python(code).returncode == 0
-    call = dry_run if verb == "submit" else arguments["status"]
+        assert python(STORE, experiment, run).returncode == 0
+        call = ["status", run]
     code = f"from hpcddm.cli import main\ntry: main({call!r})\nexcept SystemExit as end: assert not end.code, end.code"
     assert heavy_modules(code, "deepspeed", "h5py", "faiss", "webdataset") == "heavy []"

@@ -1,9 +1,9 @@
 import pytest
-from tests.helpers import REPOSITORY, python
 
 from hpcddm import plugins
 from hpcddm.config import VariantSettings
 from hpcddm.errors import ConfigError
+from tests.helpers import REPOSITORY, python
 
 PACKAGE = REPOSITORY / "hpcddm"
 ROOMS = sorted(

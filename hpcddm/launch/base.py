@@ -41,6 +41,7 @@ class Launcher(ABC):
         self.site = site
         self.run = run
 
+    @abstractmethod
     def check(self) -> None:
         """Raise `UserError` when nothing can be submitted from here; asked before anything is written."""
 

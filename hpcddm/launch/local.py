@@ -65,6 +65,9 @@ class Local(Launcher):
         self.cores = site.cores or len(os.sched_getaffinity(0))
         self._processes: dict[str, subprocess.Popen] = {}
 
+    def check(self) -> None:
+        """This machine always takes work."""
+
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs

@@ -1,6 +1,7 @@
 """Stage critics: two classifiers trained on real images, the extractor of the distances and the judge."""
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +9,7 @@ from torch import nn
 
 from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment
+from hpcddm.data import noise
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import samples as sample_lists
@@ -22,7 +24,9 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training = critic.training
     training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
-    task = Task(unit.key, settings.seed, lambda: build(settings, critic), _loss, reader)
+    task = Task(
+        unit.key, settings.seed, lambda: build(settings, critic), _loss(critic, settings.seed, unit.key), reader
+    )
     outputs = train(task, training, unit)
     model = load_weights(build(settings, critic), unit.folder)
     heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
@@ -34,8 +38,29 @@ def build(settings: Experiment, critic: ClassifierSettings) -> nn.Module:
     return plugins.load("models", critic.model.name).build(critic.model, settings.data, settings.data.num_classes)
 
 
-def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-    return F.cross_entropy(model(batch.x0), batch.labels, reduction="none")
+def _loss(critic: ClassifierSettings, seed: int, stream: str) -> Callable:
+    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        images = _moved(batch, critic, seed, stream)
+        return F.cross_entropy(model(images), batch.labels, reduction="none")
+
+    return loss
+
+
+def _moved(batch: Batch, critic: ClassifierSettings, seed: int, stream: str) -> torch.Tensor:
+    """The images (N, C, H, W), each shifted and mirrored by its own random numbers; the border repeats."""
+    images, size = batch.x0, batch.x0.shape[-1]
+    rows, columns = (
+        noise.uniform(seed, f"{stream}/{axis}", batch.places).mul(2 * critic.shift + 1).long() - critic.shift
+        for axis in ("down", "right")
+    )
+    steps = torch.arange(size)
+    rows = (rows[:, None] + steps).clamp(0, size - 1)[:, None, :, None]
+    columns = (columns[:, None] + steps).clamp(0, size - 1)
+    if critic.mirror:
+        mirrored = noise.uniform(seed, f"{stream}/mirror", batch.places) < 0.5
+        columns = torch.where(mirrored[:, None], columns.flip(1), columns)
+    number, channel = torch.arange(len(images)), torch.arange(images.shape[1])
+    return images[number[:, None, None, None], channel[:, None, None], rows, columns[:, None, None, :]]
 
 
 @torch.no_grad()

@@ -82,13 +82,19 @@ def test_an_unknown_site(place):
 
 SITES = {
     "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: name, scheduler"),
-    "unknown stage": ({"stages": {"trian": {"nodes": 2}}}, "stages.trian: unknown stage; valid: shard, encode, cluster"),
+    "unknown stage": (
+        {"stages": {"trian": {"nodes": 2}}},
+        "stages.trian: unknown stage; valid: shard, encode, cluster",
+    ),
     "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: nodes"),
     "uneven ranks": (
         {"stages": {"train": {"nodes": 3}}},
         "3 ranks cannot share the batch of 16 of train/monolith evenly",
     ),
-    "uneven router": ({"stages": {"route": {"nodes": 3}}}, "3 ranks cannot share the batch of 16 of route/router evenly"),
+    "uneven router": (
+        {"stages": {"route": {"nodes": 3}}},
+        "3 ranks cannot share the batch of 16 of route/router evenly",
+    ),
 }
 
 
@@ -125,7 +131,9 @@ def test_a_missing_data_folder(place):
 
 
 @pytest.mark.parametrize("split", ["train-labels-idx1", "t10k-labels-idx1", "train-images-idx3", "t10k-images-idx3"])
-@pytest.mark.parametrize("content", [lambda whole: whole[:-30], lambda whole: gzip.compress(b"no IDX"), lambda whole: b""])
+@pytest.mark.parametrize(
+    "content", [lambda whole: whole[:-30], lambda whole: gzip.compress(b"no IDX"), lambda whole: b""]
+)
 def test_a_file_of_images_that_is_torn_or_none(place, split, content):
     path = place / "images" / f"{split}-ubyte.gz"
     path.write_bytes(content(path.read_bytes()))
@@ -166,7 +174,9 @@ def test_slurm_that_is_not_there(place, monkeypatch):
     assert "slurm" in submit(site="slurm", code=1)
 
 
-@pytest.mark.parametrize("verb", [["status"], ["sample"], ["run-stage", "-", "train/monolith"], ["logs", "-", "train/monolith"]])
+@pytest.mark.parametrize(
+    "verb", [["status"], ["sample"], ["run-stage", "-", "train/monolith"], ["logs", "-", "train/monolith"]]
+)
 def test_a_folder_that_holds_no_run(place, verb):
     arguments = [part if part != "-" else "run" for part in verb] + (["run"] if len(verb) == 1 else [])
     assert "run: no " in refused(*arguments)

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.helpers import SIDE
 from PIL import Image
 
 from hpcddm.data import tar
 from hpcddm.data.reader import SampleOrder, TarReader, to_images, to_tensor
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from tests.helpers import SIDE
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@ import gzip
 
 import numpy as np
 import pytest
-from tests.helpers import SIDE, write_idx, write_source
 from PIL import Image
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
+from tests.helpers import SIDE, write_idx, write_source
 
 
 def open_split(name, folder, split="train"):

@@ -4,12 +4,12 @@ import tarfile
 import numpy as np
 import pytest
 import webdataset
-from tests.helpers import SIDE
 from PIL import Image
 
 from hpcddm.data import tar
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from tests.helpers import SIDE
 
 
 def pictures(count=7, size=(SIDE, SIDE), mode="L"):

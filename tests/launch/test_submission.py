@@ -21,14 +21,17 @@ class Queue(Launcher):
         super().__init__(Site(**{"name": "north", "scheduler": "slurm", **site}), run)
         self.submitted, self.alive = [], alive
 
+    def check(self):
+        raise NotImplementedError
+
     def submit(self, array, token, script):
         self.submitted.append(array)
         return str(100 + len(self.submitted))
 
-    def states(self, jobs):
+    def states(self, submissions):
         if self.alive is None:
             return None
-        found = {key: f"{job}_{number}" for job, keys in jobs.items() for number, key in enumerate(keys)}
+        found = {key: f"{one.job}_{number}" for one in submissions for number, key in enumerate(one.units)}
         return {key: Job(found[key], "pending") for key in self.alive if key in found}
 
     def cancel(self, job):
@@ -61,7 +64,11 @@ def test_nothing_runs_in_a_finished_one(run, tmp_path):
 def test_only_what_is_missing_and_what_reads_it_runs(run, tmp_path):
     finish(plan(tiny(tmp_path)), run)
     (run.unit(EXPERTS[1]) / "manifest.json").unlink()
-    assert keys(decide(tiny(tmp_path), run, Queue(run)).to_run) == [EXPERTS[1], "evaluate/0000000-0000024", "report/all"]
+    assert keys(decide(tiny(tmp_path), run, Queue(run)).to_run) == [
+        EXPERTS[1],
+        "evaluate/0000000-0000024",
+        "report/all",
+    ]
 
 
 def test_what_waits_or_runs_is_not_submitted_again(run, tmp_path):
@@ -70,7 +77,9 @@ def test_what_waits_or_runs_is_not_submitted_again(run, tmp_path):
     submit_all(experiment, run, Queue(run), decide(experiment, run, Queue(run)))
     queue = Queue(run, alive=[*EXPERTS, "route/router"])
     decision = decide(experiment, run, queue)
-    assert set(decision.active) == {*EXPERTS, "route/router"} and not decision.active.keys() & set(keys(decision.to_run))
+    assert set(decision.active) == {*EXPERTS, "route/router"} and not decision.active.keys() & set(
+        keys(decision.to_run)
+    )
     again = submit_all(experiment, run, queue, decision)
     (evaluate,) = [one for one in again if one.keys[0].startswith("evaluate/")]
     assert {"105", "106"} <= set(evaluate.after)

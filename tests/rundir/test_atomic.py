@@ -1,12 +1,12 @@
 import json
-import os
 import subprocess
+import sys
 
 import pytest
-from tests.helpers import python
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
+from tests.helpers import python
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def names(folder):
 @pytest.mark.parametrize("durable", [True, False])
 def test_text_is_replaced_and_nothing_else_is_left(tmp_path, durable):
     file = tmp_path / "deep" / "file.txt"
-    for text in ("first", "second, with umlauts: äöü\n"):
+    for text in ("first", "second, with umlauts: \xe4\xf6\xfc\n"):
         atomic.write_text(file, text, durable)
         assert file.read_text() == text
     assert names(file.parent) == ["file.txt"]
@@ -118,11 +118,19 @@ def test_an_error_while_staging_changes_nothing(tmp_path):
     assert names(tmp_path) == []
 
 
+APPEND = """
+import sys
+from pathlib import Path
+from hpcddm.rundir.atomic import append_line
+for _ in range(20): append_line(Path(sys.argv[1]), "y" * 3000)
+"""
+
+
 def test_concurrent_appends_do_not_tear_each_other(tmp_path):
-    code = f"from pathlib import Path\nfrom hpcddm.rundir.atomic import *\nfor _ in range(20): append_line(Path({str(tmp_path / 'x')!r}), 'y' * 3000)"
-    writers = [subprocess.Popen([os.sys.executable, "-c", code]) for _ in range(3)]
+    file = tmp_path / "x"
+    writers = [subprocess.Popen([sys.executable, "-c", APPEND, str(file)]) for _ in range(3)]
     assert [writer.wait(30) for writer in writers] == [0, 0, 0]
-    assert (tmp_path / "x").read_text().splitlines() == ["y" * 3000] * 60
+    assert file.read_text().splitlines() == ["y" * 3000] * 60
 
 
 def test_a_line_after_a_torn_one_stands_alone(tmp_path):

@@ -33,7 +33,9 @@ def test_a_manifest_that_is_torn_at_any_byte_is_none(finished):
         assert manifest.read(folder) is None
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"format": 1}', '{"format": 2}', '{"format": 1, "outputs": [3]}', "1"])
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"format": 1}', '{"format": 2}', '{"format": 1, "outputs": [3]}', "1"]
+)
 def test_foreign_json_is_no_manifest(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
     assert manifest.read(tmp_path) is None

@@ -140,8 +140,9 @@ def ema(runs: Runs) -> dict:
     initial = {name: value.detach() for name, value in build().state_dict().items()}
     averaged = load_file(runs.root / "bf16" / KEY / "weights.safetensors")
     runs.chain("immediate", [], training(ema_halflife_images=1))
-    runs.chain("slow", [], training(ema_halflife_images=10**6, images=BATCH))
+    runs.chain("first", [], training(ema_halflife_images=1, images=BATCH, weight_decay=0.0))
     immediate = load_file(runs.root / "immediate" / KEY / "weights.safetensors")
+    first = load_file(runs.root / "first" / KEY / "weights.safetensors")
     loaded = loop.load_weights(build(), runs.root / "immediate" / KEY)
     return {
         "names": sorted(averaged) == sorted(initial),
@@ -149,6 +150,8 @@ def ema(runs: Runs) -> dict:
         "below_bf16": any((value != value.bfloat16().float()).any().item() for value in averaged.values()),
         "moved": all((averaged[name] != initial[name]).any().item() for name in initial),
         "lags": all((averaged[name] != immediate[name]).any().item() for name in initial),
+        # AdamW's first step is as long as the learning rate, which the warm-up has brought to one half.
+        "warms_up": abs(max((first[name] - initial[name]).abs().max().item() for name in initial) - 0.005) < 1e-5,
         "frozen": not any(parameter.requires_grad for parameter in loaded.parameters()) and not loaded.training,
     }
 

@@ -1,0 +1,63 @@
+import threading
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.runtime import attempt as attempts_module
+from hpcddm.runtime.attempt import attempts, open_attempt
+from hpcddm.runtime.ranks import Ranks
+
+
+def ranks(rank=0, owner="job-1", world_size=2):
+    return Ranks(rank, rank, world_size, 1, owner)
+
+
+def test_attempts_are_numbered_in_the_order_of_numbers(tmp_path):
+    numbers = [open_attempt(tmp_path, ranks(owner=f"job-{index}")).number for index in range(11)]
+    assert numbers == list(range(1, 12)) == [number for number, _ in attempts(tmp_path)]
+
+
+def test_two_launches_at_once_get_two_folders(tmp_path):
+    found = []
+    threads = [
+        threading.Thread(target=lambda name=name: found.append(open_attempt(tmp_path, ranks(owner=name)).number))
+        for name in "abcdefgh"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(1, 9))
+
+
+def test_the_other_ranks_find_the_folder_of_their_own_launch(tmp_path):
+    open_attempt(tmp_path, ranks(owner="before"))
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(open_attempt(tmp_path, ranks(1))))
+    waiting.start()
+    mine = open_attempt(tmp_path, ranks())
+    waiting.join(5)
+    assert found == [mine] and mine.number == 2
+
+
+def test_a_rank_that_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
+    monkeypatch.setattr(attempts_module, "MEETING_SECONDS", 0.1)
+    open_attempt(tmp_path, ranks(owner="before"))
+    with pytest.raises(UserError, match="rank 0 of job-1 opened no attempt"):
+        open_attempt(tmp_path, ranks(1))
+    with pytest.raises(UserError, match="meeting.json: rank 0 did not announce itself"):
+        open_attempt(tmp_path, ranks()).meeting()
+
+
+def test_the_ranks_meet_where_rank_0_says(tmp_path):
+    attempt = open_attempt(tmp_path, ranks())
+    attempt.announce_meeting("10.0.0.1", 4711)
+    assert attempt.meeting() == ("10.0.0.1", 4711)
+
+
+def test_the_first_word_about_the_end_stands(tmp_path):
+    attempt = open_attempt(tmp_path, ranks())
+    attempt.close("failed", "disk full")
+    attempt.close("complete")
+    ended = attempts_module.atomic.read_json(attempt.folder / "ended.json")
+    assert (ended["outcome"], ended["reason"]) == ("failed", "disk full") and ended["started"] <= ended["ended"]
