@@ -57,7 +57,8 @@ def append_line(path: Path, line: str) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             size = os.fstat(descriptor).st_size
-            # A writer that died may have left half a line; the new one must not become its other half.
+            # A writer that died may have left half a line; the new one must not become its other half. One that is
+            # just writing looks the same, and then a blank line follows, which readers pass over.
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             content = ("\n" * torn + line + "\n").encode()
             if os.write(descriptor, content) < len(content):

@@ -130,7 +130,8 @@ def test_concurrent_appends_do_not_tear_each_other(tmp_path):
     file = tmp_path / "x"
     writers = [subprocess.Popen([sys.executable, "-c", APPEND, str(file)]) for _ in range(3)]
     assert [writer.wait(30) for writer in writers] == [0, 0, 0]
-    assert file.read_text().splitlines() == ["y" * 3000] * 60
+    # A line that is just being written looks torn, so a blank one may follow it.
+    assert [line for line in file.read_text().splitlines() if line] == ["y" * 3000] * 60
 
 
 def test_a_line_after_a_torn_one_stands_alone(tmp_path):
