@@ -29,6 +29,10 @@ class Group(click.Group):
         except UserError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
+        except click.UsageError as error:
+            place = (error.ctx or context).command_path
+            click.echo(f"error: {error.format_message()} See '{place} --help'.", err=True)
+            sys.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; the same command continues", err=True)
             sys.exit(130)

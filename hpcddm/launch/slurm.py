@@ -54,7 +54,13 @@ class TemplateExecutor(submitit.SlurmExecutor):
         return [submitit.SlurmJob(self.folder, element) for element in elements]
 
     def _sbatch(self) -> str:
-        answer = _client("sbatch", "--parsable", *self._arguments, str(self._script))
+        try:
+            answer = _client("sbatch", "--parsable", *self._arguments, str(self._script))
+        except subprocess.TimeoutExpired:
+            raise UserError(
+                f"sbatch gave no answer to {self._script} in {CLIENT_SECONDS} s; submit again when Slurm answers:"
+                " what it accepted after all is found by its name and not submitted twice"
+            ) from None
         if answer.returncode != 0:
             words = answer.stderr.strip() or answer.stdout.strip()
             raise UserError(f"sbatch refused {self._script}: {words}")

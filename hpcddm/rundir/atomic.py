@@ -4,9 +4,7 @@ import errno
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,34 +66,6 @@ def append_line(path: Path, line: str) -> None:
             os.close(descriptor)
     except OSError as error:
         raise UserError(f"{path}: cannot append {len(line)} bytes: {error.strerror}") from error
-
-
-@contextmanager
-def staged_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` to fill; on success its files are synced and it becomes `target`.
-
-    What stood at `target` before is replaced; on an error it stays and the staged folder is removed.
-    """
-    staged = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(staged, ignore_errors=True)
-    staged.mkdir(parents=True)
-    try:
-        yield staged
-        for file in staged.rglob("*"):
-            if file.is_file():
-                sync(file)
-        sync(staged)
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(staged, target)
-        sync(target.parent)
-    except OSError as error:
-        shutil.rmtree(staged, ignore_errors=True)
-        place = error.filename or target
-        raise UserError(f"{place}: {error.strerror or error}; {free_bytes(target.parent)} bytes are free") from error
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
 
 
 def free_bytes(folder: Path) -> int:

@@ -37,6 +37,7 @@ class Checkpoints:
             engine.save(staged)
         except (OSError, RuntimeError) as error:
             free = atomic.free_bytes(self._folder)
+            shutil.rmtree(staged, ignore_errors=True)
             raise UserError(f"{staged}: cannot save the training state, {free} bytes are free ({error})") from error
         dist.barrier()
         if dist.get_rank() == 0:

@@ -185,7 +185,9 @@ class _Loop:
         return bool(stop), bool(save)
 
     def _save(self) -> None:
-        self.progress.loss_sum = self.loss_sum.item()
+        mean = self.loss_sum.clone()
+        dist.all_reduce(mean)
+        self.progress.loss_sum = mean.item() / self.unit.ranks.world_size
         seconds = self.checkpoints.save(self.engine, self.progress.images, vars(self.progress))
         self.saved_at, self.saved_images = time.time(), self.progress.images
         if self.is_first:

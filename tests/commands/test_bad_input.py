@@ -122,7 +122,8 @@ def test_an_unknown_stage_to_redo(place):
 def test_a_wrong_command_line(place, arguments, named):
     done = hpcddm(*arguments)
     assert done.exit_code == 2 and done.stdout == "" and not os.path.lexists("runs")
-    assert named in done.stderr.splitlines()[-1] and "rror: " in done.stderr.splitlines()[-1]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and named in line
 
 
 def test_a_missing_data_folder(place):

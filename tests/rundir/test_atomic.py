@@ -55,15 +55,6 @@ def test_a_full_disk_leaves_the_old_file_and_names_place_and_size(full_disk):
     assert file.read_text() == "old" and names(full_disk) == ["x.json"]
 
 
-def test_a_full_disk_leaves_the_old_folder(full_disk):
-    with atomic.staged_folder(full_disk / "state") as staged:
-        (staged / "weights").write_bytes(b"old")
-    with pytest.raises(UserError, match="No space left on device; [0-9]+ bytes are free"):
-        with atomic.staged_folder(full_disk / "state") as staged:
-            (staged / "weights").write_bytes(b"n" * 100_000)
-    assert (full_disk / "state" / "weights").read_bytes() == b"old" and names(full_disk) == ["state"]
-
-
 def test_a_full_disk_while_appending_is_named(full_disk):
     with pytest.raises(UserError, match="lines: cannot append"):
         for _ in range(100):
@@ -93,29 +84,6 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
     done = python(f"{KILLED}\natomic.os.replace = die\natomic.write_json(Path({str(file)!r}), {{'new': True}})")
     assert done.returncode == -9
     assert json.loads(file.read_text()) == {"old": True} and len(names(tmp_path)) == 2
-
-
-def test_a_killed_writer_leaves_the_old_folder(tmp_path):
-    with atomic.staged_folder(tmp_path / "state") as staged:
-        (staged / "a").write_text("old")
-    code = f"with atomic.staged_folder(Path({str(tmp_path / 'state')!r})) as staged:\n  (staged / 'a').touch(); die()"
-    assert python(KILLED + code).returncode == -9
-    assert (tmp_path / "state" / "a").read_text() == "old"
-
-
-def test_a_staged_folder_replaces_the_old_one_whole(tmp_path):
-    for name in ("first", "second"):
-        with atomic.staged_folder(tmp_path / "state") as staged:
-            (staged / "deep").mkdir()
-            (staged / "deep" / name).touch()
-    assert names(tmp_path) == ["state"] and names(tmp_path / "state" / "deep") == ["second"]
-
-
-def test_an_error_while_staging_changes_nothing(tmp_path):
-    with pytest.raises(KeyError):
-        with atomic.staged_folder(tmp_path / "state"):
-            raise KeyError
-    assert names(tmp_path) == []
 
 
 APPEND = """
