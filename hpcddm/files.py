@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,10 @@ def _slurm_answers() -> bool:
         return False
     from hpcddm.launch import slurm
 
-    return slurm.answers()
+    why = slurm.silence()
+    if why:
+        print(f"note: Slurm is installed but does not answer ({why}); running on this machine", file=sys.stderr)
+    return why is None
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 #!/bin/bash
 # `make test`: everything that can run here. With root on Debian a real Slurm is installed and brought up; in CI not
-# having one is a failure, elsewhere it is said plainly what is left out.
+# having one is a failure, elsewhere it is said plainly what is left out. Arguments go to pytest.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 VENV=${VENV:-.venv}
-export HPCDDM_TESTBED=${HPCDDM_TESTBED:-/tmp/hpcddm-testbed-$$}
+export HPCDDM_TESTBED=${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}
 
-if bash slurm/testbed/install.sh && bash slurm/testbed/up.sh "$HPCDDM_TESTBED"; then
-    trap 'bash slurm/testbed/down.sh "$HPCDDM_TESTBED"' EXIT
+if bash slurm/testbed/install.sh && said=$(bash slurm/testbed/up.sh "$HPCDDM_TESTBED"); then
+    echo "$said"
+    case "$said" in
+        *"up already"*) ;;  # somebody else's: it stays up
+        *) trap 'bash slurm/testbed/down.sh "$HPCDDM_TESTBED"' EXIT ;;
+    esac
 elif [ -n "${CI:-}" ]; then
     echo "error: no Slurm could be started, and in CI the tests on a real Slurm may not be skipped" >&2
     exit 1
@@ -16,4 +20,5 @@ else
     unset HPCDDM_TESTBED
 fi
 "$VENV/bin/ruff" check . || exit 1
-"$VENV/bin/python" -m pytest "$@"
+# One thread per process: the tests start many, and the embedded site counts cores.
+OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest "$@"

@@ -1,6 +1,7 @@
 """Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit."""
 
 import getpass
+import os
 import shlex
 import subprocess
 import sys
@@ -26,12 +27,19 @@ CLIENT_SECONDS = 60
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%j"
 
 
-def answers() -> bool:
-    """Whether a Slurm controller answers here."""
+def silence() -> str | None:
+    """Why no Slurm controller answers here, or None when one does."""
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not Path(conf).is_file():
+        # Slurm's clients would look for it for a minute.
+        return f"SLURM_CONF={conf} does not exist"
     try:
-        return _client("sinfo", "--noheader", seconds=10).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+        answer = _client("sinfo", "--noheader", seconds=10)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return "sinfo gave no answer in 10 s"
+    return None if answer.returncode == 0 else answer.stderr.strip() or "sinfo failed"
 
 
 class TemplateExecutor(submitit.SlurmExecutor):
@@ -75,8 +83,9 @@ class Slurm(Launcher):
 
     def check(self) -> None:
         """Raise `UserError` when no controller answers."""
-        if not answers():
-            raise UserError(f"site {self.site.name}: no Slurm answers sinfo here; submit from a login node")
+        why = silence()
+        if why:
+            raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node")
 
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script of an array into the run; a dry run writes the same bytes.

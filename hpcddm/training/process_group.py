@@ -17,9 +17,7 @@ TIMEOUT = timedelta(minutes=10)
 def join(unit: Unit) -> torch.device:
     """Create the process group of the unit's ranks and return this rank's device."""
     ranks = unit.ranks
-    device = torch.device("cuda", ranks.local_rank) if torch.cuda.is_available() else torch.device("cpu")
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    device = _own_device(ranks.local_rank)
     _choose_interface(unit)
     address, port = ("", 0) if ranks.rank == 0 else unit.attempt.meeting()
     if ranks.rank == 0:
@@ -40,6 +38,15 @@ def join(unit: Unit) -> torch.device:
     }
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size, timeout=TIMEOUT)
+    return device
+
+
+def _own_device(local_rank: int) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    # A site may show every task all GPUs of the node, or only its own.
+    device = torch.device("cuda", local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
     return device
 
 
