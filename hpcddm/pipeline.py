@@ -6,6 +6,8 @@ The way of the data:
       |                     +------> route (router) -------------+
       +----------------------------> critics (extractor, judge) -+
 
+Where several units could start, the first in the order of `STAGES` does: long ones stand before short ones.
+
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's
 fingerprint fits: the settings that `covers` names and the digests of the units that `needs` names.
 """
@@ -122,6 +124,17 @@ STAGES = (
         covers=lambda experiment, key: {"cluster": covered(experiment.cluster), "seed": experiment.seed},
     ),
     Stage(
+        "critics",
+        "tars",
+        "the extractor of the distances, and the judge",
+        units=lambda experiment: [EXTRACTOR, JUDGE],
+        needs=lambda experiment, key: shard_keys(experiment),
+        covers=lambda experiment, key: (
+            _shape(experiment)
+            | {f"critics.{key.split('/')[1]}": covered(getattr(experiment.critics, key.split("/")[1]))}
+        ),
+    ),
+    Stage(
         "train",
         "tars and one sample list",
         "EMA weights (safetensors), loss curve",
@@ -141,17 +154,6 @@ STAGES = (
                 "router": covered(experiment.router),
                 "experts.condition_dropout": experiment.experts.condition_dropout,
             }
-        ),
-    ),
-    Stage(
-        "critics",
-        "tars",
-        "the extractor of the distances, and the judge",
-        units=lambda experiment: [EXTRACTOR, JUDGE],
-        needs=lambda experiment, key: shard_keys(experiment),
-        covers=lambda experiment, key: (
-            _shape(experiment)
-            | {f"critics.{key.split('/')[1]}": covered(getattr(experiment.critics, key.split("/")[1]))}
         ),
     ),
     Stage(
