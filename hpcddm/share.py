@@ -1,7 +1,7 @@
 """Finds what travels beside the package: experiments, sites, the sbatch template."""
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import distributions
 from pathlib import Path
 
 from hpcddm.errors import ConfigError
@@ -14,12 +14,10 @@ def share_folder() -> Path:
     """The folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data."""
     if (CHECKOUT / "experiments").is_dir() and (CHECKOUT / "slurm").is_dir():
         return CHECKOUT
-    try:
-        for file in files("hpcddm") or []:
+    for distribution in distributions(name="hpcddm"):
+        for file in distribution.files or []:
             if file.parts[-2:] == ("slurm", "job.sbatch.j2"):
                 return Path(file.locate()).resolve().parent.parent
-    except PackageNotFoundError:
-        pass
     raise ConfigError("the package's experiments and sites are not installed; run 'pip install' on the project again")
 
 
