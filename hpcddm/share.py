@@ -1,24 +1,31 @@
 """Finds what travels beside the package: experiments, sites, the sbatch template."""
 
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
 from hpcddm.errors import ConfigError
 
-CHECKOUT = Path(__file__).parent.parent
+AROUND = Path(__file__).parent.parent
+"""What holds the package: a checkout, or site-packages."""
 
 
 @cache
 def share_folder() -> Path:
     """The folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data."""
-    if (CHECKOUT / "experiments").is_dir() and (CHECKOUT / "slurm").is_dir():
-        return CHECKOUT
+    for folder in (AROUND, AROUND / "share" / "hpcddm", *_installed()):
+        if (folder / "slurm" / "job.sbatch.j2").is_file() and (folder / "experiments").is_dir():
+            return folder
+    raise ConfigError("the package's experiments and sites are not installed; run 'pip install' on the project again")
+
+
+def _installed() -> Iterator[Path]:
+    """Where pip says that it put the template; with `--target` it is wrong, and they lie beside the package."""
     for distribution in distributions(name="hpcddm"):
         for file in distribution.files or []:
             if file.parts[-2:] == ("slurm", "job.sbatch.j2"):
-                return Path(file.locate()).resolve().parent.parent
-    raise ConfigError("the package's experiments and sites are not installed; run 'pip install' on the project again")
+                yield Path(file.locate()).resolve().parent.parent
 
 
 def share_file(relative: str) -> Path:
