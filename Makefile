@@ -9,6 +9,8 @@ VENV ?= .venv
 SHELL := /bin/bash
 HPCDDM := $(VENV)/bin/hpcddm
 TESTBED := slurm/testbed
+# One word for the shell, whatever it holds; SET alone is several.
+quote = '$(subst ','\'',$(1))'
 
 .PHONY: help install submit test lint testbed-up testbed-down clean
 
@@ -21,10 +23,11 @@ help:
 install: $(VENV)/installed
 
 submit: $(VENV)/installed
-	@$(HPCDDM) submit $(EXPERIMENT) --site $(SITE) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(SET)
+	@$(call quote,$(HPCDDM)) submit $(call quote,$(EXPERIMENT)) --site $(call quote,$(SITE)) \
+		$(if $(RUN_DIR),--run-dir $(call quote,$(RUN_DIR))) $(SET)
 
 test: $(VENV)/installed-test
-	@VENV=$(VENV) bash tests/run.sh
+	@VENV=$(call quote,$(VENV)) bash tests/run.sh
 
 lint: $(VENV)/installed-test
 	@$(VENV)/bin/ruff check .

@@ -2,7 +2,17 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from hpcddm import plugins
@@ -20,6 +30,13 @@ class StrictModel(BaseModel):
 
     uncovered: ClassVar[frozenset[str]] = frozenset()
     """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise PydanticCustomError("number", "needs a value of another kind")
+        return value
 
 
 class VariantSettings(StrictModel):
@@ -65,6 +82,8 @@ class DataSettings(StrictModel):
     shards: Positive = 4
     """Tars that hold the training images; also the number of units of the stages shard and encode."""
     heldout_shards: Positive = 1
+    content: str | None = None
+    """A hash of what the source holds; filled in by submit, so that other images are never taken for these."""
 
 
 class EncodeSettings(StrictModel):

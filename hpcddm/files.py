@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from hpcddm import plugins
 from hpcddm.config import Experiment, Site, validate
 from hpcddm.errors import ConfigError
 from hpcddm.rundir import atomic
@@ -42,12 +43,18 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
     """
     path = find_yaml(name, "experiments", "experiment")
     values = _read_yaml(path)
+    _resolve_folder(values, path.resolve().parent)
     for override in overrides:
         _override(values, override)
+    _resolve_folder(values, Path.cwd())
+    return validate(Experiment, values, str(path))
+
+
+def _resolve_folder(values: dict[str, Any], start: Path) -> None:
+    """Make the source's folder absolute; what stands in a file is relative to it, an override to where one stands."""
     source = values.get("data", {}).get("source") if isinstance(values.get("data"), dict) else None
     if isinstance(source, dict) and isinstance(source.get("folder"), str):
-        source["folder"] = str((path.resolve().parent / Path(source["folder"]).expanduser()).resolve())
-    return validate(Experiment, values, str(path))
+        source["folder"] = str((start / Path(source["folder"]).expanduser()).resolve())
 
 
 def load_site(name: str) -> Site:
@@ -67,6 +74,19 @@ def stored_experiment(run: RunDir) -> Experiment:
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing or torn)")
     return validate(Experiment, values, str(run.experiment))
+
+
+def with_content(experiment: Experiment, run: RunDir) -> Experiment:
+    """The experiment with the hash of its images; that of the run while the folder is the same one.
+
+    Raises `UserError` when the images are not there and the run does not know them.
+    """
+    data = experiment.data
+    stored = (atomic.read_json(run.experiment) or {}).get("data", {})
+    folder = relative_to_run(Path(data.source.folder), run)
+    known = stored.get("content") if stored.get("source", {}).get("folder") == folder else None
+    content = known or plugins.load("data/sources", data.source.name).content(data.source)
+    return experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hpcddm import plugins
 from hpcddm.config import Experiment, covered
 from hpcddm.rundir.manifest import flatten
 
@@ -73,15 +74,21 @@ def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     }
     if key == MONOLITH:
         # The monolith gets the images that the router's FLOPs buy.
-        covers["router"] = covered(experiment.router)
+        router, training = experiment.router, experiment.router.training
+        covers["router"] = {"model": covered(router.model), "images": training.images, "batch": training.batch}
     return covers
 
 
 def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     evaluate = covered(experiment.evaluate)
-    del evaluate["images"]
-    objective = covered(experiment.experts.objective)
-    return _shape(experiment) | {"evaluate": evaluate, "experts.objective": objective}
+    evaluate["strategies"] = [
+        plugins.parse("ensemble/strategies", name).label for name in experiment.evaluate.strategies
+    ]
+    if key != REPORT:
+        # The samples of a range do not depend on how many ranges there are.
+        del evaluate["images"]
+    objective, monolith = covered(experiment.experts.objective), covered(experiment.monolith)
+    return _shape(experiment) | {"evaluate": evaluate, "experts.objective": objective, "monolith": monolith}
 
 
 @dataclass(frozen=True)

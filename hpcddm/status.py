@@ -56,10 +56,13 @@ def _judge(unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[s
         return UnitStatus(unit, State.MISSING)
     changes = _changes(present.settings, unit.covers)
     if changes:
-        return UnitStatus(unit, State.STALE, "its settings changed", changes)
+        listed = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        return UnitStatus(unit, State.STALE, f"made with other settings ({listed})", changes)
     broken = manifest.damage(folder, present)
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
+    for key in present.inputs.keys() - set(unit.needs):
+        return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
     for key in unit.needs:
         if key not in digests:
             return UnitStatus(unit, State.OUTDATED, f"{key} is not complete")
@@ -76,12 +79,12 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any
     }
 
 
-def check_stale(states: dict[str, UnitStatus], redo: set[str]) -> None:
+def check_stale(states: list[UnitStatus], redo: set[str]) -> None:
     """Refuse to go on over changed settings.
 
     Raises `ConfigError` naming key, old and new value, the stages that become stale, and the way out.
     """
-    stale = [status for status in states.values() if status.state is State.STALE and status.unit.stage not in redo]
+    stale = [status for status in states if status.state is State.STALE and status.unit.stage not in redo]
     if not stale:
         return
     changes = {key: change for status in stale for key, change in (status.changes or {}).items()}

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "metrics": NUMERIC,
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
-    "pipeline": {"errors", "config", "rundir"},
+    "pipeline": {"errors", "config", "plugins", "rundir"},
     "files": {"errors", "config", "plugins", "share", "rundir"},
     "status": {"errors", "config", "rundir", "runtime", "pipeline"},
     "launch": FOUNDATION | {"pipeline", "status"},

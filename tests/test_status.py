@@ -92,10 +92,10 @@ def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
 def test_changed_settings_are_refused_with_the_way_out(run, tmp_path):
     found = survey(plan(tiny(tmp_path, evaluate__guidance=2.0, evaluate__steps=5)), run)
     with pytest.raises(ConfigError) as caught:
-        check_stale(found, redo={"report"})
+        check_stale(list(found.values()), redo={"report"})
     assert "evaluate.guidance: 1.0 -> 2.0; evaluate.steps: 2 -> 5. Stale: evaluate and what reads" in str(caught.value)
     assert str(caught.value).endswith("--redo evaluate") and "\n" not in str(caught.value)
-    check_stale(found, redo={"report", "evaluate"})
+    check_stale(list(found.values()), redo={"report", "evaluate"})
 
 
 def test_what_a_unit_says_of_itself(tmp_path):

@@ -3,14 +3,14 @@
 import time
 from pathlib import Path
 
-from hpcddm.config import Resources, Site
+from hpcddm.config import Experiment, Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
-from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.local import Local
-from hpcddm.launch.submission import write_spec
+from hpcddm.launch.submission import batch_of, submit_array
 from hpcddm.pipeline import plan
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.status import State, activity, survey
 
 
@@ -24,10 +24,10 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     units = {unit.key: unit for unit in plan(experiment)}
     if key not in units:
         raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(units)}")
+    _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
     launcher = Local(site, run)
-    spec = write_spec(units[key], experiment, run, site)
-    job = launcher.submit(ArraySpec(key, [key], [spec], site.resources, []), "", "")
+    job = submit_array([units[key]], experiment, run, launcher, [], "")
     try:
         while launcher.is_running(job):
             time.sleep(0.1)
@@ -40,3 +40,12 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     last = activity(run, key)
     reason = f": {last.reason}" if last.reason else ""
     raise UserError(f"{key} {last.outcome or 'died'}{reason}; its log: hpcddm logs {root} {key}")
+
+
+def _check_ranks(experiment: Experiment, key: str, ranks: int) -> None:
+    """Refuse ranks that would have nothing to do, or that would fail only after they started."""
+    if ranks > 1 and key.split("/")[0] not in COLLECTIVE_STAGES:
+        raise ConfigError(f"--ranks {ranks}: {key} is the work of one rank; more share {', '.join(COLLECTIVE_STAGES)}")
+    batch = batch_of(experiment, key)
+    if batch % ranks:
+        raise ConfigError(f"--ranks {ranks}: {ranks} ranks cannot share the batch of {batch} of {key} evenly")

@@ -1,14 +1,18 @@
 """The verb sample: pictures from the trained networks of a run."""
 
+import math
+import tempfile
 from pathlib import Path
 
 import click
 
+from hpcddm import plugins
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
-from hpcddm.pipeline import plan
-from hpcddm.rundir import manifest
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_key, plan
 from hpcddm.rundir.layout import RunDir
+from hpcddm.status import State, survey
 
 
 def sample(
@@ -23,21 +27,17 @@ def sample(
 ) -> None:
     """Draw images into one PNG.
 
-    Raises `UserError` naming the units that are not complete.
+    Raises `UserError` naming the units that are not complete, `ConfigError` over a wrong option.
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    missing = [
-        unit.key
-        for unit in plan(experiment)
-        if unit.stage in ("train", "route", "cluster") and manifest.read(run.unit(unit.key)) is None
-    ]
-    if missing:
-        raise UserError(f"{root}: not complete yet: {', '.join(missing)}; see 'hpcddm status {root}'")
-    num_classes = experiment.data.num_classes
+    needed, num_classes = units_of(experiment, strategy), experiment.data.num_classes
     if label is not None and not 0 <= label < num_classes:
         raise ConfigError(f"--class {label}: valid classes are 0 to {num_classes - 1}")
-    from hpcddm.report.pictures import grid
+    if guidance is not None and not 0 <= guidance < math.inf:
+        raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
+    _check_complete(experiment, run, needed)
+    _check_output(output)
     from hpcddm.stages.drawing import draw
 
     changes = {"steps": steps or experiment.evaluate.steps}
@@ -45,8 +45,50 @@ def sample(
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
     classes = [number % num_classes if label is None else label for number in range(num_images)]
     with click.progressbar(length=num_images, label=strategy) as bar:
-        images = draw(experiment, run, strategy, classes, seed, bar.update)
-    columns = num_classes if label is None and num_classes <= 16 else 8
-    output.parent.mkdir(parents=True, exist_ok=True)
-    grid(images, columns=columns).save(output)
+        images = draw(experiment, run, strategy, needed, classes, seed, bar.update)
+    _save(images, num_classes if label is None and num_classes <= 16 else 8, output)
     click.echo(f"{output}: {num_images} images, {strategy}, {changes['steps']} steps, guidance {changes['guidance']:g}")
+
+
+def units_of(experiment: Experiment, strategy: str) -> list[str]:
+    """The units whose results a strategy reads: 'monolith', 'expert-2' or a routing strategy.
+
+    Raises `ConfigError` with the valid names.
+    """
+    experts = [expert_key(index) for index in range(experiment.cluster.experts)]
+    # expert-2 and expert-02 are the same.
+    alone = {f"expert-{index}": key for index, key in enumerate(experts)}
+    alone |= {key.split("/")[1]: key for key in experts}
+    if experiment.monolith.enabled:
+        alone["monolith"] = MONOLITH
+    if strategy in alone:
+        return [alone[strategy]]
+    try:
+        settings = plugins.parse("ensemble/strategies", strategy)
+        settings.check(experiment)
+    except (ConfigError, ValueError):
+        rooms = [plugins.settings_class("ensemble/strategies", name) for name in plugins.names("ensemble/strategies")]
+        valid = [one.usage for one in rooms] + list(alone)
+    return [ROUTER if settings.needs_router else CLUSTER, *experts]
+
+
+def _check_complete(experiment: Experiment, run: RunDir, needed: list[str]) -> None:
+    states = survey(plan(experiment), run)
+    for one in (states[key] for key in dict.fromkeys([CLUSTER, *needed])):
+        if one.state is not State.COMPLETE:
+            reason = f" ({one.reason})" if one.reason else ""
+            raise UserError(f"{one.key} is {one.state}{reason}; see 'hpcddm status {run.root}'")
+
+
+def _check_output(output: Path) -> None:
+    """Refuse before an hour of drawing what could not be saved after it."""
+    if output.suffix.lower() != ".png":
+        raise ConfigError(f"--output {output}: the picture is a PNG with transparent gaps; the name must end in .png")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if output.exists():
+            output.open("ab").close()
+        else:
+            tempfile.TemporaryFile(dir=output.parent).close()
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written ({error.strerror})") from None

@@ -1,23 +1,28 @@
 """The verb status: every unit's state, from the files of the run first, then from the scheduler."""
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hpcddm.config import Site
+from hpcddm.errors import ConfigError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job, launcher_of
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.status import Activity, State, UnitStatus, activity, survey
+from hpcddm.status import Activity, State, UnitStatus, activity, check_stale, survey
 
 UNKNOWN = "unknown"
 STARTING_SECONDS = 30
+READABLE_COLUMNS = 140
+"""The least width of the table in a file or a pipe, where nobody can widen a window."""
 
 
 def status(root: Path, as_json: bool) -> None:
@@ -25,9 +30,10 @@ def status(root: Path, as_json: bool) -> None:
     run = RunDir(root)
     rows = collect(run)
     if as_json:
-        print(json.dumps({"run": str(root), "units": rows}, indent=1))
+        print(json.dumps({"run": str(root), "units": [_finite(row) for row in rows]}, indent=1, allow_nan=False))
         return
-    table = Table(title=f"run {root}", title_justify="left")
+    # Text, because paths and reasons may hold what reads as markup in a plain string.
+    table = Table(title=Text(f"run {root}"), title_justify="left")
     for name in ("unit", "state", "images", "loss", "tries"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("unit", "state") else "right")
     table.add_column("where and why", overflow="fold")
@@ -35,9 +41,11 @@ def status(root: Path, as_json: bool) -> None:
         images = f"{row['done']:,} of {row['total']:,}" if row["total"] and row["state"] != State.COMPLETE else ""
         loss = f"{row['loss']:.4f}" if row["loss"] is not None else ""
         remark = "  ".join(word for word in (row["where"], row["reason"]) if word)
-        table.add_row(row["unit"], row["state"], images, loss, str(row["attempts"] or ""), remark)
-    Console().print(table)
-    print(_next_step(rows, root))
+        cells = (row["unit"], row["state"], images, loss, str(row["attempts"] or ""), remark)
+        table.add_row(*map(Text, cells))
+    console = Console()
+    Console(width=console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)).print(table)
+    print(_refusal(run) or _next_step(rows, root))
 
 
 def collect(run: RunDir) -> list[dict[str, Any]]:
@@ -95,7 +103,9 @@ def _unfinished(work: Activity, submitted: list[float]) -> tuple[str, str]:
         return State.MISSING, ""
     if time.time() - submitted[-1] < STARTING_SECONDS:
         return "starting", ""
-    return UNKNOWN, "its last attempt left no word" if work.attempts else "it left the queue without a word"
+    if work.attempts:
+        return UNKNOWN, "its last attempt left no word"
+    return UNKNOWN, "it left the queue without a word; 'hpcddm logs' shows what the scheduler kept"
 
 
 def _jobs(run: RunDir, submissions: list[Submission]) -> dict[str, Job | None]:
@@ -106,6 +116,22 @@ def _jobs(run: RunDir, submissions: list[Submission]) -> dict[str, Job | None]:
         answer = launcher_of(Site(name=own[-1].site, scheduler=scheduler), run).states(own)
         found |= {key: None for one in own for key in one.units} if answer is None else answer
     return found
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as JSON can hold it: the loss of a training that diverged becomes null."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+
+
+def _refusal(run: RunDir) -> str | None:
+    """What submit will say about changed settings here, or None when it will go on."""
+    sites = {None} | {one.site for one in Journal(run.journal).submissions()}
+    states = survey(plan(stored_experiment(run)), run)
+    try:
+        check_stale([one for one in states.values() if one.unit.site in sites], set())
+    except ConfigError as error:
+        return f"submit will refuse: {error}"
+    return None
 
 
 def _next_step(rows: list[dict[str, Any]], root: Path) -> str:

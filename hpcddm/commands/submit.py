@@ -7,9 +7,17 @@ import click
 
 from hpcddm.config import Experiment, Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_experiment, load_site, within_run
+from hpcddm.files import load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Launcher, launcher_of
-from hpcddm.launch.submission import Decision, check_experiment, decide, set_aside, store_experiment
+from hpcddm.launch.submission import (
+    Decision,
+    array_spec,
+    arrays,
+    check_experiment,
+    decide,
+    set_aside,
+    store_experiment,
+)
 from hpcddm.pipeline import REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -25,14 +33,15 @@ def submit(
         raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
-    launcher = launcher_of(site, run)
+    experiment, launcher = with_content(experiment, run), launcher_of(site, run)
     decision = decide(experiment, run, launcher, redo)
     if not decision.to_run:
         _say_nothing_to_do(decision, run)
         return 0
     check_experiment(experiment, site, decision)
     if not dry_run:
-        launcher.check()
+        groups = arrays(decision.to_run, site)
+        launcher.check([array_spec(units, experiment, run, site, []) for units in groups])
     _make_folder(run)
     with lease(run.lock, "hpcddm submit"):
         # Another submit may have been at work between the first look and the lock.
@@ -48,6 +57,8 @@ def submit(
 
 
 def _make_folder(run: RunDir) -> None:
+    if "%" in str(run.root.resolve()):
+        raise ConfigError(f"--run-dir {run.root}: '%' in a path means something to Slurm; take another name")
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -75,6 +86,8 @@ def _run_here(experiment: Experiment, run: RunDir, launcher: Launcher, decision:
 def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
     from hpcddm.launch.queue import submit_all
 
+    for job in decision.recalled:
+        launcher.cancel(job.id)
     for array in submit_all(experiment, run, launcher, decision):
         after = f"  after {', '.join(array.after)}" if array.after else ""
         last = len(array.keys) - 1
@@ -108,6 +121,9 @@ def _say_who_else(decision: Decision, run: RunDir) -> None:
     if decision.elsewhere:
         sites = {decision.states[key].unit.site for key in decision.elsewhere}
         click.echo(f"elsewhere ({', '.join(sorted(sites))}): {', '.join(decision.elsewhere)}")
+        for key, reason in decision.elsewhere.items():
+            if reason:
+                click.echo(f"{key} is here but does not fit: {reason}; fetch the right one, or remove the folder")
     if decision.blocked:
         first = next(iter(decision.blocked.values()))
         stages = dict.fromkeys(key.split("/")[0] for key in decision.blocked)

@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def print_table(facts: dict[str, Any]) -> None:
@@ -14,5 +15,5 @@ def print_table(facts: dict[str, Any]) -> None:
     for name, arm in (*facts["arms"].items(), ("floor: real images", facts["floor"])):
         flops = f"{arm['train_flops']:.3g}" if "train_flops" in arm else ""
         agreement = f"{arm['agreement']:.1%}"
-        table.add_row(name, f"{arm['fd']:.2f}", f"{arm['kid']:.4f}", agreement, f"{arm['images']:,}", flops)
+        table.add_row(Text(name), f"{arm['fd']:.2f}", f"{arm['kid']:.4f}", agreement, f"{arm['images']:,}", flops)
     Console(width=max(Console().width, 90)).print(table)

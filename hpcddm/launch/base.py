@@ -42,8 +42,8 @@ class Launcher(ABC):
         self.run = run
 
     @abstractmethod
-    def check(self) -> None:
-        """Raise `UserError` when nothing can be submitted from here; asked before anything is written."""
+    def check(self, arrays: list[ArraySpec]) -> None:
+        """Raise `UserError` when these cannot be submitted from here; asked before anything is written."""
 
     @abstractmethod
     def submit(self, array: ArraySpec, token: str, script: str) -> str:

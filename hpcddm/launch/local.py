@@ -48,7 +48,7 @@ class DetachedExecutor(submitit.LocalExecutor):
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
         }
-        controller = [sys.executable, "-m", "submitit.local._local", str(self.folder)]
+        controller = [sys.executable, "-m", "hpcddm.launch.controller", str(self.folder)]
         process = subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
         return LocalJob(self.folder, str(process.pid), tasks=list(range(self._ranks)), process=process)
 
@@ -65,7 +65,7 @@ class Local(Launcher):
         self.cores = site.cores or len(os.sched_getaffinity(0))
         self._processes: dict[str, subprocess.Popen] = {}
 
-    def check(self) -> None:
+    def check(self, arrays: list[ArraySpec]) -> None:
         """This machine always takes work."""
 
     def submit(self, array: ArraySpec, token: str, script: str) -> str:

@@ -1,6 +1,5 @@
 """Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit."""
 
-import getpass
 import os
 import shlex
 import subprocess
@@ -81,17 +80,27 @@ class TemplateExecutor(submitit.SlurmExecutor):
 class Slurm(Launcher):
     """The site's Slurm."""
 
-    def check(self) -> None:
-        """Raise `UserError` when no controller answers."""
+    def check(self, arrays: list[ArraySpec]) -> None:
+        """Raise `UserError` when no controller answers, or when sbatch would refuse one of these shapes."""
         why = silence()
         if why:
             raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node")
+        for array in {array.resources: array for array in arrays}.values():
+            answer = _client("sbatch", "--test-only", script=self._text(array))
+            if answer.returncode != 0:
+                words = " ".join((answer.stderr.strip() or answer.stdout.strip()).split())
+                raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words}")
 
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script of an array into the run; a dry run writes the same bytes.
 
         Raises `UserError` naming the template when it has a mistake.
         """
+        path = self.run.scripts / script
+        atomic.write_text(path, self._text(array))
+        return path
+
+    def _text(self, array: ArraySpec) -> str:
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         environment.filters["quote"] = lambda value: shlex.quote(str(value))
         source = share_file(TEMPLATE)
@@ -108,9 +117,7 @@ class Slurm(Launcher):
         except jinja2.TemplateError as error:
             line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
             raise UserError(f"{source}{line}: {error.message}") from None
-        path = self.run.scripts / script
-        atomic.write_text(path, text + "\n")
-        return path
+        return text + "\n"
 
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
         """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up."""
@@ -126,9 +133,7 @@ class Slurm(Launcher):
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
         """One squeue call; the token in a job's name tells ours, for ids are used again and by other clusters too."""
         try:
-            answer = _client(
-                "squeue", "--noheader", "--array", f"--user={getpass.getuser()}", f"--format={QUEUE_FORMAT}"
-            )
+            answer = _client("squeue", "--noheader", "--array", f"--user={os.getuid()}", f"--format={QUEUE_FORMAT}")
         except (OSError, subprocess.TimeoutExpired):
             return None
         if answer.returncode != 0:
@@ -152,7 +157,15 @@ def create(site: Site, run: RunDir) -> Launcher:
     return Slurm(site, run)
 
 
-def _client(*command: str, seconds: float = CLIENT_SECONDS) -> subprocess.CompletedProcess[str]:
+def _client(
+    *command: str, seconds: float = CLIENT_SECONDS, script: str | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, capture_output=True, text=True, env=clean_environment(), timeout=seconds, check=False
+        command,
+        input=script,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        timeout=seconds,
+        check=False,
     )

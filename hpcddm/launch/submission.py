@@ -25,10 +25,13 @@ class Decision:
     states: dict[str, UnitStatus]
     complete: list[str] = field(default_factory=list)
     active: dict[str, Job] = field(default_factory=dict)
-    elsewhere: list[str] = field(default_factory=list)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Units of other sites that are not complete here: key -> what is wrong with the folder that is here, or ''."""
     blocked: dict[str, str] = field(default_factory=dict)
     """Units of this site that wait for one elsewhere: key -> the key that is missing."""
     to_run: list[PlannedUnit] = field(default_factory=list)
+    recalled: list[Job] = field(default_factory=list)
+    """Pending jobs of units that read one that is to run: they would not wait for it, so they are submitted anew."""
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:
@@ -40,14 +43,14 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         if key.split("/")[0] not in STAGE_NAMES:
             raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
     for unit in decision.to_run:
-        ranks, batch = site.resources_for(*unit.key.split("/")).ranks, _batch(experiment, unit.key)
+        ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_of(experiment, unit.key)
         if batch % ranks:
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
 
 
-def _batch(experiment: Experiment, key: str) -> int:
+def batch_of(experiment: Experiment, key: str) -> int:
     """The images of one step of a unit that trains; 0, which all ranks can share, of any other unit."""
     if key.startswith("train/expert-"):
         return experiment.experts.training.batch // experiment.cluster.experts
@@ -86,7 +89,7 @@ def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterab
     """
     units = plan(experiment)
     states = survey(units, run)
-    check_stale(states, set(redo))
+    check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
     active = active_units(run, launcher)
     decision = Decision(states, active=active)
     for unit in units:
@@ -96,14 +99,16 @@ def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterab
         touched = unit.stage in redo or (is_own and any(other.key in unit.needs for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
-        elif unit.key in active:
+        elif unit.key in active and not (touched and active[unit.key].state == "pending"):
             continue
         elif not is_own:
-            decision.elsewhere.append(unit.key)
+            decision.elsewhere[unit.key] = states[unit.key].reason
         elif missing:
             decision.blocked[unit.key] = missing[0]
         else:
             decision.to_run.append(unit)
+            if unit.key in active:
+                decision.recalled.append(active.pop(unit.key))
     return decision
 
 
@@ -166,6 +171,8 @@ def submit_array(
 ) -> str:
     """Journal the intent, submit, journal the job id, return it."""
     spec = array_spec(units, experiment, run, launcher.site, after)
+    for unit in units:
+        write_spec(unit, experiment, run, launcher.site)
     journal = Journal(run.journal)
     token = journal.intend(launcher.site.scheduler, launcher.site.name, spec.keys)
     job = launcher.submit(spec, token, script)
@@ -176,8 +183,8 @@ def submit_array(
 def array_spec(
     units: list[PlannedUnit], experiment: Experiment, run: RunDir, site: Site, after: list[str]
 ) -> ArraySpec:
-    """Describe an array and write the specs of its elements."""
+    """Describe an array."""
     name = "monolith" if units[0].key == "train/monolith" else units[0].stage
-    specs = [write_spec(unit, experiment, run, site) for unit in units]
+    specs = [run.spec(unit.key) for unit in units]
     resources = site.resources_for(*units[0].key.split("/"))
     return ArraySpec(f"{experiment.name}-{name}", [unit.key for unit in units], specs, resources, after)

@@ -35,7 +35,7 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
 def write_json(path: Path, value: Any, durable: bool = True) -> None:
     """Replace `path` by indented JSON in one step."""
-    write_text(path, json.dumps(value, indent=1) + "\n", durable)
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n", durable)
 
 
 def read_json(path: Path) -> Any | None:

@@ -1,10 +1,12 @@
 """How far a running unit is: a small file that anyone who can read the run may look at."""
 
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 
 FILE_NAME = "heartbeat.json"
@@ -57,7 +59,9 @@ class Pulse:
         seconds, images = now - self._started[0], done - self._started[1]
         rate = images / seconds if seconds > 0 else 0.0
         beat = Heartbeat(now, done=done, total=total, rate=rate, figures=figures, **self._identity)
-        atomic.write_json(self._file, asdict(beat), durable=False)
+        # A sign of life that cannot be written is no reason to die.
+        with suppress(UserError):
+            atomic.write_json(self._file, asdict(beat), durable=False)
 
 
 def read(folder: Path) -> Heartbeat | None:

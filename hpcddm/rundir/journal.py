@@ -8,6 +8,9 @@ from pathlib import Path
 
 from hpcddm.rundir import atomic
 
+KEYS = {"intent": ("uuid", "scheduler", "site", "units", "time"), "submitted": ("uuid", "job")}
+"""What each kind of line holds."""
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -39,12 +42,11 @@ class Journal:
         self._append(event="submitted", uuid=token, job=job, time=time.time())
 
     def submissions(self) -> list[Submission]:
-        """All submissions, oldest first; a torn last line is passed over."""
+        """All submissions, oldest first; a torn line, and one that is no event, are passed over."""
         found: dict[str, Submission] = {}
         for event in self._events():
             if event["event"] == "intent":
-                keys = ("uuid", "scheduler", "site", "units", "time")
-                found[event["uuid"]] = Submission(**{key: event[key] for key in keys})
+                found[event["uuid"]] = Submission(**{key: event[key] for key in KEYS["intent"]})
             elif event["uuid"] in found:
                 before = found[event["uuid"]]
                 found[event["uuid"]] = Submission(**{**before.__dict__, "job": event["job"]})
@@ -57,9 +59,17 @@ class Journal:
         if not self._path.exists():
             return []
         events = []
-        for line in self._path.read_text().splitlines():
+        for line in self._path.read_text(errors="replace").splitlines():
             try:
-                events.append(json.loads(line))
+                event = json.loads(line)
             except ValueError:
                 continue
+            if _is_event(event):
+                events.append(event)
         return events
+
+
+def _is_event(value: object) -> bool:
+    if not isinstance(value, dict) or value.get("event") not in tuple(KEYS):
+        return False
+    return all(key in value for key in KEYS[value["event"]]) and isinstance(value["uuid"], str)

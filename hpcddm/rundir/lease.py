@@ -28,7 +28,7 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
         raise UserError(f"{path}: cannot be locked ({error.strerror})") from None
     deadline = time.time() + patience_seconds
     try:
-        while not _try_lock(descriptor):
+        while not _try_lock(descriptor, path):
             if time.time() >= deadline:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
                 raise HeldElsewhere(f"{path.parent}: {holder} is at work here; wait for it or stop it first")
@@ -41,9 +41,13 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise UserError(
+            f"{path}: this file system has no locks ({error.strerror}); on Lustre mount it with -o flock"
+        ) from None
     return True

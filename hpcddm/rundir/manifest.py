@@ -5,6 +5,7 @@ import json
 import platform
 import time
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,18 @@ def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """The manifest of a unit's folder, or None when the unit is not finished (or its manifest is torn)."""
+    """The manifest of a unit's folder, or None when the unit is not finished (or its manifest is torn or foreign)."""
     content = atomic.read_json(folder / FILE_NAME)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None
     try:
         outputs = [Output(**output) for output in content.pop("outputs")]
-        return Manifest(outputs=outputs, **content)
+        found = Manifest(outputs=outputs, **content)
     except (TypeError, KeyError):
         return None
+    mappings = (found.settings, found.inputs, found.facts, found.record)
+    is_whole = all(isinstance(one, dict) for one in mappings) and all(isinstance(one.path, str) for one in outputs)
+    return found if is_whole else None
 
 
 def publish(folder: Path, manifest: Manifest) -> None:
@@ -109,6 +113,8 @@ def record(started: float, world_size: int) -> dict[str, Any]:
     return {
         "hpcddm": __version__,
         "python": platform.python_version(),
+        "torch": version("torch"),
+        "deepspeed": version("deepspeed"),
         "world_size": world_size,
         "seconds": round(time.time() - started, 1),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

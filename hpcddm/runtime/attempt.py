@@ -1,6 +1,7 @@
 """One attempt at a unit: its folder of logs, where its ranks meet, and the record of how it ended."""
 
 import os
+import re
 import socket
 import sys
 import time
@@ -51,12 +52,12 @@ class Attempt:
 
 
 def open_attempt(logs: Path, ranks: Ranks) -> Attempt:
-    """Rank 0 claims the next number; the other ranks find the folder that their owner claimed."""
+    """Rank 0 claims the next number; the other ranks find the newest folder of their owner."""
     if ranks.rank == 0:
         return _claim(logs, ranks.owner)
     deadline = time.time() + MEETING_SECONDS
     while time.time() < deadline:
-        for number, folder in attempts(logs):
+        for number, folder in reversed(attempts(logs)):
             owner = atomic.read_json(folder / "owner.json")
             if owner and owner["owner"] == ranks.owner:
                 return Attempt(folder, number, owner["started"])
@@ -65,9 +66,9 @@ def open_attempt(logs: Path, ranks: Ranks) -> Attempt:
 
 
 def attempts(logs: Path) -> list[tuple[int, Path]]:
-    """All attempts at a unit, oldest first."""
-    found = [(int(folder.name.removeprefix("attempt-")), folder) for folder in logs.glob("attempt-*")]
-    return sorted(found)
+    """All attempts at a unit, oldest first; other folders, such as a copy that somebody made, are passed over."""
+    named = [(re.fullmatch("attempt-([0-9]+)", folder.name), folder) for folder in logs.glob("attempt-*")]
+    return sorted((int(match[1]), folder) for match, folder in named if match)
 
 
 def _claim(logs: Path, owner: str) -> Attempt:

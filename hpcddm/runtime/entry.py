@@ -3,10 +3,12 @@
 import importlib
 import os
 import socket
+import stat
 import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from hpcddm.config import Experiment
@@ -46,14 +48,15 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     if ranks.rank > 0 and spec.stage not in COLLECTIVE_STAGES:
         return 0
     _prepare_environment(spec)
-    attempt = open_attempt(run.logs(spec.key), ranks)
+    with stop.cut_short():
+        attempt = open_attempt(run.logs(spec.key), ranks)
     attempt.redirect_output(ranks.rank)
     try:
-        outcome = _make(spec, run, ranks, attempt, stop)
+        outcome, reason = _make(spec, run, ranks, attempt, stop), ""
     except Stopped as stopped:
-        attempt.close("stopped", str(stopped))
-        print(f"stopped with everything saved: {stopped}", flush=True)
-        return 0
+        outcome, reason = "stopped", str(stopped)
+        next_time = "continues where this one was" if spec.stage in COLLECTIVE_STAGES else "starts over"
+        print(f"stopped: {reason}; the next attempt {next_time}", flush=True)
     except UserError as error:
         attempt.close("failed", str(error))
         print(f"error: {error}", file=sys.stderr, flush=True)
@@ -62,7 +65,9 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
         attempt.close("failed", f"{type(error).__name__}: {error}".splitlines()[0])
         traceback.print_exc()
         return 1
-    attempt.close(outcome)
+    # The others are through before the outputs are published, and the first word about the end stands.
+    if ranks.rank == 0:
+        attempt.close(outcome, reason)
     return 0
 
 
@@ -118,6 +123,19 @@ def _prepare_environment(spec: Spec) -> None:
     """Set what libraries read at import: threads, and caches on a disk of this node."""
     threads = str(spec.threads)
     os.environ |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-    cache = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
+    cache = _own_cache()
     for variable in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"):
         os.environ.setdefault(variable, str(cache / variable.lower()))
+
+
+def _own_cache() -> Path:
+    """A folder on a disk of this node to which nobody else can write: what lies in it is executed."""
+    folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700)
+    with suppress(OSError):
+        found = folder.lstat()
+        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+        if mine and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))

@@ -31,7 +31,9 @@ def from_environment() -> Ranks:
     if "SLURM_STEP_ID" in os.environ and "SLURM_PROCID" in os.environ:
         slurm = {name: os.environ[f"SLURM_{name}"] for name in ("PROCID", "LOCALID", "NTASKS", "JOB_NUM_NODES")}
         numbers = [int(slurm[name]) for name in ("PROCID", "LOCALID", "NTASKS", "JOB_NUM_NODES")]
-        return Ranks(*numbers, f"slurm-{slurm_element()}.{os.environ.get('SLURM_RESTART_COUNT', '0')}")
+        # Clusters that share a folder give out the same ids, and one cluster gives them out again; the name is ours.
+        job = f"{os.environ['SLURM_JOB_NAME']}-{slurm_element()}"
+        return Ranks(*numbers, f"slurm-{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}")
     return Ranks(0, 0, 1, 1, f"alone-{os.getpid()}-{time.time_ns()}")
 
 

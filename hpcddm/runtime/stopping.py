@@ -4,12 +4,21 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
 """Set by the embedded launcher: units leave, with everything saved, when that process is gone."""
 
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
+
+SAVING_SECONDS = 120
+"""How long a process may still run when its launcher is gone."""
+WAITING_SECONDS = 3
+"""How long a process that was told to stop goes on waiting for the other ranks."""
+EXIT_CODE = 75
+"""The exit code of a rank that left such a wait: not 0, so that it takes the ranks that wait for it with it."""
 
 
 class StopFlag:
@@ -20,25 +29,70 @@ class StopFlag:
 
     def install(self) -> None:
         """Catch the signals (TERM can come more than once) and watch the launcher."""
+        # Python runs a handler only when the main thread is back from C++, which can wait for minutes in there;
+        # the number of the signal comes through this pipe at once.
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(reading,), daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
         launcher = os.environ.get(LAUNCHER_VARIABLE)
         if launcher:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
+    @contextmanager
+    def cut_short(self, last_words: Callable[[str], None] | None = None) -> Iterator[None]:
+        """End this process soon after the flag is set: for a wait in which it has nothing to lose.
+
+        `last_words` is called with the reason just before.
+        """
+        over = threading.Event()
+        threading.Thread(target=self._cut, args=(over, last_words), daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _cut(self, over: threading.Event, last_words: Callable[[str], None] | None) -> None:
+        while not over.wait(0.1):
+            if self.reason is None:
+                continue
+            if not over.wait(WAITING_SECONDS):
+                try:
+                    if last_words:
+                        last_words(f"{self.reason}, while it waited for the other ranks")
+                finally:
+                    os._exit(EXIT_CODE)
+            return
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.reason = self.reason or signal.Signals(number).name
 
+    def _listen(self, reading: int) -> None:
+        while True:
+            number = os.read(reading, 1)[0]
+            if number in SIGNALS:
+                self._on_signal(number, None)
+
     def _watch(self, launcher: int) -> None:
-        while self.reason is None:
+        while _is_alive(launcher):
             time.sleep(1.0)
-            try:
-                os.kill(launcher, 0)
-            except ProcessLookupError:
-                self.reason = "the launcher is gone"
-            except PermissionError:
-                return
+        self.reason = self.reason or "the launcher is gone"
+        # A rank may wait for one that is dead and never come to a step boundary; nobody is left to end it.
+        time.sleep(SAVING_SECONDS)
+        os._exit(1)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 class Stopped(Exception):
-    """The unit left early, with its state saved; the same command continues it."""
+    """The unit left early, at a place where nothing is lost; the same command makes it complete."""

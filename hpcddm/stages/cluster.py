@@ -40,9 +40,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def _features(unit: Unit, split: str) -> np.ndarray:
-    keys = sorted(key for key in unit.inputs_of("encode") if key.startswith(f"encode/{split}-"))
     blocks = []
-    for key in keys:
+    for key in sample_lists.keys_of(unit, "encode", split):
         with h5py.File(unit.input(key, FEATURES)) as file:
             blocks.append(file["features"][:])
     return np.concatenate(blocks)

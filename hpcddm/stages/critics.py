@@ -28,9 +28,12 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         unit.key, settings.seed, lambda: build(settings, critic), _loss(critic, settings.seed, unit.key), reader
     )
     outputs = train(task, training, unit)
-    model = load_weights(build(settings, critic), unit.folder)
-    heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
-    return Result(outputs, {"images": training.images, "heldout_accuracy": _accuracy(model, heldout)})
+    facts = {"images": training.images}
+    if unit.ranks.rank == 0:
+        model = load_weights(build(settings, critic), unit.folder)
+        heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
+        facts["heldout_accuracy"] = _accuracy(model, heldout)
+    return Result(outputs, facts)
 
 
 def build(settings: Experiment, critic: ClassifierSettings) -> nn.Module:

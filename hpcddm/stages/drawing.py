@@ -1,6 +1,6 @@
 """Samples of a finished run outside any stage: what the verb sample draws."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
@@ -8,38 +8,59 @@ import torch
 from hpcddm.config import Experiment
 from hpcddm.data.reader import to_images
 from hpcddm.ensemble.sampler import sample
+from hpcddm.errors import UserError
 from hpcddm.pipeline import CLUSTER
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import networks
 
 
 def draw(
-    settings: Experiment, run: RunDir, arm: str, classes: Sequence[int], seed: int, advance: Callable[[int], None]
+    settings: Experiment,
+    run: RunDir,
+    arm: str,
+    needed: Collection[str],
+    classes: Sequence[int],
+    seed: int,
+    advance: Callable[[int], None],
 ) -> np.ndarray:
     """Images of the given classes, uint8 (N, H, W, C), in the batches of the evaluation.
 
-    The oracle takes for image i the cluster of the i-th held-out image of its class.
+    needed: the units that the arm reads; the others may be missing. The one that reads the clusters, the oracle,
+    takes for image i the cluster of the i-th held-out image of its class.
     """
     data, evaluate, device = settings.data, settings.evaluate, networks.device()
-    members = networks.load_members(settings, run.unit, device)
-    clusters = oracle_clusters(np.load(run.unit(CLUSTER) / "heldout.npy"), classes)
+    clusters = _oracle_clusters(run, classes).to(device) if CLUSTER in needed else None
+    members = _members(settings, run, needed, device)
     shape = (data.channels, data.image_size, data.image_size)
     blocks = []
     for start in range(0, len(classes), evaluate.batch):
         rows = range(start, min(start + evaluate.batch, len(classes)))
         labels = torch.tensor([classes[row] for row in rows], device=device)
-        field = members.field(arm, evaluate.guidance, torch.from_numpy(clusters[rows.start : rows.stop]).to(device))
+        own = None if clusters is None else clusters[rows.start : rows.stop]
+        field = members.field(arm, evaluate.guidance, own)
         blocks.append(to_images(sample(field, seed, rows, labels, shape, evaluate.steps)))
         advance(len(rows))
     return np.concatenate(blocks)
 
 
 def oracle_clusters(heldout: np.ndarray, classes: Sequence[int]) -> np.ndarray:
-    """For each class, the cluster of the next held-out image of that class, round and round: int64 (N,)."""
+    """For each class, the cluster of the next held-out image of that class, round and round: int64 (N,).
+
+    Raises `UserError` naming a class that has no held-out image.
+    """
     of_class = {label: heldout["cluster"][heldout["label"] == label] for label in set(classes)}
+    for label, clusters in sorted(of_class.items()):
+        if not len(clusters):
+            raise UserError(
+                f"the oracle needs a held-out image of class {label}, there is none; take another --class or --strategy"
+            )
     seen = dict.fromkeys(of_class, 0)
     found = []
     for label in classes:
         found.append(int(of_class[label][seen[label] % len(of_class[label])]))
         seen[label] += 1
     return np.array(found, dtype=np.int64)
+
+
+def _oracle_clusters(run: RunDir, classes: Sequence[int]) -> torch.Tensor:
+    return torch.from_numpy(oracle_clusters(np.load(run.unit(CLUSTER) / "heldout.npy"), classes))

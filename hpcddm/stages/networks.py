@@ -9,8 +9,10 @@ from torch import nn
 from hpcddm.config import Experiment, Training
 from hpcddm.ensemble.members import Members, as_velocity
 from hpcddm.pipeline import MONOLITH, ROUTER, expert_key
+from hpcddm.rundir import atomic, manifest
+from hpcddm.runtime.unit import require
 from hpcddm.stages import critics, route, train
-from hpcddm.training.loop import load_weights
+from hpcddm.training.loop import WEIGHTS, load_weights
 
 
 def load_members(settings: Experiment, folder_of: Callable[[str], Path], device: torch.device) -> Members:
@@ -29,7 +31,7 @@ def load_members(settings: Experiment, folder_of: Callable[[str], Path], device:
 def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device) -> nn.Module:
     """The extractor or the judge, in fp32: distances must not depend on the precision of a sampler."""
     critic = getattr(settings.critics, key.split("/")[1])
-    return load_weights(critics.build(settings, critic), folder_of(key)).to(device)
+    return _verified(critics.build(settings, critic), folder_of(key)).to(device)
 
 
 def device() -> torch.device:
@@ -39,4 +41,14 @@ def device() -> torch.device:
 
 def _ready(network: nn.Module, folder: Path, training: Training, device: torch.device) -> nn.Module:
     dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
-    return load_weights(network, folder).to(device, dtype)
+    return _verified(network, folder).to(device, dtype)
+
+
+def _verified(network: nn.Module, folder: Path) -> nn.Module:
+    """The network with its weights, whose bytes must be those that its manifest names."""
+    expected = {output.path: output.sha256 for output in manifest.read(folder).outputs}[WEIGHTS]
+    require(
+        atomic.sha256(folder / WEIGHTS) == expected,
+        f"{folder / WEIGHTS}: its bytes are not those of its manifest; fetch it again, or remove {folder}",
+    )
+    return load_weights(network, folder)

@@ -13,7 +13,7 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.kernel import kernel_distance
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.pipeline import CLUSTER, EXTRACTOR, JUDGE, MONOLITH, ROUTER
+from hpcddm.pipeline import CLUSTER, EXTRACTOR, JUDGE, MONOLITH, ROUTER, evaluate_range
 from hpcddm.report import page
 from hpcddm.report.content import Cluster, Content, Gallery
 from hpcddm.rundir import atomic
@@ -41,7 +41,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 def _merge(unit: Unit, arm: str) -> dict[str, Any]:
     """One arm over all units, in the samples' order: statistics in float64, features, agreement, usage."""
     statistics, features, agreed, usage = None, [], [], 0
-    for key in sorted(unit.inputs_of("evaluate")):
+    for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
         with h5py.File(unit.input(key, EVALUATION)) as file:
             group = file[arm]
             part = Statistics.from_arrays({name: group[name][()] for name in ("count", "mean", "scatter")})

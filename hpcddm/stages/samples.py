@@ -9,9 +9,15 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.stages.shard import INDEX, TAR
 
 
+def keys_of(unit: Unit, stage: str, split: str) -> list[str]:
+    """The units of a stage that hold a split, in the order of their numbers."""
+    found = [key for key in unit.inputs_of(stage) if key.startswith(f"{stage}/{split}-")]
+    return sorted(found, key=lambda key: int(key.rsplit("-", 1)[1]))
+
+
 def indices(unit: Unit, split: str) -> np.ndarray:
     """All samples of a split with their place in the split as `id`, (N,) of dtype `tar.SAMPLE`."""
-    keys = sorted(key for key in unit.inputs_of("shard") if key.startswith(f"shard/{split}-"))
+    keys = keys_of(unit, "shard", split)
     samples = np.concatenate([np.load(unit.input(key, INDEX)) for key in keys])
     samples["id"] = np.arange(len(samples))
     return samples
@@ -19,7 +25,7 @@ def indices(unit: Unit, split: str) -> np.ndarray:
 
 def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
     """A reader of samples of a split."""
-    keys = sorted(key for key in unit.inputs_of("shard") if key.startswith(f"shard/{split}-"))
+    keys = keys_of(unit, "shard", split)
     return TarReader([unit.input(key, TAR) for key in keys], samples)
 
 

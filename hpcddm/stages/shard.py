@@ -1,7 +1,6 @@
 """Stage shard: images from a source become one WebDataset tar with its byte-offset index."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -45,8 +44,3 @@ def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record
             unit.leave_if_told()
         unit.pulse.beat(number - start, stop - start)
         yield records[number]
-
-
-def read_index(folder: Path) -> np.ndarray:
-    """The index of a finished unit, (N,) of dtype `tar.SAMPLE`."""
-    return np.load(folder / INDEX)

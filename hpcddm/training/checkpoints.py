@@ -45,6 +45,12 @@ class Checkpoints:
         dist.barrier()
         return time.time() - started
 
+    def agree_on_newest(self) -> tuple[Path, dict[str, Any]] | None:
+        """What rank 0 finds by `newest`, on all ranks: a file system may show them different folders."""
+        found = [self.newest() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(found, src=0)
+        return found[0]
+
     def newest(self) -> tuple[Path, dict[str, Any]] | None:
         """The newest state that is whole and belongs to this unit as it is now, with what the loop stored."""
         for folder in sorted(self._folder.glob("images-*"), reverse=True):

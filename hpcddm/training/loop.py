@@ -1,5 +1,6 @@
 """The one training loop: expert, monolith, router and critics supply a model, a loss and their samples."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from hpcddm.config import Training
 from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
 from hpcddm.rundir import atomic
 from hpcddm.runtime.stopping import Stopped
-from hpcddm.runtime.unit import Unit
+from hpcddm.runtime.unit import Unit, require
 from hpcddm.training import process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
@@ -65,6 +66,8 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     Resuming is exact: the weights do not depend on where, or how often, the training was interrupted.
     Raises `Stopped`, with everything saved, when the unit was told to leave.
     """
+    world_size = unit.ranks.world_size
+    require(training.batch % world_size == 0, f"{world_size} ranks cannot share a batch of {training.batch} evenly")
     device = process_group.join(unit)
     torch.manual_seed(task.seed)
     engine = Engine(task.build(), training, unit.ranks, device)
@@ -78,6 +81,8 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
         )
     _Loop(task, training, unit, engine, checkpoints, progress, device).run()
     weights = engine.ema_weights()
+    finite = all(values.isfinite().all() for values in weights.values())
+    require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
     if unit.ranks.rank == 0:
         save_file(weights, unit.folder / WEIGHTS)
         atomic.write_json(unit.folder / CURVE, progress.curve)
@@ -94,7 +99,7 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
 
 
 def _resume(engine: Engine, checkpoints: Checkpoints) -> Progress:
-    found = checkpoints.newest()
+    found = checkpoints.agree_on_newest()
     if found is None:
         return Progress()
     folder, state = found
@@ -169,7 +174,9 @@ class _Loop:
             return
         mean = (self.loss_sum / progress.loss_images).float()
         dist.all_reduce(mean)
-        progress.curve.append((seen, mean.item() / self.unit.ranks.world_size))
+        value = mean.item() / self.unit.ranks.world_size
+        require(math.isfinite(value), f"{self.unit.key}: the loss is {value} at {seen} images; lower the learning_rate")
+        progress.curve.append((seen, value))
         self.loss_sum.zero_()
         progress.loss_images = 0
         if self.board:

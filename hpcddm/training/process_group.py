@@ -3,6 +3,7 @@
 import os
 import socket
 from datetime import timedelta
+from functools import partial
 
 import psutil
 import torch
@@ -15,10 +16,19 @@ TIMEOUT = timedelta(minutes=10)
 
 
 def join(unit: Unit) -> torch.device:
-    """Create the process group of the unit's ranks and return this rank's device."""
-    ranks = unit.ranks
-    device = _own_device(ranks.local_rank)
+    """Create the process group of the unit's ranks and return this rank's device.
+
+    A rank that is told to stop while it waits for the others ends here.
+    """
+    device = _own_device(unit.ranks.local_rank)
     _choose_interface(unit)
+    with unit.stop.cut_short(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
+        _meet(unit, "nccl" if device.type == "cuda" else "gloo")
+    return device
+
+
+def _meet(unit: Unit, backend: str) -> None:
+    ranks = unit.ranks
     address, port = ("", 0) if ranks.rank == 0 else unit.attempt.meeting()
     if ranks.rank == 0:
         address = _own_address(unit)
@@ -36,9 +46,7 @@ def join(unit: Unit) -> torch.device:
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
     }
-    backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size, timeout=TIMEOUT)
-    return device
 
 
 def _own_device(local_rank: int) -> torch.device:
@@ -67,8 +75,22 @@ def _own_address(unit: Unit) -> str:
     if unit.ranks.nodes == 1:
         return "127.0.0.1"
     if unit.network_interface is None:
-        return socket.gethostbyname(socket.gethostname())
+        return _address_of(socket.gethostname())
     for address in psutil.net_if_addrs().get(unit.network_interface, []):
         if address.family == socket.AF_INET:
             return address.address
     raise UserError(f"site key network_interface: {socket.gethostname()} has no interface {unit.network_interface}")
+
+
+def _address_of(host: str) -> str:
+    try:
+        address = socket.gethostbyname(host)
+    except OSError as error:
+        address = error.strerror
+    else:
+        if not address.startswith("127."):
+            return address
+    raise UserError(
+        f"{host}: its name gives no address that other nodes reach ({address});"
+        f" set the site key network_interface to one of: {', '.join(psutil.net_if_addrs())}"
+    )

@@ -17,11 +17,11 @@ EXPERTS = [expert_key(0), expert_key(1)]
 class Queue(Launcher):
     """A scheduler that takes everything and knows what it was told to know."""
 
-    def __init__(self, run, alive=(), **site):
+    def __init__(self, run, alive=(), state="running", **site):
         super().__init__(Site(**{"name": "north", "scheduler": "slurm", **site}), run)
-        self.submitted, self.alive = [], alive
+        self.submitted, self.alive, self.state = [], alive, state
 
-    def check(self):
+    def check(self, arrays):
         raise NotImplementedError
 
     def submit(self, array, token, script):
@@ -32,7 +32,7 @@ class Queue(Launcher):
         if self.alive is None:
             return None
         found = {key: f"{one.job}_{number}" for one in submissions for number, key in enumerate(one.units)}
-        return {key: Job(found[key], "pending") for key in self.alive if key in found}
+        return {key: Job(found[key], self.state) for key in self.alive if key in found}
 
     def cancel(self, job):
         raise NotImplementedError
@@ -85,6 +85,27 @@ def test_what_waits_or_runs_is_not_submitted_again(run, tmp_path):
     assert {"105", "106"} <= set(evaluate.after)
 
 
+def test_what_waits_for_a_unit_that_must_run_again_is_recalled(run, tmp_path):
+    experiment = tiny(tmp_path)
+    run.root.mkdir()
+    submit_all(experiment, run, Queue(run), decide(experiment, run, Queue(run)))
+    finish([unit for unit in plan(experiment) if unit.stage not in ("evaluate", "report")], run)
+    (run.unit(EXPERTS[1]) / "manifest.json").unlink()
+    waiting = ["evaluate/0000000-0000024", "report/all"]
+    decision = decide(experiment, run, Queue(run, alive=waiting, state="pending"))
+    assert keys(decision.to_run) == [EXPERTS[1], *waiting] and len(decision.recalled) == 2 and not decision.active
+
+
+def test_a_foreign_expert_that_does_not_fit_is_named_and_asks_for_no_redo(run, tmp_path):
+    sites = {"experts__sites": ["north", "south"], "site": "north"}
+    finish(plan(tiny(tmp_path, **sites)), run)
+    changed = decide(tiny(tmp_path, **sites), run, Queue(run))
+    assert not changed.elsewhere
+    (run.unit(EXPERTS[1]) / "output.bin").write_bytes(b"torn")
+    torn = decide(tiny(tmp_path, **sites), run, Queue(run))
+    assert list(torn.elsewhere) == [EXPERTS[1]] and "bytes instead of" in torn.elsewhere[EXPERTS[1]]
+
+
 def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(run, tmp_path):
     run.root.mkdir()
     submit_all(tiny(tmp_path), run, Queue(run), decide(tiny(tmp_path), run, Queue(run)))
@@ -95,11 +116,11 @@ def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(run, t
 def test_every_site_runs_its_own_experts(run, tmp_path):
     experiment = tiny(tmp_path, experts__sites=["north", "south"])
     north = decide(experiment, run, Queue(run))
-    assert (EXPERTS[0] in keys(north.to_run), north.elsewhere) == (True, [EXPERTS[1]])
+    assert (EXPERTS[0] in keys(north.to_run), list(north.elsewhere)) == (True, [EXPERTS[1]])
     assert set(north.blocked) == {"evaluate/0000000-0000024", "report/all"}
     assert north.blocked["evaluate/0000000-0000024"] == EXPERTS[1]
     south = decide(experiment, run, Queue(run, name="south"))
-    assert (EXPERTS[1] in keys(south.to_run), south.elsewhere) == (True, [EXPERTS[0]])
+    assert (EXPERTS[1] in keys(south.to_run), list(south.elsewhere)) == (True, [EXPERTS[0]])
 
 
 def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):
@@ -108,7 +129,7 @@ def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):
     (run.unit(EXPERTS[0]) / "manifest.json").unlink()
     decision = decide(experiment, run, Queue(run))
     assert keys(decision.to_run) == [EXPERTS[0], "evaluate/0000000-0000024", "report/all"]
-    assert (decision.elsewhere, decision.blocked) == ([], {})
+    assert (decision.elsewhere, decision.blocked) == ({}, {})
 
 
 def test_a_stage_that_is_redone_takes_along_what_reads_it(run, tmp_path):

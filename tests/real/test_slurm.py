@@ -103,3 +103,12 @@ def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_r
     submit(here, home, "testbed-home", sites, "site=testbed-home")
     wait(here, home, {"complete"})
     assert (here / "report/metrics.json").read_bytes() == (finished / "report/metrics.json").read_bytes()
+
+
+def test_a_shape_that_sbatch_refuses_is_refused_before_anything_is_written(home, tmp_path):
+    site = tmp_path / "site.yaml"
+    site.write_text("{name: wrong, scheduler: slurm, partition: nope}")
+    done = hpcddm("submit", "quickstart", "--site", site, "--run-dir", tmp_path / "run", *TINY, SLURM_CONF=home)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert "sbatch would refuse" in done.stderr and "nvalid partition" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -24,6 +24,12 @@ def test_beats_are_few_but_the_last_one_counts(tmp_path):
     assert heartbeat.read(tmp_path).done == 4
 
 
+def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    Pulse(tmp_path / "file", "owner", 1, "host").beat(1, 2)
+    assert heartbeat.read(tmp_path / "file") is None
+
+
 def test_an_old_beat_is_no_sign_of_life():
     assert not Heartbeat(0.0, "owner", 1, "host").is_fresh
     assert Heartbeat(0.0, "owner", 1, "host", 1, 2).seconds_left is None

@@ -65,4 +65,12 @@ def test_nested_settings_become_dotted_keys():
 
 
 def test_a_record_names_no_host_user_or_path():
-    assert set(manifest.record(0.0, 2)) == {"hpcddm", "python", "world_size", "seconds", "finished"}
+    assert set(manifest.record(0.0, 2)) == {
+        "hpcddm",
+        "python",
+        "torch",
+        "deepspeed",
+        "world_size",
+        "seconds",
+        "finished",
+    }

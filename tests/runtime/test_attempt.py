@@ -40,6 +40,12 @@ def test_the_other_ranks_find_the_folder_of_their_own_launch(tmp_path):
     assert found == [mine] and mine.number == 2
 
 
+def test_of_two_folders_of_one_owner_the_newest_is_taken(tmp_path):
+    open_attempt(tmp_path, ranks())
+    mine = open_attempt(tmp_path, ranks())
+    assert open_attempt(tmp_path, ranks(1)) == mine and mine.number == 2
+
+
 def test_a_rank_that_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
     monkeypatch.setattr(attempts_module, "MEETING_SECONDS", 0.1)
     open_attempt(tmp_path, ranks(owner="before"))

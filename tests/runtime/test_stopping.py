@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.helpers import python
+
 WAIT = """
 import os, signal, sys, time
 from hpcddm.runtime.stopping import StopFlag
@@ -40,3 +42,37 @@ def test_a_launcher_that_is_gone_sets_the_flag():
     launcher.kill()
     launcher.wait()
     assert process.communicate(timeout=10)[0] == "the launcher is gone\n"
+
+
+def test_a_rank_that_comes_to_no_step_boundary_ends_all_the_same_when_its_launcher_is_gone():
+    code = "import time; from hpcddm.runtime import stopping; stopping.SAVING_SECONDS = 0.2; "
+    code += "flag = stopping.StopFlag(); flag.install(); time.sleep(20)"
+    launcher = subprocess.Popen(["true"])
+    launcher.wait()
+    assert python(code, HPCDDM_LAUNCHER_PID=str(launcher.pid)).returncode == 1
+
+
+CUT = """
+import os, signal, sys, time
+from hpcddm.runtime import stopping
+stopping.WAITING_SECONDS = 0.2
+flag = stopping.StopFlag()
+with flag.cut_short(lambda reason: print(reason, flush=True)):
+    flag.reason = sys.argv[1] or None
+    time.sleep(float(sys.argv[2]))
+print("through", flush=True)
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    "reason, seconds, code, said",
+    [
+        ("SIGTERM", 20, 75, "SIGTERM, while it waited for the other ranks\n"),
+        ("SIGTERM", 0, 0, "through\n"),
+        ("", 0.5, 0, "through\n"),
+    ],
+)
+def test_only_a_wait_that_lasts_is_cut_short_and_only_when_told_to_stop(reason, seconds, code, said):
+    done = python(CUT, reason, seconds)
+    assert (done.returncode, done.stdout) == (code, said), done.stderr

@@ -1,6 +1,7 @@
 """IDX files, the format of MNIST and Fashion-MNIST: train-* holds the training images, t10k-* the held-out ones."""
 
 import gzip
+import hashlib
 import struct
 import zlib
 from pathlib import Path
@@ -11,6 +12,7 @@ from PIL import Image
 from hpcddm.config import VariantSettings
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 
@@ -51,13 +53,25 @@ def open_split(settings: Settings, split: str) -> IdxSplit:
     return IdxSplit(Path(settings.folder), split)
 
 
-def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:
+def content(settings: Settings) -> str:
+    """A hash of the four files."""
+    folder = Path(settings.folder)
+    prefixes = [f"{PREFIX[split]}-{kind}" for split in PREFIX for kind in ("images", "labels")]
+    files = [_find(folder, prefix) for prefix in prefixes]
+    return hashlib.sha256("".join(atomic.sha256(file) for file in files).encode()).hexdigest()
+
+
+def _find(folder: Path, prefix: str) -> Path:
     if not folder.is_dir():
         raise UserError(f"data.source.folder: {folder} is no folder")
     found = sorted(folder.glob(f"{prefix}*"))
     if not found:
         raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
-    path = found[0]
+    return found[0]
+
+
+def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:
+    path = _find(folder, prefix)
     try:
         content = (gzip.open(path) if path.suffix == ".gz" else path.open("rb")).read()
         magic = content[:4]

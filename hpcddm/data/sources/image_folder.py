@@ -1,5 +1,6 @@
 """A folder of images: <folder>/train/<class>/* and <folder>/heldout/<class>/*; classes in alphabetical order."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -52,9 +53,9 @@ class FolderSplit:
                 image.load()
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise UserError(f"{path}: no readable image ({error}); remove or replace it") from None
-        # Dots and slashes mean something in a WebDataset key.
-        name = f"{path.parent.name}-{path.stem}".replace(".", "_").replace("/", "_")
-        return Record(f"{self.split}-{number:07d}-{name}", image, label)
+        # A dot would end a WebDataset key; the position is no part of it, for an image more must rename no other.
+        name = f"{path.parent.name}-{path.name}".replace(".", "_")
+        return Record(f"{self.split}-{name}", image, label)
 
 
 def _class_names(root: Path) -> list[str]:
@@ -67,3 +68,12 @@ def open_split(settings: Settings, split: str) -> FolderSplit:
     Raises `UserError` naming the folder or the file that is missing or wrong.
     """
     return FolderSplit(Path(settings.folder), split)
+
+
+def content(settings: Settings) -> str:
+    """A hash of the names and sizes of all images: reading a million of them at every submit would take too long."""
+    splits = [open_split(settings, split) for split in ("train", "heldout")]
+    found = [
+        (str(path.relative_to(settings.folder)), path.stat().st_size) for split in splits for _, path in split.files
+    ]
+    return hashlib.sha256(repr(found).encode()).hexdigest()

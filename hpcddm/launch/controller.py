@@ -1,0 +1,47 @@
+"""What stands between the embedded launcher and the ranks of one unit: `python -m hpcddm.launch.controller FOLDER`."""
+
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from submitit.local.local import Controller
+
+from hpcddm.runtime.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
+
+DEATH_SECONDS = 5
+
+
+class UnitController(Controller):
+    """submitit's controller, but a rank that dies takes the others down, and so does the end of the launcher."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._launcher = int(os.environ[LAUNCHER_VARIABLE])
+
+    def wait(self, freq: int = 24) -> Sequence[int | None]:
+        """Wait for all ranks, or until those that were told to leave had time enough; `run` kills what is left."""
+        deadline = math.inf
+        while None in (codes := [task.poll() for task in self.tasks]) and time.monotonic() < deadline:
+            patience = self._patience(codes)
+            if time.monotonic() + patience < deadline:
+                deadline = time.monotonic() + patience
+                self._forward_signal(signal.SIGTERM)
+            time.sleep(1 / freq)
+        return codes
+
+    def _patience(self, codes: list[int | None]) -> float:
+        """Seconds that the ranks may still run."""
+        if any(codes):
+            # The others wait for the dead one, and cannot save without it.
+            return DEATH_SECONDS
+        # Not kill(pid, 0): that finds a zombie, and whoever was given the number since, alive.
+        return math.inf if os.getppid() == self._launcher else SAVING_SECONDS
+
+
+if __name__ == "__main__":
+    # Once only: to run a unit again is the launcher's decision.
+    UnitController(Path(sys.argv[1])).run(max_retry=1)

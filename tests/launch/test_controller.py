@@ -1,0 +1,118 @@
+"""The controller of the embedded site, with ranks that do nothing but live and die."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hpcddm.launch.local import DetachedExecutor
+from tests.helpers import python
+
+RANK = """
+import os, signal, sys, time
+rank, folder = os.environ["SUBMITIT_LOCAL_GLOBALID"], sys.argv[1]
+def leave(number, frame):
+    open(f"{folder}/left-{rank}", "w").close()
+    os._exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in sys.argv else leave)
+with open(f"{folder}/.{rank}", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(f"{folder}/.{rank}", f"{folder}/pid-{rank}")
+time.sleep(60)
+"""
+
+
+def wait_for(condition, seconds=15):
+    deadline = time.time() + seconds
+    while time.time() < deadline:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def start(folder, *arguments):
+    """Two ranks under a controller; returns its process."""
+    command = shlex.join([sys.executable, "-c", RANK, str(folder), *arguments])
+    return DetachedExecutor(folder / "jobs", 2, 1)._submit_command(command)._process
+
+
+def rank_pids(folder):
+    wait_for(lambda: len(list(folder.glob("pid-*"))) == 2)
+    return [int((folder / f"pid-{rank}").read_text()) for rank in (0, 1)]
+
+
+def is_gone(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_rank_that_dies_takes_the_other_down_which_may_leave_by_itself(tmp_path, number):
+    controller = start(tmp_path)
+    pids = rank_pids(tmp_path)
+    os.kill(pids[1], number)
+    controller.wait(timeout=10)
+    assert (tmp_path / "left-0").exists() and all(map(is_gone, pids))
+
+
+def test_a_rank_that_hears_nothing_is_killed_after_a_few_seconds(tmp_path):
+    controller = start(tmp_path, "deaf")
+    pids = rank_pids(tmp_path)
+    os.kill(pids[0], signal.SIGKILL)
+    controller.wait(timeout=15)
+    wait_for(lambda: all(map(is_gone, pids)))
+
+
+def test_a_rank_that_ends_well_leaves_the_other_alone_and_term_reaches_every_rank(tmp_path):
+    controller = start(tmp_path)
+    pids = rank_pids(tmp_path)
+    os.kill(pids[1], signal.SIGTERM)
+    wait_for((tmp_path / "left-1").exists)
+    with pytest.raises(subprocess.TimeoutExpired):
+        controller.wait(timeout=1)
+    assert not (tmp_path / "left-0").exists()
+    controller.terminate()
+    controller.wait(timeout=10)
+    assert (tmp_path / "left-0").exists()
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from tests.launch.test_controller import start
+print(start(Path(sys.argv[1]), *sys.argv[2:]).pid, flush=True)
+"""
+
+
+def test_the_ranks_and_the_controller_leave_when_the_launcher_is_gone(tmp_path):
+    done = python(LAUNCHER, tmp_path)
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: is_gone(int(done.stdout)))
+    # A rank that had not come as far as its handler when TERM came has simply ended.
+    assert all(is_gone(int(path.read_text())) for path in tmp_path.glob("pid-*"))
+
+
+SHORT = """
+import sys
+from hpcddm.launch import controller, local
+controller.SAVING_SECONDS = 1
+controller.UnitController(sys.argv[1]).run(max_retry=1)
+"""
+
+
+def test_ranks_that_do_not_leave_after_their_launcher_are_killed(tmp_path):
+    command = shlex.join([sys.executable, "-c", RANK, str(tmp_path), "deaf"])
+    variables = {"NTASKS": "2", "COMMAND": command, "TIMEOUT_S": "600", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
+    variables = {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
+    # Process 1 is not what started this controller, so the launcher is gone from the beginning.
+    done = python(SHORT, tmp_path / "jobs", SUBMITIT_STDERR_TO_STDOUT="1", HPCDDM_LAUNCHER_PID="1", **variables)
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: all(is_gone(int(path.read_text())) for path in tmp_path.glob("pid-*")))

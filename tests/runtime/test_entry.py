@@ -1,0 +1,114 @@
+"""What one process records of its unit, with a stage that does as it is told; and where libraries keep their caches."""
+
+import os
+import stat
+import tempfile
+
+import pytest
+
+from hpcddm.config import Site
+from hpcddm.errors import UserError
+from hpcddm.launch.submission import write_spec
+from hpcddm.pipeline import plan
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime import entry
+from hpcddm.runtime import ranks as ranks_module
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag, Stopped
+from hpcddm.runtime.unit import Result
+from tests.helpers import tiny
+
+
+@pytest.fixture
+def ended(tmp_path, monkeypatch):
+    """Run a unit of a stage with what its stage comes to; return the exit code and the record of the end."""
+    run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
+    monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
+    monkeypatch.setattr(entry, "_inputs", lambda spec, run: {})
+    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+
+    def ended(result, stage="train", rank=0):
+        unit = next(unit for unit in units if unit.stage == stage)
+        spec = write_spec(unit, tiny(tmp_path), run, Site(name="here", scheduler="local"))
+        if rank:
+            open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, "me"))
+        monkeypatch.setattr(ranks_module, "from_environment", lambda: Ranks(rank, rank, 2, 1, "me"))
+
+        def call(spec, unit):
+            if isinstance(result, Exception):
+                raise result
+            (unit.folder / "output").write_text("done")
+            return result
+
+        monkeypatch.setattr(entry, "_call_stage", call)
+        code = entry._run(spec, StopFlag())
+        record = atomic.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
+        return code, record and (record["outcome"], record["reason"])
+
+    return ended
+
+
+DONE = Result(["output"], {})
+
+
+def test_only_rank_0_says_that_a_unit_is_complete_or_stopped(ended):
+    assert ended(DONE, rank=1) == ended(Stopped("SIGTERM"), rank=1) == (0, None)
+
+
+def test_rank_0_says_so(ended):
+    assert ended(DONE) == (0, ("complete", ""))
+
+
+def test_every_rank_says_why_it_failed(ended):
+    assert ended(UserError("no luck"), rank=1) == (1, ("failed", "no luck"))
+
+
+def test_what_fails_after_the_training_is_recorded_with_its_reason(ended, monkeypatch):
+    def full(folder, outputs):
+        raise UserError("disk full")
+
+    monkeypatch.setattr(manifest, "describe_outputs", full)
+    assert ended(DONE, rank=1)[1] is None
+    monkeypatch.setattr(entry, "open_attempt", lambda logs, ranks: open_attempt(logs, Ranks(1, 1, 2, 1, ranks.owner)))
+    assert ended(DONE) == (1, ("failed", "disk full"))
+
+
+@pytest.mark.parametrize("stage, words", [("train", "continues where this one was"), ("shard", "starts over")])
+def test_a_unit_that_is_stopped_says_what_comes_of_it(ended, stage, words, capfd):
+    assert ended(Stopped("SIGTERM"), stage) == (0, ("stopped", "SIGTERM"))
+    assert f"stopped: SIGTERM; the next attempt {words}" in capfd.readouterr().out
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Where the cache lies when nobody was there before."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"hpcddm-cache-{os.getuid()}"
+
+
+def test_the_cache_is_this_users_alone_and_used_again(cache):
+    assert entry._own_cache() == entry._own_cache() == cache
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("made", ["link", "file", "open"])
+def test_a_cache_that_somebody_else_may_write_to_is_not_used(cache, made):
+    if made == "link":
+        (cache.parent / "theirs").mkdir()
+        cache.symlink_to(cache.parent / "theirs")
+    elif made == "file":
+        cache.touch()
+    else:
+        cache.mkdir()
+        cache.chmod(0o777)
+    found = entry._own_cache()
+    assert found != cache and found.is_dir() and stat.S_IMODE(found.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_another_user_is_not_used(cache):
+    cache.mkdir()
+    os.chown(cache, 12345, 12345)
+    assert entry._own_cache() != cache

@@ -1,0 +1,77 @@
+"""Ranks that wait for others, and the address at which they are to be met."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hpcddm.errors import UserError
+from tests.helpers import REPOSITORY
+
+JOIN = """
+import sys
+from pathlib import Path
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag
+from hpcddm.runtime.unit import Unit
+from hpcddm.training import process_group
+run, rank = RunDir(Path(sys.argv[1])), int(sys.argv[2])
+stop = StopFlag()
+stop.install()
+first = open_attempt(run.logs("train/x"), Ranks(0, 0, 2, 1, "me"))
+ranks = Ranks(rank, rank, 2, 1, "me")
+print("ready", flush=True)
+process_group.join(Unit("train/x", 0, run, ranks, first, None, stop, {}, "f"))
+"""
+
+
+@pytest.mark.parametrize("rank, outcome", [(0, "stopped"), (1, None)])
+def test_a_rank_that_waits_for_others_leaves_when_told_to_stop(tmp_path, rank, outcome):
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", JOIN, str(tmp_path), str(rank)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout.readline() == "ready\n"
+    attempt = tmp_path / "logs/train/x/attempt-1"
+    deadline = time.time() + 30
+    while rank == 0 and not (attempt / "meeting.json").exists() and time.time() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)  # Now rank 0 is inside init_process_group, which runs no Python.
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 75
+    if outcome:
+        ended = json.loads((attempt / "ended.json").read_text())
+        assert (ended["outcome"], ended["reason"]) == (outcome, "SIGTERM, while it waited for the other ranks")
+    else:
+        assert not (attempt / "ended.json").exists()
+
+
+@pytest.mark.parametrize("answer", ["127.0.1.1", None])
+def test_a_host_name_that_no_other_node_reaches_names_the_key_to_set(monkeypatch, answer):
+    from hpcddm.training import process_group
+
+    def resolve(host):
+        if answer is None:
+            raise OSError(-2, "Name or service not known")
+        return answer
+
+    monkeypatch.setattr(process_group.socket, "gethostbyname", resolve)
+    monkeypatch.setattr(process_group.socket, "gethostname", lambda: "node-7")
+    with pytest.raises(UserError, match="node-7: .* set the site key network_interface to one of: .*lo"):
+        process_group._own_address(unit_of(2))
+    assert process_group._own_address(unit_of(1)) == "127.0.0.1"
+    assert process_group._own_address(unit_of(2, "lo")) == "127.0.0.1"
+    monkeypatch.setattr(process_group.socket, "gethostbyname", lambda host: "10.0.0.7")
+    assert process_group._own_address(unit_of(2)) == "10.0.0.7"
+
+
+def unit_of(nodes, interface=None):
+    from hpcddm.runtime.ranks import Ranks
+    from hpcddm.runtime.unit import Unit
+
+    return Unit("train/x", 0, None, Ranks(0, 0, 2, nodes, "me"), None, None, None, {}, "f", interface)
