@@ -3,6 +3,7 @@
 import math
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,8 @@ from hpcddm.files import stored_experiment
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_key, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.status import State, survey
+
+STRATEGIES = "ensemble/strategies"
 
 
 def sample(
@@ -56,19 +59,20 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
     Raises `ConfigError` with the valid names.
     """
     experts = [expert_key(index) for index in range(experiment.cluster.experts)]
-    # expert-2 and expert-02 are the same.
-    alone = {f"expert-{index}": key for index, key in enumerate(experts)}
-    alone |= {key.split("/")[1]: key for key in experts}
+    single = {f"expert-{index}": key for index, key in enumerate(experts)}
     if experiment.monolith.enabled:
-        alone["monolith"] = MONOLITH
+        single["monolith"] = MONOLITH
+    # The unit's own name, expert-02, means the same as expert-2.
+    alone = single | {key.split("/")[1]: key for key in single.values()}
     if strategy in alone:
         return [alone[strategy]]
     try:
-        settings = plugins.parse("ensemble/strategies", strategy)
+        settings = plugins.parse(STRATEGIES, strategy)
         settings.check(experiment)
     except (ConfigError, ValueError):
-        rooms = [plugins.settings_class("ensemble/strategies", name) for name in plugins.names("ensemble/strategies")]
-        valid = [one.usage for one in rooms] + list(alone)
+        usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
+        valid = ", ".join([*usage, *single])
+        raise ConfigError(f"--strategy {strategy}: not for {len(experts)} experts; valid names: {valid}") from None
     return [ROUTER if settings.needs_router else CLUSTER, *experts]
 
 
@@ -92,3 +96,12 @@ def _check_output(output: Path) -> None:
             tempfile.TemporaryFile(dir=output.parent).close()
     except OSError as error:
         raise ConfigError(f"--output {output}: cannot be written ({error.strerror})") from None
+
+
+def _save(images: Any, columns: int, output: Path) -> None:
+    from hpcddm.report.pictures import grid
+
+    try:
+        grid(images, columns=columns).save(output)
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written ({error.strerror or error})") from None

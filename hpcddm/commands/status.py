@@ -89,7 +89,8 @@ def _state(
     if work.is_running:
         return "running", ""
     if status.unit.site is not None and status.unit.site not in {one.site for one in submissions}:
-        return "elsewhere", f"belongs to site {status.unit.site}"
+        misfit = f"; it is here but does not fit: {status.reason}" if status.reason else ""
+        return "elsewhere", f"belongs to site {status.unit.site}{misfit}"
     if status.state is not State.MISSING:
         return status.state, status.reason
     if work.outcome in ("failed", "stopped"):

@@ -15,12 +15,11 @@ from hpcddm.launch.submission import (
     arrays,
     check_experiment,
     decide,
-    set_aside,
     store_experiment,
 )
 from hpcddm.pipeline import REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
 
 
@@ -49,7 +48,9 @@ def submit(
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
-        set_aside(run, [unit.key for unit in decision.to_run if unit.stage in redo])
+        for unit in decision.to_run:
+            if unit.stage in redo:
+                set_aside(run, unit.key)
         store_experiment(experiment, run)
         _announce(site, run, decision)
         enter = _run_here if site.scheduler == "local" else _queue

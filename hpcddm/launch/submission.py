@@ -1,7 +1,5 @@
 """What `submit` decides before any scheduler is asked: what is there, what is missing, what may start here."""
 
-import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,16 +127,6 @@ def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
 def submitted_jobs(run: RunDir, site: Site) -> list[Submission]:
     """What the journal holds for this site's scheduler."""
     return [one for one in Journal(run.journal).submissions() if one.scheduler == site.scheduler]
-
-
-def set_aside(run: RunDir, keys: Iterable[str]) -> None:
-    """Move units that are to be made anew into `superseded/`: nothing is overwritten."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for key in keys:
-        if run.unit(key).exists():
-            target = RunDir(run.superseded / stamp).unit(key)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(run.unit(key), target)
 
 
 def store_experiment(experiment: Experiment, run: RunDir) -> None:

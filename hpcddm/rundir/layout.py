@@ -1,6 +1,8 @@
 """Where everything lies in a run directory."""
 
 import os
+import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,3 +59,15 @@ class RunDir:
 def relative_to_run(path: Path, run: RunDir) -> str:
     """A path as a run stores it, so that moving the run together with the data keeps it true."""
     return os.path.relpath(path.resolve(), run.root.resolve())
+
+
+def set_aside(run: RunDir, key: str) -> None:
+    """Move what is in a unit's folder to `superseded/`, but for its lease: nothing is overwritten."""
+    found = [path for path in run.unit(key).glob("*") if path.name != ".lease"]
+    if not found:
+        return
+    # Nanoseconds, because a unit can be set aside twice within one second.
+    target = RunDir(run.superseded / str(time.time_ns())).unit(key)
+    target.mkdir(parents=True)
+    for path in found:
+        shutil.move(path, target / path.name)

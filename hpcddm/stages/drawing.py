@@ -30,7 +30,7 @@ def draw(
     """
     data, evaluate, device = settings.data, settings.evaluate, networks.device()
     clusters = _oracle_clusters(run, classes).to(device) if CLUSTER in needed else None
-    members = _members(settings, run, needed, device)
+    members = networks.load_members(settings, run.unit, needed, device)
     shape = (data.channels, data.image_size, data.image_size)
     blocks = []
     for start in range(0, len(classes), evaluate.batch):

@@ -27,7 +27,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
     device = networks.device()
-    members = networks.load_members(settings, unit.run.unit, device)
+    members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
     critics = [networks.load_critic(settings, key, unit.run.unit, device) for key in (EXTRACTOR, JUDGE)]
     real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
     arms = {name: Arm() for name in (*arm_names(settings), *real)}

@@ -1,6 +1,6 @@
 """The finished networks of a run, ready for inference in the precision that they were trained in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
@@ -15,17 +15,25 @@ from hpcddm.stages import critics, route, train
 from hpcddm.training.loop import WEIGHTS, load_weights
 
 
-def load_members(settings: Experiment, folder_of: Callable[[str], Path], device: torch.device) -> Members:
-    """Experts, router and monolith; `folder_of` maps a unit's key to its folder."""
+def load_members(
+    settings: Experiment, folder_of: Callable[[str], Path], needed: Collection[str], device: torch.device
+) -> Members:
+    """Experts, router and monolith; `folder_of` maps a unit's key to its folder.
 
-    def denoiser(key: str) -> Callable:
+    needed: the keys of the units to load; None stands for the others, which may be missing.
+    """
+
+    def denoiser(key: str) -> Callable | None:
+        if key not in needed:
+            return None
         network = _ready(train.build(settings), folder_of(key), settings.experts.training, device)
         return as_velocity(network, settings.experts.objective)
 
+    router = None
+    if ROUTER in needed:
+        router = _ready(route.build(settings), folder_of(ROUTER), settings.router.training, device)
     experts = [denoiser(expert_key(index)) for index in range(settings.cluster.experts)]
-    router = _ready(route.build(settings), folder_of(ROUTER), settings.router.training, device)
-    monolith = denoiser(MONOLITH) if settings.monolith.enabled else None
-    return Members(experts, router, monolith, settings.data.num_classes)
+    return Members(experts, router, denoiser(MONOLITH), settings.data.num_classes)
 
 
 def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device) -> nn.Module:
@@ -46,9 +54,10 @@ def _ready(network: nn.Module, folder: Path, training: Training, device: torch.d
 
 def _verified(network: nn.Module, folder: Path) -> nn.Module:
     """The network with its weights, whose bytes must be those that its manifest names."""
-    expected = {output.path: output.sha256 for output in manifest.read(folder).outputs}[WEIGHTS]
+    found = manifest.read(folder)
+    expected = {output.path: output.sha256 for output in found.outputs} if found else {}
     require(
-        atomic.sha256(folder / WEIGHTS) == expected,
+        (folder / WEIGHTS).is_file() and atomic.sha256(folder / WEIGHTS) == expected.get(WEIGHTS),
         f"{folder / WEIGHTS}: its bytes are not those of its manifest; fetch it again, or remove {folder}",
     )
     return load_weights(network, folder)

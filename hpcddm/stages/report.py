@@ -145,7 +145,7 @@ def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
 def _galleries(settings: Experiment, unit: Unit) -> list[Gallery]:
     """The same noise through every arm, and through every expert alone."""
     data, device = settings.data, networks.device()
-    members = networks.load_members(settings, unit.run.unit, device)
+    members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
     rows = range(GALLERY_PICTURES)
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)
     heldout = sample_lists.clustered(unit, "heldout")

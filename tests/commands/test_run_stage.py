@@ -2,12 +2,16 @@
 
 import json
 import shutil
+import time
 
+import psutil
 import pytest
 from safetensors.numpy import load_file
 
 from hpcddm.config import Site
-from hpcddm.files import within_run
+from hpcddm.files import stored_experiment, within_run
+from hpcddm.launch.base import ArraySpec
+from hpcddm.launch.local import Local
 from hpcddm.launch.submission import store_experiment, write_spec
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
@@ -22,6 +26,15 @@ from hpcddm.runtime import entry
 from hpcddm.runtime.stopping import StopFlag
 sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
 """
+TWO = {"ranks_per_node": 2}
+RANK_VARIABLE = "SUBMITIT_LOCAL_GLOBALID"
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.time() + seconds
+    while not condition():
+        assert time.time() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +75,26 @@ def test_two_ranks_learn_what_one_learns(run, prepared):
     assert {path.name for path in logs.glob("rank*.log")} == {"rank0.log", "rank1.log"}
 
 
+def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(run):
+    (run.unit(MONOLITH) / "manifest.json").unlink()
+    experiment, site = stored_experiment(run), Site(name="here", scheduler="local", stages={"train": TWO})
+    launcher = Local(site, run)
+    unit = next(unit for unit in plan(experiment) if unit.key == MONOLITH)
+    spec = write_spec(unit, experiment, run, site)
+    job = launcher.submit(ArraySpec("", [MONOLITH], [spec], site.resources_for(*MONOLITH.split("/")), []), "", "")
+    try:
+        wait_for(lambda: len(psutil.Process(int(job)).children()) == 2)
+        (second,) = [one for one in psutil.Process(int(job)).children() if one.environ()[RANK_VARIABLE] == "1"]
+        second.suspend()
+        wait_for((run.logs(MONOLITH) / "attempt-2" / "meeting.json").exists)
+        second.kill()
+        wait_for(lambda: not launcher.is_running(job), seconds=15)
+    finally:
+        launcher.kill(job)
+    last = activity(run, MONOLITH)
+    assert (last.outcome, last.reason) == ("stopped", "SIGTERM, while it waited for the other ranks")
+
+
 def test_a_truncated_tar_in_a_half_finished_run_is_named_and_made_again_where_the_run_now_lies(run):
     tar = run.unit("shard/train-001") / "images.tar"
     whole = tar.read_bytes()
@@ -89,11 +122,28 @@ def test_an_unknown_unit_lists_the_valid_ones(run):
     assert done.exit_code == 2 and "has no unit 'train/expert-07'; valid: shard/train-000, " in done.stderr
 
 
+@pytest.mark.parametrize(
+    "key, ranks, message",
+    [
+        (MONOLITH, 3, "--ranks 3: 3 ranks cannot share the batch of 16 of train/monolith evenly"),
+        (expert_key(0), 16, "--ranks 16: 16 ranks cannot share the batch of 8 of train/expert-00 evenly"),
+        ("critics/judge", 5, "--ranks 5: 5 ranks cannot share the batch of 16 of critics/judge evenly"),
+        ("cluster/all", 2, "--ranks 2: cluster/all is the work of one rank; more share train, route, critics"),
+    ],
+)
+def test_ranks_that_cannot_work_are_refused_before_anything_starts(run, key, ranks, message):
+    before = sorted(run.root.rglob("*"))
+    done = hpcddm("run-stage", run.root, key, "--ranks", ranks)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"error: {message}\n")
+    assert sorted(run.root.rglob("*")) == before
+
+
 def test_logs_are_found_by_unit_attempt_and_rank(run):
     assert f"{MONOLITH} is complete after" in hpcddm("logs", run.root, MONOLITH).stdout
     for arguments, message in (
         (["train/expert-00"], "no attempt at 'train/expert-00'; there are logs of: cluster/all, encode/heldout-000"),
         ([MONOLITH, "--attempt", 5], "train/monolith has no attempt 5; there are: 1"),
+        ([MONOLITH, "--attempt", 0], "train/monolith has no attempt 0; there are: 1"),
         ([MONOLITH, "--rank", 3], "no such log; ranks: 0"),
     ):
         done = hpcddm("logs", run.root, *arguments)

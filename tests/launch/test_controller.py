@@ -10,6 +10,7 @@ import time
 import pytest
 
 from hpcddm.launch.local import DetachedExecutor
+from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from tests.helpers import python
 
 RANK = """
@@ -35,10 +36,27 @@ def wait_for(condition, seconds=15):
     raise AssertionError(f"not within {seconds} s")
 
 
+SHORT = """
+import sys
+from hpcddm.launch import controller
+controller.DEATH_SECONDS = controller.SAVING_SECONDS = 1
+controller.UnitController(sys.argv[1]).run(max_retry=1)
+"""
+
+
 def start(folder, *arguments):
     """Two ranks under a controller; returns its process."""
     command = shlex.join([sys.executable, "-c", RANK, str(folder), *arguments])
     return DetachedExecutor(folder / "jobs", 2, 1)._submit_command(command)._process
+
+
+def start_deaf(folder):
+    """Two ranks that hear no TERM under a controller that waits for a second only."""
+    command = shlex.join([sys.executable, "-c", RANK, str(folder), "deaf"])
+    variables = {"NTASKS": "2", "COMMAND": command, "TIMEOUT_S": "600", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
+    environment = os.environ | {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
+    environment |= {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
+    return subprocess.Popen([sys.executable, "-c", SHORT, str(folder / "jobs")], env=environment)
 
 
 def rank_pids(folder):
@@ -63,8 +81,8 @@ def test_a_rank_that_dies_takes_the_other_down_which_may_leave_by_itself(tmp_pat
     assert (tmp_path / "left-0").exists() and all(map(is_gone, pids))
 
 
-def test_a_rank_that_hears_nothing_is_killed_after_a_few_seconds(tmp_path):
-    controller = start(tmp_path, "deaf")
+def test_a_rank_that_hears_nothing_is_killed(tmp_path):
+    controller = start_deaf(tmp_path)
     pids = rank_pids(tmp_path)
     os.kill(pids[0], signal.SIGKILL)
     controller.wait(timeout=15)
@@ -87,32 +105,16 @@ def test_a_rank_that_ends_well_leaves_the_other_alone_and_term_reaches_every_ran
 LAUNCHER = """
 import sys
 from pathlib import Path
-from tests.launch.test_controller import start
-print(start(Path(sys.argv[1]), *sys.argv[2:]).pid, flush=True)
+from tests.launch import test_controller
+folder = Path(sys.argv[2])
+print(getattr(test_controller, sys.argv[1])(folder).pid, flush=True)
+test_controller.rank_pids(folder)
 """
 
 
-def test_the_ranks_and_the_controller_leave_when_the_launcher_is_gone(tmp_path):
-    done = python(LAUNCHER, tmp_path)
+@pytest.mark.parametrize("how, leave", [("start", True), ("start_deaf", False)])
+def test_the_ranks_and_the_controller_end_when_the_launcher_is_gone(tmp_path, how, leave):
+    done = python(LAUNCHER, how, tmp_path)
     assert done.returncode == 0, done.stderr
-    wait_for(lambda: is_gone(int(done.stdout)))
-    # A rank that had not come as far as its handler when TERM came has simply ended.
-    assert all(is_gone(int(path.read_text())) for path in tmp_path.glob("pid-*"))
-
-
-SHORT = """
-import sys
-from hpcddm.launch import controller, local
-controller.SAVING_SECONDS = 1
-controller.UnitController(sys.argv[1]).run(max_retry=1)
-"""
-
-
-def test_ranks_that_do_not_leave_after_their_launcher_are_killed(tmp_path):
-    command = shlex.join([sys.executable, "-c", RANK, str(tmp_path), "deaf"])
-    variables = {"NTASKS": "2", "COMMAND": command, "TIMEOUT_S": "600", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
-    variables = {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
-    # Process 1 is not what started this controller, so the launcher is gone from the beginning.
-    done = python(SHORT, tmp_path / "jobs", SUBMITIT_STDERR_TO_STDOUT="1", HPCDDM_LAUNCHER_PID="1", **variables)
-    assert done.returncode == 0, done.stderr
-    wait_for(lambda: all(is_gone(int(path.read_text())) for path in tmp_path.glob("pid-*")))
+    wait_for(lambda: all(map(is_gone, [int(done.stdout), *rank_pids(tmp_path)])))
+    assert [(tmp_path / f"left-{rank}").exists() for rank in (0, 1)] == [leave, leave]

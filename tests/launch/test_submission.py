@@ -4,10 +4,10 @@ from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher, clean_environment
 from hpcddm.launch.queue import submit_all
-from hpcddm.launch.submission import arrays, check_experiment, decide, set_aside
+from hpcddm.launch.submission import arrays, check_experiment, decide
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
 from tests.helpers import finish, tiny, write_source
 
@@ -145,8 +145,10 @@ def test_a_stage_that_is_redone_takes_along_what_reads_it(run, tmp_path):
 def test_what_is_redone_is_moved_and_not_overwritten(run, tmp_path):
     finish(plan(tiny(tmp_path)), run)
     before = (run.unit(MONOLITH) / "manifest.json").read_bytes()
-    set_aside(run, [MONOLITH, "report/all", "critics/judge"])
-    assert not run.unit(MONOLITH).exists() and run.unit(EXPERTS[0]).exists()
+    (run.unit(MONOLITH) / ".lease").touch()
+    for key in (MONOLITH, "report/all", "critics/judge"):
+        set_aside(run, key)
+    assert [path.name for path in run.unit(MONOLITH).iterdir()] == [".lease"] and run.unit(EXPERTS[0]).exists()
     (aside,) = run.superseded.glob("*/train/monolith/manifest.json")
     assert aside.read_bytes() == before and len(list(run.superseded.rglob("manifest.json"))) == 3
 

@@ -34,7 +34,21 @@ def test_a_torn_last_line_is_passed_over_and_costs_no_later_one(journal, tmp_pat
         assert [one.job for one in later.submissions()] == [None, "18"]
 
 
-@pytest.mark.parametrize("line", ["", "\0\0\0", '{"event": "submitted", "uuid": "x"}'])
+NOTHING = [
+    "",
+    "\0\0\0",
+    "[]",
+    "3",
+    "null",
+    "{}",
+    '{"event": []}',
+    '{"event": "intent", "uuid": "x"}',
+    '{"event": "submitted", "uuid": "x"}',
+    '{"event": "submitted", "uuid": [], "job": "3"}',
+]
+
+
+@pytest.mark.parametrize("line", NOTHING)
 def test_a_line_that_says_nothing_is_passed_over(journal, tmp_path, line):
     (tmp_path / "journal.jsonl").write_text(line + "\n")
     journal.intend("slurm", "north", ["route/router"])

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,17 @@ def test_a_manifest_that_is_torn_at_any_byte_is_none(finished):
 def test_foreign_json_is_no_manifest(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
     assert manifest.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"settings": "text"}, {"inputs": []}, {"facts": None}, {"outputs": [{"path": 3, "size": 1, "sha256": "x"}]}],
+)
+def test_a_manifest_of_other_types_is_none(finished, change):
+    folder, _ = finished
+    content = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(content | change))
+    assert manifest.read(folder) is None
 
 
 def test_a_missing_output_and_one_of_another_size_are_named(finished):

@@ -17,6 +17,13 @@ def test_attempts_are_numbered_in_the_order_of_numbers(tmp_path):
     assert numbers == list(range(1, 12)) == [number for number, _ in attempts(tmp_path)]
 
 
+def test_a_folder_that_somebody_copied_is_no_attempt(tmp_path):
+    first = open_attempt(tmp_path, ranks())
+    for name in ("attempt-1.bak", "attempt-", "attempt-x"):
+        (tmp_path / name).mkdir()
+    assert attempts(tmp_path) == [(1, first.folder)] and open_attempt(tmp_path, ranks(owner="job-2")).number == 2
+
+
 def test_two_launches_at_once_get_two_folders(tmp_path):
     found = []
     threads = [

@@ -1,0 +1,135 @@
+"""The verb sample: what it refuses before it draws, and what it needs to draw."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import save_file
+
+from hpcddm.data import tar
+from hpcddm.launch.submission import store_experiment
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_key, plan, train_keys
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.stages import route, train
+from tests.helpers import finish, hpcddm, python, tiny
+
+NAMES = "valid names: full, oracle, top-1, top-2, ..., expert-0, expert-1, monolith"
+
+
+def publish(run, key, file):
+    """Add a file to the outputs of a finished unit."""
+    before = manifest.read(run.unit(key))
+    manifest.publish(run.unit(key), replace(before, outputs=manifest.describe_outputs(run.unit(key), [file])))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A complete run whose networks were never trained, and whose held-out images are of classes 0 to 2."""
+    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    store_experiment(experiment, run)
+    units = plan(experiment)
+    finish(units, run)
+    heldout = np.zeros(6, dtype=tar.SAMPLE)
+    heldout["label"], heldout["cluster"] = [0, 1, 2] * 2, [0, 1] * 3
+    np.save(run.unit(CLUSTER) / "heldout.npy", heldout)
+    for key in [*train_keys(experiment), ROUTER]:
+        network = route.build(experiment) if key == ROUTER else train.build(experiment)
+        save_file(network.state_dict(), run.unit(key) / "weights.safetensors")
+        publish(run, key, "weights.safetensors")
+    return run
+
+
+def refused(run, *arguments, code=2):
+    """The one line that a refused command prints; nothing may have been drawn."""
+    done = hpcddm("sample", run.root, "--output", run.root / "new" / "grid.png", *arguments)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.output
+    assert not (run.root / "new").exists()
+    return done.stderr
+
+
+def drawn(run, *arguments):
+    output = run.root / "new" / "grid.png"
+    done = hpcddm("sample", run.root, "--output", output, "--num-images", 3, "--steps", 1, *arguments)
+    assert done.exit_code == 0, done.output
+    return Image.open(output)
+
+
+@pytest.mark.parametrize("word", ["expert-2", "expert-x", "top-3", "top-" + "9" * 5000, "best", "", "expert-²"])
+def test_a_strategy_that_means_nothing_here_lists_the_valid_ones(run, word):
+    message = refused(run, "--strategy", word)
+    assert f"--strategy {word}: not for 2 experts; {NAMES}" in message
+
+
+def test_a_monolith_that_is_not_there_is_no_strategy(tmp_path):
+    run = RunDir(tmp_path / "run")
+    store_experiment(tiny(tmp_path, monolith__enabled=False), run)
+    assert refused(run, "--strategy", "monolith").endswith("expert-0, expert-1\n")
+
+
+def test_a_wrong_word_does_not_wait_for_torch(run):
+    code = "import sys\nfrom hpcddm.cli import main\ntry: main(['sample', sys.argv[1], '--strategy', 'best'])\n"
+    done = python(code + "except SystemExit: print('torch' in sys.modules)", run.root)
+    assert done.stdout == "False\n" and NAMES in done.stderr
+
+
+@pytest.mark.parametrize("guidance", ["nan", "inf", "-1"])
+def test_a_guidance_that_is_no_guidance(run, guidance):
+    assert f"--guidance {guidance}: needs a finite number of at least 0" in refused(run, "--guidance", guidance)
+
+
+@pytest.mark.parametrize(
+    "output, message",
+    [
+        ("grid.jpg", "the name must end in .png"),
+        ("grid", "the name must end in .png"),
+        ("folder.png", "cannot be written (Is a directory)"),
+        ("file/grid.png", "cannot be written (File exists)"),
+        ("file/new/grid.png", "cannot be written (Not a directory)"),
+        ("/proc/grid.png", "cannot be written (No such file or directory)"),
+        ("x" * 300 + ".png", "cannot be written (File name too long)"),
+    ],
+)
+def test_an_output_that_could_not_be_saved_is_refused_before_drawing(run, tmp_path, output, message):
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").write_text("")
+    assert message in refused(run, "--output", tmp_path / output)
+
+
+@pytest.mark.parametrize(
+    "strategy, needed",
+    [
+        ("top-1", [expert_key(0), expert_key(1), ROUTER]),
+        ("oracle", [expert_key(0), expert_key(1), CLUSTER]),
+        ("expert-01", [expert_key(1)]),
+        ("monolith", [MONOLITH]),
+    ],
+)
+def test_a_strategy_needs_exactly_what_it_reads(run, strategy, needed):
+    for key in [expert_key(0), expert_key(1), MONOLITH, ROUTER]:
+        path = run.unit(key) / "weights.safetensors"
+        away = path.rename(path.with_suffix(".away"))
+        if key in needed:
+            message = refused(run, "--strategy", strategy, "--class", 1, code=1)
+            assert message.startswith(f"error: {key} is damaged ({path} is missing); see 'hpcddm status {run.root}'")
+        else:
+            assert drawn(run, "--strategy", strategy, "--class", 1).mode == "LA"
+            (run.root / "new" / "grid.png").unlink()
+            (run.root / "new").rmdir()
+        away.rename(path)
+
+
+def test_an_expert_of_another_seed_is_refused(run):
+    before = manifest.read(run.unit(expert_key(1)))
+    manifest.publish(run.unit(expert_key(1)), replace(before, settings=before.settings | {"seed": 7}))
+    message = refused(run, code=1)
+    assert f"{expert_key(1)} is stale (" in message and "seed: 7 -> 0" in message
+    assert drawn(run, "--strategy", "expert-0").mode == "LA"
+
+
+def test_a_class_without_heldout_images_matters_to_the_oracle_alone(run):
+    assert drawn(run, "--strategy", "top-1", "--class", 3).mode == "LA"
+    done = hpcddm("sample", run.root, "--output", run.root / "grid.png", "--strategy", "oracle", "--num-images", 4)
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "the oracle needs a held-out image of class 3, there is none" in done.stderr
