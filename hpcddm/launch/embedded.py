@@ -9,10 +9,10 @@ from hpcddm.launch.submission import Decision, submit_array
 from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.stopping import SAVING_SECONDS
 from hpcddm.status import activity
 
 POLL_SECONDS = 0.2
-SAVING_SECONDS = 120
 
 
 class Embedded:

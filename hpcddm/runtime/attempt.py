@@ -11,6 +11,7 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import Stopped
 
 MEETING_SECONDS = 300
 
@@ -45,10 +46,17 @@ class Attempt:
     def meeting(self) -> tuple[str, int]:
         """Where rank 0 listens; waits for it, and for the file system to show it.
 
-        Raises `UserError` with the path when nothing came.
+        Raises `Stopped` when rank 0 has left before, `UserError` with the path when nothing came.
         """
-        place = _wait_for(self.folder / "meeting.json")
-        return place["address"], place["port"]
+        path, deadline = self.folder / "meeting.json", time.time() + MEETING_SECONDS
+        while time.time() < deadline:
+            place = atomic.read_json(path)
+            if place is not None:
+                return place["address"], place["port"]
+            if (self.folder / "ended.json").exists():
+                raise Stopped("rank 0 found nothing to do, or failed")
+            time.sleep(0.05)
+        raise UserError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
 
 
 def open_attempt(logs: Path, ranks: Ranks) -> Attempt:
@@ -85,13 +93,3 @@ def _claim(logs: Path, owner: str) -> Attempt:
         identity = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "started": started}
         atomic.write_json(folder / "owner.json", identity)
         return Attempt(folder, number, started)
-
-
-def _wait_for(path: Path) -> dict:
-    deadline = time.time() + MEETING_SECONDS
-    while time.time() < deadline:
-        content = atomic.read_json(path)
-        if content is not None:
-            return content
-        time.sleep(0.05)
-    raise UserError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")

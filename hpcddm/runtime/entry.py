@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import socket
 import stat
 import sys
@@ -15,7 +16,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import Pulse
-from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime import ranks as ranks_module
@@ -75,9 +76,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     folder = run.unit(spec.key)
     inputs = _inputs(spec, run)
     expected = Manifest(*spec.key.split("/"), spec.covers, {key: found.digest for key, found in inputs.items()}, [])
-    present = manifests.read(folder)
-    if present and present.fingerprint == expected.fingerprint and not manifests.damage(folder, present):
-        print(f"{spec.key} is complete already", flush=True)
+    if _fits(folder, expected):
         return "already complete"
     folder.mkdir(parents=True, exist_ok=True)
     pulse = Pulse(folder, ranks.owner, attempt.number, socket.gethostname())
@@ -87,15 +86,30 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
         _call_stage(spec, unit)
         return "complete"
     with lease(folder / ".lease", spec.key, LEAVING_SECONDS):
-        (folder / manifests.FILE_NAME).unlink(missing_ok=True)
+        # The attempt before this one may have finished while it held the lease.
+        if _fits(folder, expected):
+            return "already complete"
+        if (folder / manifests.FILE_NAME).exists():
+            set_aside(run, spec.key)
         pulse.beat()
-        result = _call_stage(spec, unit)
-        outputs = manifests.describe_outputs(folder, result.outputs)
-        record = manifests.record(attempt.started, ranks.world_size)
-        parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
-        manifests.publish(folder, Manifest(*parts, outputs, result.facts, record))
+        _publish(_call_stage(spec, unit), unit, expected)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
     return "complete"
+
+
+def _fits(folder: Path, expected: Manifest) -> bool:
+    """Whether the unit is there already, made of the same settings and inputs."""
+    present = manifests.read(folder)
+    return bool(present) and present.fingerprint == expected.fingerprint and not manifests.damage(folder, present)
+
+
+def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
+    outputs = manifests.describe_outputs(unit.folder, result.outputs)
+    record = manifests.record(unit.attempt.started, unit.ranks.world_size)
+    parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
+    manifests.publish(unit.folder, Manifest(*parts, outputs, result.facts, record))
+    # Nothing will be continued; and a folder that is copied to another site must hold no pickles.
+    shutil.rmtree(unit.state, ignore_errors=True)
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:

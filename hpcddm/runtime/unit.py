@@ -38,6 +38,11 @@ class Unit:
         """Where the outputs go."""
         return self.run.unit(self.key)
 
+    @property
+    def state(self) -> Path:
+        """Where the state of an unfinished training goes."""
+        return self.folder / "state"
+
     def input(self, key: str, path: str) -> Path:
         """An output of a unit that this one reads."""
         if key not in self.inputs:

@@ -71,7 +71,7 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     device = process_group.join(unit)
     torch.manual_seed(task.seed)
     engine = Engine(task.build(), training, unit.ranks, device)
-    checkpoints = Checkpoints(unit.folder / "state", unit.fingerprint, unit.ranks.world_size)
+    checkpoints = Checkpoints(unit.state, unit.fingerprint, unit.ranks.world_size)
     progress = _resume(engine, checkpoints)
     if unit.ranks.rank == 0:
         print(
