@@ -19,6 +19,8 @@ class State(StrEnum):
     COMPLETE = "complete"
     STALE = "stale"
     OUTDATED = "outdated"
+    WAITING = "waiting"
+    """It is there, and whether it fits can be told when what it reads is complete."""
     DAMAGED = "damaged"
     MISSING = "missing"
 
@@ -65,7 +67,7 @@ def _judge(unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[s
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
     for key in unit.needs:
         if key not in digests:
-            return UnitStatus(unit, State.OUTDATED, f"{key} is not complete")
+            return UnitStatus(unit, State.WAITING, f"{key} is not complete")
         if present.inputs.get(key) != digests[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
     return UnitStatus(unit, State.COMPLETE)

@@ -39,12 +39,12 @@ def test_an_empty_run_is_missing(tmp_path):
     assert set(states(RunDir(tmp_path / "none"), tiny(tmp_path)).values()) == {State.MISSING}
 
 
-def test_a_unit_without_manifest_is_missing_and_its_readers_are_outdated(run, tmp_path):
+def test_a_unit_without_manifest_is_missing_and_its_readers_wait(run, tmp_path):
     (run.unit(EXPERT) / "manifest.json").unlink()
     found = survey(plan(tiny(tmp_path)), run)
-    outdated = {key for key, status in found.items() if status.state is State.OUTDATED}
+    waiting = {key for key, status in found.items() if status.state is State.WAITING}
     assert found[EXPERT].state is State.MISSING
-    assert outdated == {"evaluate/0000000-0000024", "report/all"}
+    assert waiting == {"evaluate/0000000-0000024", "report/all"}
     assert found["evaluate/0000000-0000024"].reason == f"{EXPERT} is not complete"
 
 

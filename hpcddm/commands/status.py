@@ -89,7 +89,11 @@ def _state(
     if work.is_running:
         return "running", ""
     if status.unit.site is not None and status.unit.site not in {one.site for one in submissions}:
-        misfit = f"; it is here but does not fit: {status.reason}" if status.reason else ""
+        misfit = (
+            f"; it is here but does not fit: {status.reason}"
+            if status.reason and status.state is not State.WAITING
+            else ""
+        )
         return "elsewhere", f"belongs to site {status.unit.site}{misfit}"
     if status.state is not State.MISSING:
         return status.state, status.reason

@@ -100,7 +100,8 @@ def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterab
         elif unit.key in active and not (touched and active[unit.key].state == "pending"):
             continue
         elif not is_own:
-            decision.elsewhere[unit.key] = states[unit.key].reason
+            status = states[unit.key]
+            decision.elsewhere[unit.key] = "" if status.state is State.WAITING else status.reason
         elif missing:
             decision.blocked[unit.key] = missing[0]
         else:

@@ -93,7 +93,7 @@ def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_r
     submit(there, partner, "testbed-partner", sites, "site=testbed-home")
     said = submit(here, home, "testbed-home", sites, "site=testbed-home")
     assert "elsewhere (testbed-partner): train/expert-02, train/expert-03" in said
-    states = wait(here, home, {"complete", "elsewhere", "missing", "outdated"})
+    states = wait(here, home, {"complete", "elsewhere", "missing", "waiting"})
     assert {states[f"train/{name}"]["state"] for name in EXPERTS[2:]} == {"elsewhere"}
     assert states["train/expert-00"]["state"] == states["route/router"]["state"] == "complete"
     wait(there, partner, {"complete", "elsewhere"})
