@@ -104,7 +104,7 @@ def test_a_truncated_tar_in_a_half_finished_run_is_named_and_made_again_where_th
     assert f"{tar} has {len(whole) // 2} bytes instead of {len(whole)}" in done.stderr
     assert not (run.unit(expert_key(0)) / "manifest.json").exists()
     rows = {row["unit"]: row for row in json.loads(hpcddm("status", run.root, "--json").stdout)["units"]}
-    assert (rows["shard/train-001"]["state"], rows["cluster/all"]["state"]) == ("damaged", "outdated")
+    assert (rows["shard/train-001"]["state"], rows["cluster/all"]["state"]) == ("damaged", "waiting")
     assert rows[expert_key(0)]["state"] == "failed" and str(tar) in rows[expert_key(0)]["reason"]
     assert hpcddm("run-stage", run.root, "shard/train-001").exit_code == 0
     assert tar.read_bytes() == whole
