@@ -118,5 +118,7 @@ def activity(run: RunDir, key: str) -> Activity:
     """Read the heartbeat and the attempts of a unit."""
     beat = heartbeat.read(run.unit(key))
     tried = attempts(run.logs(key))
-    ended = (atomic.read_json(tried[-1][1] / "ended.json") or {}) if tried else {}
+    ended = atomic.read_json(tried[-1][1] / "ended.json") if tried else None
+    if not isinstance(ended, dict):
+        ended = {}
     return Activity(beat, len(tried), ended.get("outcome"), ended.get("reason", ""))
