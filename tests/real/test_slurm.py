@@ -64,7 +64,7 @@ def test_experts_are_one_array_of_two_node_jobs(on_slurm, home):
     for name in EXPERTS:
         attempt = on_slurm / "logs/train" / name / "attempt-1"
         assert {path.name for path in attempt.glob("rank*.log")} == {"rank0.log", "rank1.log"}
-        assert json.loads((attempt / "owner.json").read_text())["owner"].startswith(f"slurm-{job}_")
+        assert f"-{intent['uuid']}-{job}_" in json.loads((attempt / "owner.json").read_text())["owner"]
 
 
 def test_weights_are_bit_identical_to_those_of_an_embedded_run_of_two_ranks(on_slurm, finished):
