@@ -204,7 +204,6 @@ class PlannedUnit:
     """One unit of an experiment: what it needs, and the settings under its fingerprint."""
 
     key: str
-    index: int
     num_units: int
     needs: list[str]
     covers: dict[str, Any]
@@ -222,10 +221,10 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
     planned = []
     for stage in STAGES:
         keys = stage.units(experiment)
-        for index, key in enumerate(keys):
+        for key in keys:
             covers = flatten(stage.covers(experiment, key))
             needs = stage.needs(experiment, key)
-            planned.append(PlannedUnit(key, index, len(keys), needs, covers, _site(experiment, key)))
+            planned.append(PlannedUnit(key, len(keys), needs, covers, _site(experiment, key)))
     return planned
 
 

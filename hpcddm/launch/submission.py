@@ -139,9 +139,7 @@ def write_spec(unit: PlannedUnit, experiment: Experiment, run: RunDir, site: Sit
     """Write what the unit's job is told."""
     threads = site.resources_for(*unit.key.split("/")).cpus_per_rank
     settings = experiment.model_dump(mode="json")
-    spec = Spec(
-        unit.key, unit.index, unit.num_units, settings, unit.covers, unit.needs, threads, site.network_interface
-    )
+    spec = Spec(unit.key, unit.num_units, settings, unit.covers, unit.needs, threads, site.network_interface)
     return spec.write(run)
 
 

@@ -81,7 +81,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     folder.mkdir(parents=True, exist_ok=True)
     pulse = Pulse(folder, ranks.owner, attempt.number, socket.gethostname())
     interface = spec.network_interface
-    unit = Unit(spec.key, spec.index, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, interface)
+    unit = Unit(spec.key, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, interface)
     if ranks.rank > 0:
         _call_stage(spec, unit)
         return "complete"

@@ -14,7 +14,6 @@ class Spec:
     """One unit to be made: `key` is stage/unit, `covers` what its fingerprint covers, `needs` what it reads."""
 
     key: str
-    index: int
     num_units: int
     experiment: dict[str, Any]
     covers: dict[str, Any]

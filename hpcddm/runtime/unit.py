@@ -17,7 +17,6 @@ class Unit:
     """Everything about one unit that is not a setting."""
 
     key: str
-    index: int
     run: RunDir
     ranks: Ranks
     attempt: Attempt

@@ -133,6 +133,7 @@ class _Loop:
         return self.unit.ranks.rank == 0
 
     def run(self) -> None:
+        """Step until all images are seen; save when it is time, and leave when any rank was told to."""
         while self.progress.images < self.training.images:
             self._step()
             stop, save = self._agree()

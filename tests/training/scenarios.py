@@ -65,7 +65,7 @@ class Runs:
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         pulse = Pulse(run.unit(KEY), "me", attempt.number, "host")
-        return Unit(KEY, 0, run, ranks, attempt, pulse, StopFlag(), {}, fingerprint)
+        return Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, fingerprint)
 
     def train(self, unit: Unit, settings: Training, stop_after: int | None = None) -> str:
         """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""

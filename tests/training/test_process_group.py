@@ -27,7 +27,7 @@ stop.install()
 first = open_attempt(run.logs("train/x"), Ranks(0, 0, 2, 1, "me"))
 ranks = Ranks(rank, rank, 2, 1, "me")
 print("ready", flush=True)
-process_group.join(Unit("train/x", 0, run, ranks, first, None, stop, {}, "f"))
+process_group.join(Unit("train/x", run, ranks, first, None, stop, {}, "f"))
 """
 
 
@@ -74,4 +74,4 @@ def unit_of(nodes, interface=None):
     from hpcddm.runtime.ranks import Ranks
     from hpcddm.runtime.unit import Unit
 
-    return Unit("train/x", 0, None, Ranks(0, 0, 2, nodes, "me"), None, None, None, {}, "f", interface)
+    return Unit("train/x", None, Ranks(0, 0, 2, nodes, "me"), None, None, None, {}, "f", interface)
