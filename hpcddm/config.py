@@ -55,6 +55,7 @@ def variant(room: str, role: str | None = None) -> Any:
     """The type of a field that names a variant of `room` and holds that variant's settings."""
 
     def validate(value: Any) -> Any:
+        """Find the variant that the mapping names and validate the rest by its own settings."""
         if isinstance(value, VariantSettings):
             return value
         valid = ", ".join(plugins.names(room, role))

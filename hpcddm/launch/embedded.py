@@ -23,7 +23,6 @@ class Embedded:
         self.waiting = list(decision.to_run)
         self.running: dict[str, PlannedUnit] = {}
         self.failed: dict[str, str] = {}
-        self.completed: list[str] = []
         total = len(decision.complete) + len(decision.to_run)
         self.progress = Progress(run, total, len(decision.complete))
 
@@ -62,7 +61,6 @@ class Embedded:
             last = activity(self.run, unit.key)
             # A unit that is made anew and fails early still has its old manifest.
             if last.outcome != "failed" and manifest.read(self.run.unit(unit.key)):
-                self.completed.append(unit.key)
                 self.progress.completed(unit.key)
                 continue
             self.failed[unit.key] = last.reason or "the process died without a word"

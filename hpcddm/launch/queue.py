@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hpcddm.config import Experiment
 from hpcddm.launch.base import Launcher
-from hpcddm.launch.submission import Decision, array_spec, arrays, submit_array
+from hpcddm.launch.submission import Decision, array_name, array_spec, arrays, submit_array
 from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -47,8 +47,7 @@ def _scripts(decision: Decision, launcher: Launcher, run: RunDir) -> list[tuple[
     first = len(Journal(run.journal).submissions())
     found = []
     for number, units in enumerate(arrays(decision.to_run, launcher.site), first + 1):
-        name = "monolith" if units[0].key == "train/monolith" else units[0].stage
-        found.append((f"{number:04d}-{name}.sbatch", units))
+        found.append((f"{number:04d}-{array_name(units[0])}.sbatch", units))
     return found
 
 

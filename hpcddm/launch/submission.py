@@ -149,8 +149,13 @@ def arrays(units: list[PlannedUnit], site: Site) -> list[list[PlannedUnit]]:
     for unit in units:
         shape = site.resources_for(*unit.key.split("/"))
         # The monolith stays apart: the experts' array has one element per expert.
-        groups.setdefault((unit.stage, unit.key == "train/monolith", shape), []).append(unit)
+        groups.setdefault((array_name(unit), shape), []).append(unit)
     return list(groups.values())
+
+
+def array_name(unit: PlannedUnit) -> str:
+    """What the array of a unit is called, in the job's name and in the script's."""
+    return "monolith" if unit.key == MONOLITH else unit.stage
 
 
 def submit_array(
@@ -171,7 +176,6 @@ def array_spec(
     units: list[PlannedUnit], experiment: Experiment, run: RunDir, site: Site, after: list[str]
 ) -> ArraySpec:
     """Describe an array."""
-    name = "monolith" if units[0].key == "train/monolith" else units[0].stage
     specs = [run.spec(unit.key) for unit in units]
     resources = site.resources_for(*units[0].key.split("/"))
-    return ArraySpec(f"{experiment.name}-{name}", [unit.key for unit in units], specs, resources, after)
+    return ArraySpec(f"{experiment.name}-{array_name(units[0])}", [unit.key for unit in units], specs, resources, after)

@@ -53,10 +53,8 @@ class Checkpoints:
 
     def newest(self) -> tuple[Path, dict[str, Any]] | None:
         """The newest state that is whole and belongs to this unit as it is now, with what the loop stored."""
-        for folder in sorted(self._folder.glob("images-*"), reverse=True):
+        for folder in reversed(self._own()):
             state = atomic.read_json(folder / "state.json")
-            if state is None or state["fingerprint"] != self._fingerprint:
-                continue
             if any(
                 not (folder / name).is_file() or (folder / name).stat().st_size != size
                 for name, size in state["files"].items()
@@ -88,5 +86,10 @@ class Checkpoints:
         shutil.rmtree(target, ignore_errors=True)
         staged.rename(target)
         atomic.sync(self._folder)
-        for old in sorted(self._folder.glob("images-*"))[:-KEPT]:
+        for old in self._own()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
+
+    def _own(self) -> list[Path]:
+        """This unit's states, oldest first. Those of a training with other settings may count more images."""
+        found = [(folder, atomic.read_json(folder / "state.json")) for folder in sorted(self._folder.glob("images-*"))]
+        return [folder for folder, state in found if state and state["fingerprint"] == self._fingerprint]

@@ -1,8 +1,8 @@
 """DeepSpeed behind step, save and load, with a sharded fp32 EMA of the fp32 master weights."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import torch
 import torch.distributed as dist
@@ -90,7 +90,7 @@ class Engine:
         return folder / f"ema-rank{dist.get_rank()}.safetensors"
 
 
-def _import_deepspeed(device: torch.device) -> Callable:
+def _import_deepspeed(device: torch.device) -> ModuleType:
     """Import DeepSpeed for this device; on CPU without compiling anything."""
     if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"

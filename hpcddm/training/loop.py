@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
@@ -92,8 +92,6 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
 
 def load_weights(model: nn.Module, folder: Path) -> nn.Module:
     """Fill a model with the weights of a finished training and make it ready for inference."""
-    from safetensors.torch import load_file
-
     model.load_state_dict(load_file(folder / WEIGHTS))
     return model.eval().requires_grad_(False)
 
