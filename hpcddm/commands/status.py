@@ -51,9 +51,10 @@ def status(root: Path, as_json: bool) -> None:
 def collect(run: RunDir) -> list[dict[str, Any]]:
     """One dictionary per unit: unit, state, site, done, total, rate, loss, attempts, where, reason."""
     units = plan(stored_experiment(run))
-    states = survey(units, run)
     submissions = Journal(run.journal).submissions()
+    # The queue first: what has left it by then has its manifest by the time that the manifests are read.
     jobs = _jobs(run, submissions)
+    states = survey(units, run)
     return [_row(states[unit.key], activity(run, unit.key), jobs, submissions) for unit in units]
 
 

@@ -86,9 +86,10 @@ def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterab
     Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
     """
     units = plan(experiment)
+    # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
+    active = active_units(run, launcher)
     states = survey(units, run)
     check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
-    active = active_units(run, launcher)
     decision = Decision(states, active=active)
     for unit in units:
         missing = [key for key in unit.needs if key in decision.elsewhere or key in decision.blocked]

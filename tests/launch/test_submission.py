@@ -106,6 +106,17 @@ def test_a_foreign_expert_that_does_not_fit_is_named_and_asks_for_no_redo(run, t
     assert list(torn.elsewhere) == [EXPERTS[1]] and "bytes instead of" in torn.elsewhere[EXPERTS[1]]
 
 
+def test_what_becomes_complete_while_the_queue_is_asked_is_not_submitted_again(run, tmp_path):
+    class Finishing(Queue):
+        def states(self, submissions):
+            finish(plan(tiny(tmp_path)), run)
+            return {}
+
+    run.root.mkdir()
+    submit_all(tiny(tmp_path), run, Queue(run), decide(tiny(tmp_path), run, Queue(run)))
+    assert decide(tiny(tmp_path), run, Finishing(run)).to_run == []
+
+
 def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(run, tmp_path):
     run.root.mkdir()
     submit_all(tiny(tmp_path), run, Queue(run), decide(tiny(tmp_path), run, Queue(run)))
