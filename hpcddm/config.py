@@ -21,6 +21,8 @@ from hpcddm.errors import ConfigError
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
+"""What stands in a batch script as one word."""
 
 
 class StrictModel(BaseModel):
@@ -207,6 +209,11 @@ class Resources(StrictModel):
     gpus_per_node: Annotated[int, Field(ge=0)] = 0
     memory_gb: Positive = 4
     minutes: Positive = 60
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    gpu_type: Word | None = None
 
     @property
     def ranks(self) -> int:
@@ -221,22 +228,38 @@ class Site(StrictModel):
     scheduler: Literal["slurm", "local"]
     cores: Positive | None = None
     """Embedded only: cores to fill with units; by default all that this process may use."""
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
-    gpu_type: str | None = None
+    gpu_type: Word | None = None
     memory_flag: Literal["total", "per_cpu", "none"] = "total"
     extra_sbatch: list[str] = []
     """Further #SBATCH lines, for instance '--reservation=course'."""
     setup: list[str] = []
     """Shell lines before Python starts, for instance 'module load python'."""
+    container: list[Word] = []
+    """Words before Python in a job, for instance ['apptainer', 'exec', '--nv', 'image.sif']."""
+    scratch: str | None = None
+    """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
     network_interface: str | None = None
     signal_lead_seconds: Positive = 120
+    """A job saves and leaves so long before its time limit."""
+    requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
+    """How a job that has to leave comes back: requeued, submitted anew by itself, or by the user's hand."""
+    watchdog_minutes: Positive = 20
+    """A training that makes no step for so long is ended, and tried again."""
+    has_sacct: bool = True
     max_parallel: Positive = 256
+    max_submitted: Positive | None = None
+    """Jobs that this user may have in the queue; by default what Slurm says."""
+    mail: str | None = None
+    mail_events: list[Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]] = ["FAIL"]
+    hook: str | None = None
+    """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
     resources: Resources = Resources()
-    stages: dict[str, dict[str, int]] = {}
+    stages: dict[str, dict[str, int | str]] = {}
     """Per stage (or per unit, as 'train/monolith'), the resources that differ from `resources`."""
 
     @model_validator(mode="after")
@@ -247,7 +270,8 @@ class Site(StrictModel):
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
         """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""
-        asked = self.resources.model_dump()
+        names = ("partition", "account", "qos", "constraint", "gpu_type")
+        asked = {name: getattr(self, name) for name in names} | self.resources.model_dump(exclude_none=True)
         for key in (stage, f"{stage}/{unit}"):
             asked |= self.stages.get(key, {})
         try:

@@ -109,7 +109,7 @@ class Slurm(Launcher):
             text = environment.from_string(source.read_text()).render(
                 array=array,
                 site=self.site.model_dump(),
-                resources=array.resources,
+                resources=array.resources.model_dump(),
                 run=root,
                 jobs=jobs,
                 python=sys.executable,

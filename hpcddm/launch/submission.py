@@ -15,6 +15,9 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import Spec
 from hpcddm.status import State, UnitStatus, check_stale, survey
 
+SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue", "hook")
+"""What a job must know of its site."""
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -140,7 +143,8 @@ def write_spec(unit: PlannedUnit, experiment: Experiment, run: RunDir, site: Sit
     """Write what the unit's job is told."""
     threads = site.resources_for(*unit.key.split("/")).cpus_per_rank
     settings = experiment.model_dump(mode="json")
-    spec = Spec(unit.key, unit.num_units, settings, unit.covers, unit.needs, threads, site.network_interface)
+    survival = {key: getattr(site, key) for key in SURVIVAL_KEYS}
+    spec = Spec(unit.key, unit.num_units, settings, unit.covers, unit.needs, threads, **survival)
     return spec.write(run)
 
 

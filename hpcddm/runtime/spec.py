@@ -20,6 +20,11 @@ class Spec:
     needs: list[str]
     threads: int
     network_interface: str | None = None
+    signal_lead_seconds: int = 120
+    watchdog_minutes: int = 20
+    requeue: str = "none"
+    """How a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
+    hook: str | None = None
 
     @property
     def stage(self) -> str:
