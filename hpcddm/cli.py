@@ -66,24 +66,44 @@ def submit(
 
 @main.command()
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option("--watch", is_flag=True, help="Show it anew every 5 seconds, until Ctrl-C or until all is complete.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def status(run: Path, as_json: bool) -> None:
-    """Show the state of every unit of RUN, and what to type next."""
+def status(run: Path, watch: bool, as_json: bool) -> None:
+    """Show the state of every unit of RUN, and what to type next.
+
+    Manifests count first, then the queue, then the units' own files: without a scheduler it works, too.
+    """
     from hpcddm.commands import status as command
 
-    command.status(run, as_json)
+    command.status(run, as_json, watch)
 
 
 @main.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("unit", metavar="STAGE/UNIT")
 @click.option("--attempt", type=int, help="Default: the last one.")
-@click.option("--rank", type=int, default=0, show_default=True)
-def logs(run: Path, unit: str, attempt: int | None, rank: int) -> None:
+@click.option("--all", "every", is_flag=True, help="All attempts, oldest first, each with how it ended.")
+@click.option("--follow", is_flag=True, help="Go on with what is written, over all attempts, until the unit has ended.")
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
+def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, rank: int) -> None:
     """Print the log of a unit of RUN, for instance train/expert-02."""
     from hpcddm.commands import logs as command
 
-    command.logs(run, unit, attempt, rank)
+    command.logs(run, unit, attempt, rank, every, follow)
+
+
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--records", "own", is_flag=True, help="From the run's own records, even where sacct answers.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def cost(run: Path, own: bool, as_json: bool) -> None:
+    """Count the GPU-hours and CPU-hours of RUN per unit and attempt, wasted ones apart.
+
+    From sacct, every execution of a requeued job included; where it does not answer, from the run's own records.
+    """
+    from hpcddm.commands import cost as command
+
+    command.cost(run, own, as_json)
 
 
 @main.command()
@@ -107,6 +127,34 @@ def sample(run: Path, output: Path, **options: object) -> None:
     command.sample(run, output, **options)
 
 
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
+@click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
+@click.option("--site", help="A site's name or YAML file. Default: the site as the run last used it.")
+def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: str | None) -> None:
+    """Submit anew what failed, gave up, was cancelled or vanished, and what waits behind it.
+
+    What is complete or in the queue stays; changed resources are kept for the next retry.
+    """
+    from hpcddm.commands import retry as command
+
+    sys.exit(command.retry(run, units, resources, site))
+
+
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
+def cancel(run: Path, units: tuple[str, ...]) -> None:
+    """End the jobs of RUN, or of some of its units; trainings save before they leave.
+
+    Only jobs that carry a token of this run's journal are touched.
+    """
+    from hpcddm.commands import cancel as command
+
+    command.cancel(run, units)
+
+
 @main.command("run-stage")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("unit", metavar="STAGE/UNIT")
@@ -119,6 +167,80 @@ def run_stage(run: Path, unit: str, ranks: int) -> None:
     from hpcddm.commands import run_stage as command
 
     sys.exit(command.run_stage(run, unit, ranks))
+
+
+@main.command()
+@click.argument("experiment", default="quickstart")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Default: runs/<the experiment's name>.")
+@click.option(
+    "--flops-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Of one rank, where this machine is not like the site's.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def plan(
+    experiment: str,
+    overrides: tuple[str, ...],
+    site: str,
+    run_dir: Path | None,
+    flops_per_second: float | None,
+    as_json: bool,
+) -> None:
+    """Say what EXPERIMENT will cost at a site: FLOPs, hours, slots, storage; nothing is submitted.
+
+    Times come from --flops-per-second, else from the attempts of the run, else from a short measurement here.
+    """
+    from hpcddm.commands import plan as command
+
+    command.plan(experiment, overrides, site, run_dir, flops_per_second, as_json)
+
+
+@main.command()
+@click.argument("experiment", required=False)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--folder", type=click.Path(path_type=Path), help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
+def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
+    """Fetch the pretrained weights of EXPERIMENT, or of everything, on a node with network.
+
+    Every file is proven by its SHA-256. Jobs look into the same folder and never at the network.
+    """
+    from hpcddm.commands import prefetch as command
+
+    command.prefetch(experiment, overrides, folder)
+
+
+@main.command()
+@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where runs will lie: this file system is tried.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="MINUTES")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def selftest(site: str, folder: Path, timeout: float, as_json: bool) -> None:
+    """Try a site with a few jobs of some seconds: what works, what does not, and what to write into its file.
+
+    Ends with 0 only when everything was checked and nothing failed. Ctrl-C cancels its jobs, and only those.
+    """
+    from hpcddm.commands import selftest as command
+
+    sys.exit(command.selftest(site, folder, timeout, as_json))
+
+
+@main.command("site-init")
+@click.argument("name", required=False)
+@click.option("--partition", help="Default: the cluster's default partition.")
+@click.option("--output", type=click.Path(path_type=Path), help="Default: slurm/sites/NAME.yaml.")
+def site_init(name: str | None, partition: str | None, output: Path | None) -> None:
+    """Draft the file of a new site from what this cluster says about itself; NAME defaults to the cluster's."""
+    from hpcddm.commands import site_init as command
+
+    command.site_init(name, partition, output)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError
+from hpcddm.weights import Weights
 
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -46,6 +47,8 @@ class VariantSettings(StrictModel):
 
     role: ClassVar[str] = ""
     """What a variant can be used as, where one room holds several kinds."""
+    weights: ClassVar[tuple[Weights, ...]] = ()
+    """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
 
     name: str
 
@@ -166,7 +169,7 @@ class CriticSettings(StrictModel):
 class EvaluateSettings(StrictModel):
     """What is sampled and compared; every arm has the same images, steps and guidance."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"units"})
+    uncovered: ClassVar[frozenset[str]] = frozenset({"units", "min_experts"})
 
     images: Positive = 2000
     batch: Positive = 100
@@ -175,6 +178,8 @@ class EvaluateSettings(StrictModel):
     guidance: Annotated[float, Field(ge=0)] = 1.0
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
     units: Positive = 1
+    min_experts: Positive | None = None
+    """The final step goes ahead when so many experts are there, and names the missing ones; by default it needs all."""
 
 
 class Experiment(StrictModel):
@@ -312,6 +317,8 @@ def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
         found.append(("experts.training.batch", text))
     if sites is not None and len(sites) != num_experts:
         found.append(("experts.sites", f"names {len(sites)} sites for {num_experts} experts"))
+    if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
+        found.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
     if evaluate.images % experiment.data.num_classes:
         text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
         found.append(("evaluate.images", text))
@@ -325,7 +332,7 @@ def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
             plugins.parse("ensemble/strategies", strategy).check(experiment)
         except (ConfigError, ValueError) as error:
             found.append(("evaluate.strategies", str(error)))
-    for place, settings in _variants(experiment):
+    for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
         except ValueError as error:
@@ -333,7 +340,8 @@ def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     return found
 
 
-def _variants(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
+def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
+    """All variants that the settings name, each with its key."""
     found = []
     for key in type(settings).model_fields:
         value = getattr(settings, key)
@@ -341,7 +349,7 @@ def _variants(settings: StrictModel, place: str = "") -> list[tuple[str, Variant
         if isinstance(value, VariantSettings):
             found.append((inner, value))
         elif isinstance(value, StrictModel):
-            found.extend(_variants(value, inner))
+            found.extend(variants_of(value, inner))
     return found
 
 

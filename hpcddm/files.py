@@ -99,9 +99,9 @@ def within_run(experiment: Experiment, run: RunDir) -> Experiment:
 def _slurm_answers() -> bool:
     if not shutil.which("sbatch"):
         return False
-    from hpcddm.launch import slurm
+    from hpcddm.launch import client
 
-    why = slurm.silence()
+    why = client.silence()
     if why:
         print(f"note: Slurm is installed but does not answer ({why}); running on this machine", file=sys.stderr)
     return why is None

@@ -9,11 +9,12 @@ The way of the data:
 Where several units could start, the first in the order of `STAGES` does: long ones stand before short ones.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's
-fingerprint fits: the settings that `covers` names and the digests of the units that `needs` names.
+fingerprint fits: the settings that `covers` names and the digests of the units that it reads, which are those that
+`needs` names and, of those that `wants` names, the ones that are there.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpcddm import plugins
@@ -34,6 +35,16 @@ def expert_key(index: int) -> str:
     return f"train/expert-{index:02d}"
 
 
+def expert_keys(experiment: Experiment) -> list[str]:
+    """The units that train the experts, in the order of their numbers."""
+    return [expert_key(index) for index in range(experiment.cluster.experts)]
+
+
+def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
+    """The units of the experts that are not among those that are `there`."""
+    return [key for key in expert_keys(experiment) if key not in there]
+
+
 def shard_keys(experiment: Experiment) -> list[str]:
     """The units that write the tars: training images first, then held-out ones."""
     training = [f"shard/train-{part:03d}" for part in range(experiment.data.shards)]
@@ -42,8 +53,7 @@ def shard_keys(experiment: Experiment) -> list[str]:
 
 def train_keys(experiment: Experiment) -> list[str]:
     """The monolith, which takes longest, then the experts."""
-    experts = [expert_key(index) for index in range(experiment.cluster.experts)]
-    return [MONOLITH, *experts] if experiment.monolith.enabled else experts
+    return [*_monolith_keys(experiment), *expert_keys(experiment)]
 
 
 def evaluate_keys(experiment: Experiment) -> list[str]:
@@ -58,6 +68,15 @@ def evaluate_range(key: str) -> tuple[int, int]:
     """The samples [start, stop) of a unit of the stage evaluate."""
     start, stop = key.split("/")[1].split("-")
     return int(start), int(stop)
+
+
+def _monolith_keys(experiment: Experiment) -> list[str]:
+    return [MONOLITH] if experiment.monolith.enabled else []
+
+
+def _needed_to_sample(experiment: Experiment) -> list[str]:
+    """What the evaluation reads beside the experts."""
+    return [*shard_keys(experiment), CLUSTER, *_monolith_keys(experiment), ROUTER, EXTRACTOR, JUDGE]
 
 
 def _shape(experiment: Experiment) -> dict[str, Any]:
@@ -101,6 +120,8 @@ class Stage:
     units: Callable[[Experiment], list[str]]
     needs: Callable[[Experiment, str], list[str]]
     covers: Callable[[Experiment, str], dict[str, Any]]
+    wants: Callable[[Experiment], list[str]] = lambda experiment: []
+    """Earlier units of which `evaluate.min_experts` are enough."""
 
 
 STAGES = (
@@ -168,31 +189,18 @@ STAGES = (
         "all models",
         "samples and their statistics, per arm",
         units=evaluate_keys,
-        needs=lambda experiment, key: [
-            *shard_keys(experiment),
-            CLUSTER,
-            *train_keys(experiment),
-            ROUTER,
-            EXTRACTOR,
-            JUDGE,
-        ],
+        needs=lambda experiment, key: _needed_to_sample(experiment),
         covers=_evaluate_covers,
+        wants=expert_keys,
     ),
     Stage(
         "report",
         "all manifests, statistics and samples",
         "index.html, metrics.json",
         units=lambda experiment: [REPORT],
-        needs=lambda experiment, key: [
-            *shard_keys(experiment),
-            CLUSTER,
-            *train_keys(experiment),
-            ROUTER,
-            EXTRACTOR,
-            JUDGE,
-            *evaluate_keys(experiment),
-        ],
+        needs=lambda experiment, key: [*_needed_to_sample(experiment), *evaluate_keys(experiment)],
         covers=lambda experiment, key: _evaluate_covers(experiment, key) | {"name": experiment.name},
+        wants=expert_keys,
     ),
 )
 
@@ -209,23 +217,40 @@ class PlannedUnit:
     covers: dict[str, Any]
     site: str | None
     """The site that the experiment gives it to; None means wherever the run is submitted."""
+    wants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Units that it reads when they are there, with the settings under their fingerprints."""
+    minimum: int = 0
+    """How many of those that it wants it cannot do without."""
 
     @property
     def stage(self) -> str:
         """The name of its stage."""
         return self.key.split("/")[0]
 
+    @property
+    def reads(self) -> list[str]:
+        """All units that it may read."""
+        return [*self.needs, *self.wants]
+
+    def lacks(self, gone: Container[str]) -> list[str]:
+        """Those of `gone` that it cannot do without: none of its needs, and of its wants none below the minimum."""
+        missing = [key for key in self.wants if key in gone]
+        is_enough = len(self.wants) - len(missing) >= self.minimum
+        return [key for key in self.needs if key in gone] + ([] if is_enough else missing)
+
 
 def plan(experiment: Experiment) -> list[PlannedUnit]:
     """All units of an experiment, every one after those that it needs."""
-    planned = []
+    planned: dict[str, PlannedUnit] = {}
     for stage in STAGES:
         keys = stage.units(experiment)
+        wants = {key: planned[key].covers for key in stage.wants(experiment)}
+        minimum = min(len(wants), experiment.evaluate.min_experts or len(wants))
         for key in keys:
             covers = flatten(stage.covers(experiment, key))
             needs = stage.needs(experiment, key)
-            planned.append(PlannedUnit(key, len(keys), needs, covers, _site(experiment, key)))
-    return planned
+            planned[key] = PlannedUnit(key, len(keys), needs, covers, _site(experiment, key), wants, minimum)
+    return list(planned.values())
 
 
 def _site(experiment: Experiment, key: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 from hpcddm.errors import ConfigError
 
 PACKAGE = Path(__file__).parent
-LIGHT_MODULES = ("typing", "pydantic", "hpcddm.config")
+LIGHT_MODULES = ("typing", "pydantic", "hpcddm.config", "hpcddm.weights", "hpcddm.models.size")
 
 
 def load(room: str, name: str) -> ModuleType:

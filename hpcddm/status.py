@@ -7,10 +7,14 @@ from typing import Any
 
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline import PlannedUnit
-from hpcddm.rundir import atomic, heartbeat, manifest
+from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
+from hpcddm.runtime.records import Record, read_record
+
+LOOK_BACK = 20
+"""How many attempts without an image are gone back for one with some."""
 
 
 class State(StrEnum):
@@ -47,13 +51,16 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
     digests: dict[str, str] = {}
     for unit in units:
         present = manifest.read(run.unit(unit.key))
-        found[unit.key] = _judge(unit, present, digests, run.unit(unit.key))
+        arrived = {key for key in unit.wants if found[key].state is State.COMPLETE}
+        found[unit.key] = _judge(unit, present, digests, arrived, run.unit(unit.key))
         if present and found[unit.key].state in (State.COMPLETE, State.STALE):
             digests[unit.key] = present.digest
     return found
 
 
-def _judge(unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[str, str], folder: Path) -> UnitStatus:
+def _judge(
+    unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[str, str], arrived: set[str], folder: Path
+) -> UnitStatus:
     if present is None:
         return UnitStatus(unit, State.MISSING)
     changes = _changes(present.settings, unit.covers)
@@ -63,14 +70,25 @@ def _judge(unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[s
     broken = manifest.damage(folder, present)
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
-    for key in present.inputs.keys() - set(unit.needs):
+    for key in present.inputs.keys() - set(unit.reads):
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
+    for key in unit.wants:
+        if key not in present.inputs and key in arrived:
+            return UnitStatus(unit, State.OUTDATED, f"{key} has arrived since")
+        if key in present.inputs and digests.get(key, present.inputs[key]) != present.inputs[key]:
+            return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
     for key in unit.needs:
         if key not in digests:
             return UnitStatus(unit, State.WAITING, f"{key} is not complete")
         if present.inputs.get(key) != digests[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
-    return UnitStatus(unit, State.COMPLETE)
+    unused = [key for key in unit.wants if key not in present.inputs]
+    gone = [key for key in unit.wants if key in present.inputs and key not in digests]
+    for key in unit.lacks([*unused, *gone]):
+        return UnitStatus(unit, State.WAITING, f"{key} is not complete")
+    # A result stays what it was when an expert that it was made with has gone and enough are left.
+    remarks = [f"without {key}" for key in unused] + [f"made with {key}, which has gone" for key in gone]
+    return UnitStatus(unit, State.COMPLETE, "; ".join(remarks))
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -101,24 +119,44 @@ def check_stale(states: list[UnitStatus], redo: set[str]) -> None:
 
 @dataclass(frozen=True)
 class Activity:
-    """What a unit's files say about work on it: the last heartbeat, the attempts, how the last one ended."""
+    """What a unit's files say about work on it: its last attempt, and the last that was heard of its progress."""
 
+    last: Record | None
     beat: Heartbeat | None
-    attempts: int
-    outcome: str | None
-    reason: str
+    """The newest heartbeat that counts images, perhaps of an attempt before the last one."""
+    saved: tuple[int, float] | None
+    """The images of the newest training state, and when it was written."""
+
+    @property
+    def attempts(self) -> int:
+        """The number of the last attempt."""
+        return self.last.number if self.last else 0
+
+    @property
+    def outcome(self) -> str | None:
+        """How the last attempt ended."""
+        return self.last.outcome if self.last else None
+
+    @property
+    def reason(self) -> str:
+        """Why the last attempt ended."""
+        return self.last.reason if self.last else ""
 
     @property
     def is_running(self) -> bool:
-        """Whether an attempt is open and gave a sign of life lately."""
-        return self.outcome is None and self.beat is not None and self.beat.is_fresh
+        """Whether the last attempt is open and gave a sign of life lately."""
+        return self.last is not None and self.last.is_open and self.last.beat is not None and self.last.beat.is_fresh
 
 
 def activity(run: RunDir, key: str) -> Activity:
-    """Read the heartbeat and the attempts of a unit."""
-    beat = heartbeat.read(run.unit(key))
-    tried = attempts(run.logs(key))
-    ended = atomic.read_json(tried[-1][1] / "ended.json") if tried else None
-    if not isinstance(ended, dict):
-        ended = {}
-    return Activity(beat, len(tried), ended.get("outcome"), ended.get("reason", ""))
+    """Read what the attempts at a unit left, from the newest back to one that had got anywhere."""
+    last, beat, saved = None, None, None
+    for number, folder in attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
+        record = read_record(number, folder)
+        last = last or record
+        if record.beat and record.beat.total:
+            beat = beat or record.beat
+            if record.beat.saved_time:
+                saved = record.beat.saved_images, record.beat.saved_time
+                break
+    return Activity(last, beat, saved)

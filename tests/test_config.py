@@ -61,6 +61,11 @@ WRONG = {
         {"evaluate__strategies": ["top-9"]},
         "evaluate.strategies: top-9 needs 9 experts, there are 2",
     ),
+    "more experts than there are": (
+        {"evaluate__min_experts": 3},
+        "evaluate.min_experts: needs 3 experts, there are 2",
+    ),
+    "no expert at all": ({"evaluate__min_experts": 0}, "evaluate.min_experts: input should be greater than 0"),
     "sites for other experts": ({"experts__sites": ["here"]}, "experts.sites: names 1 sites for 2 experts"),
     "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),

@@ -12,7 +12,7 @@ def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline()
 def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     seen = []
     for unit in plan(tiny(tmp_path, evaluate__units=3)):
-        assert unit.key not in seen and set(unit.needs) <= set(seen)
+        assert unit.key not in seen and set(unit.reads) <= set(seen)
         seen.append(unit.key)
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES)
 
@@ -77,4 +77,25 @@ def test_every_expert_names_its_site_and_the_data_belongs_to_all(tmp_path):
 
 def test_without_the_monolith_nothing_waits_for_it(tmp_path):
     units = plan(tiny(tmp_path, monolith__enabled=False))
-    assert MONOLITH not in {unit.key for unit in units} | {key for unit in units for key in unit.needs}
+    assert MONOLITH not in {unit.key for unit in units} | {key for unit in units for key in unit.reads}
+
+
+def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(tmp_path):
+    for minimum, enough in ((None, 2), (1, 1), (2, 2)):
+        units = {unit.stage: unit for unit in plan(tiny(tmp_path, evaluate__min_experts=minimum))}
+        for unit in (units["evaluate"], units["report"]):
+            assert (list(unit.wants), unit.minimum) == ([expert_key(0), expert_key(1)], enough)
+            assert not unit.wants.keys() & set(unit.needs)
+        assert {stage for stage, unit in units.items() if unit.wants} == {"evaluate", "report"}
+
+
+def test_how_many_experts_are_enough_is_under_no_fingerprint(tmp_path):
+    before, after = (plan(tiny(tmp_path, evaluate__min_experts=minimum)) for minimum in (None, 1))
+    assert [unit.covers for unit in before] == [unit.covers for unit in after]
+
+
+def test_what_a_unit_lacks(tmp_path):
+    (unit,) = [unit for unit in plan(tiny(tmp_path, evaluate__min_experts=1)) if unit.stage == "evaluate"]
+    assert unit.lacks([expert_key(0)]) == unit.lacks([expert_key(1)]) == []
+    assert unit.lacks([expert_key(0), expert_key(1)]) == [expert_key(0), expert_key(1)]
+    assert unit.lacks(["route/router", expert_key(1)]) == ["route/router"]

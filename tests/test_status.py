@@ -89,6 +89,62 @@ def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
     assert states(arrived, tiny(tmp_path))[EXPERT] is State.COMPLETE
 
 
+@pytest.fixture
+def partial(tmp_path):
+    """A run whose final step was made without one of the two experts, and its units."""
+    run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path, evaluate__min_experts=1))
+    finish([unit for unit in units if unit.key != EXPERT], run)
+    return run, units
+
+
+def final(found):
+    """State and reason of evaluate and report."""
+    return [(str(found[key].state), found[key].reason) for key in ("evaluate/0000000-0000024", "report/all")]
+
+
+def test_a_final_step_without_an_expert_is_complete_and_says_so(partial):
+    found = survey(partial[1], partial[0])
+    assert found[EXPERT].state is State.MISSING and final(found) == [("complete", f"without {EXPERT}")] * 2
+
+
+def test_an_expert_that_arrives_makes_the_final_step_outdated_and_nothing_else(partial):
+    run, units = partial
+    finish([unit for unit in units if unit.key == EXPERT], run)
+    found = survey(units, run)
+    assert final(found) == [("outdated", f"{EXPERT} has arrived since")] * 2
+    assert {found[unit.key].state for unit in units if unit.stage not in ("evaluate", "report")} == {State.COMPLETE}
+
+
+def test_an_expert_that_does_not_fit_has_not_arrived(partial, tmp_path):
+    run, units = partial
+    foreign = plan(tiny(tmp_path, experts__training__images=128))
+    finish([unit for unit in foreign if unit.key == EXPERT], run)
+    found = survey(units, run)
+    assert found[EXPERT].state is State.STALE and final(found) == [("complete", f"without {EXPERT}")] * 2
+
+
+def test_an_expert_that_was_used_and_has_gone_takes_no_result_with_it(run, tmp_path):
+    (run.unit(EXPERT) / "manifest.json").unlink()
+    enough, all_of_them = (plan(tiny(tmp_path, evaluate__min_experts=minimum)) for minimum in (1, None))
+    assert final(survey(enough, run)) == [("complete", f"made with {EXPERT}, which has gone")] * 2
+    assert final(survey(all_of_them, run))[0] == ("waiting", f"{EXPERT} is not complete")
+
+
+def test_a_higher_minimum_makes_a_final_step_wait_that_was_made_with_less(partial, tmp_path):
+    run, _ = partial
+    assert final(survey(plan(tiny(tmp_path)), run))[0] == ("waiting", f"{EXPERT} is not complete")
+
+
+def test_units_that_were_made_with_different_experts_do_not_go_together(tmp_path):
+    run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path, evaluate__min_experts=1, evaluate__units=2))
+    first, second = (unit for unit in units if unit.stage == "evaluate")
+    finish([unit for unit in units if unit.key not in (EXPERT, second.key)][:-1], run)
+    finish([unit for unit in units if unit.key in (EXPERT, second.key, "report/all")], run)
+    found = survey(units, run)
+    assert (found[first.key].state, found[first.key].reason) == (State.OUTDATED, f"{EXPERT} has arrived since")
+    assert (found[second.key].state, found["report/all"].reason) == (State.COMPLETE, f"{first.key} is not complete")
+
+
 def test_changed_settings_are_refused_with_the_way_out(run, tmp_path):
     found = survey(plan(tiny(tmp_path, evaluate__guidance=2.0, evaluate__steps=5)), run)
     with pytest.raises(ConfigError) as caught:

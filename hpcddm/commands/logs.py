@@ -1,45 +1,125 @@
 """The verb logs: what a rank of an attempt printed, or what the scheduler kept of a job that never got so far."""
 
+import time
 from pathlib import Path
 
 import click
 
+from hpcddm.commands.following import follow
 from hpcddm.errors import ConfigError
-from hpcddm.rundir.journal import Journal, Submission
+from hpcddm.launch.homes import homes, submissions_of
+from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.attempt import attempts
+from hpcddm.runtime.records import Record, records
 
 
-def logs(root: Path, unit: str, attempt: int | None, rank: int) -> None:
-    """Print a log.
+def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
+    """Print a log, all logs of a unit, or go on with what is written until the unit has ended.
 
     Raises `ConfigError` listing what exists.
     """
     run = RunDir(root)
-    tried = dict(attempts(run.logs(unit)))
-    if not tried and attempt is None and (kept := _kept(run, unit, rank)):
-        click.echo(f"no attempt at {unit}: its job ended before it could start one; what the scheduler kept:")
-        for file in kept:
-            _show(file)
+    if attempt is not None and (every or following):
+        raise ConfigError("--attempt names one attempt, --all and --follow mean several; take one of them")
+    tried = {record.number: record for record in records(run.logs(unit))}
+    newest = _newest(run, unit)
+    if following and (tried or newest):
+        for record in list(tried.values())[:-1] if every else []:
+            _show_attempt(run, record, rank)
+        follow(run, unit, rank, max(tried, default=1))
         return
-    if not tried:
+    kept = _kept(run, unit, rank, newest if tried else None) if attempt is None and _is_ahead(newest, tried) else []
+    if not tried and not kept:
         known = sorted(str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1"))
         raise ConfigError(f"{root}: no attempt at '{unit}'; there are logs of: {', '.join(known) or 'nothing'}")
+    if tried and every:
+        for record in tried.values():
+            _show_attempt(run, record, rank)
+    elif tried and not kept:
+        for file in _logs(run, _chosen(unit, tried, attempt), rank):
+            _show(file)
+    if kept:
+        older = f" (the one before left attempts: --attempt {max(tried)})" if tried and not every else ""
+        click.echo(f"no attempt at {unit} by its newest job{older}; what the scheduler kept:")
+        for file in kept:
+            _show(file)
+
+
+def _chosen(unit: str, tried: dict[int, Record], attempt: int | None) -> Record:
     number = max(tried) if attempt is None else attempt
     if number not in tried:
         raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
-    file = tried[number] / f"rank{rank}.log"
-    if not file.exists():
-        ranks = sorted(path.stem.removeprefix("rank") for path in tried[number].glob("rank*.log"))
-        raise ConfigError(f"{file}: no such log; ranks: {', '.join(ranks) or 'none started'}")
-    _show(file)
+    return tried[number]
 
 
-def _kept(run: RunDir, unit: str, rank: int) -> list[Path]:
-    """The scheduler's own files about the last job of a unit that left any."""
-    for one in reversed(Journal(run.journal).submissions()):
+def _logs(run: RunDir, record: Record, rank: int) -> list[Path]:
+    """The log of a rank; of an attempt in which no rank started, what the scheduler kept of its job."""
+    file = record.folder / f"rank{rank}.log"
+    if file.exists():
+        return [file]
+    ranks = sorted(int(path.stem.removeprefix("rank")) for path in record.folder.glob("rank[0-9]*.log"))
+    names = [f"{record.job}.out", f"{record.job}_{rank}.out"] if record.job and not ranks else []
+    kept = [home.jobs / name for home in homes(run) for name in names if (home.jobs / name).exists()]
+    if not kept:
+        raise ConfigError(f"{file}: no such log; ranks: {', '.join(map(str, ranks)) or 'none started'}")
+    return kept
+
+
+def _show_attempt(run: RunDir, record: Record, rank: int) -> None:
+    """An attempt with its head; one without a log is no reason to keep the others back."""
+    click.echo(f"=== {headline(record)}")
+    try:
+        files = _logs(run, record, rank)
+    except ConfigError:
+        click.echo(f"(no log of rank {rank})")
+        return
+    for file in files:
+        _show(file)
+
+
+def headline(record: Record) -> str:
+    """When an attempt started, where, and how it ended."""
+    words = [f"attempt {record.number}"]
+    if record.started:
+        words.append(f"started {_clock(record.started)}")
+    words.append(f"on {record.owner.get('node_list') or record.owner.get('host') or 'an unknown node'}")
+    if record.job:
+        words.append(f"as job {record.job}")
+    if record.stopped:
+        words.append(f"ended {_clock(record.stopped)}")
+    return "  ".join([*words, _ending(record)])
+
+
+def _ending(record: Record) -> str:
+    if record.is_open:
+        return "no word about its end" if not record.beat or not record.beat.is_fresh else "running"
+    reason = f" ({record.reason})" if record.reason else ""
+    verdict = f", then: {record.decision}" if record.decision else ""
+    return f"{record.outcome or 'left no word'}{verdict}{reason}"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _newest(run: RunDir, unit: str) -> Submission | None:
+    return next((one for one in reversed(submissions_of(run)) if unit in one.units), None)
+
+
+def _is_ahead(newest: Submission | None, tried: dict[int, Record]) -> bool:
+    """Whether the newest job of a unit opened none of its attempts."""
+    if newest is None or not tried:
+        return True
+    last = tried[max(tried)]
+    return last.token != newest.uuid and (last.started or 0.0) < newest.time
+
+
+def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
+    """The scheduler's own files about the last job of a unit that left any, or about one job."""
+    for one in [only] if only else reversed(submissions_of(run)):
         if unit in one.units and one.job:
-            files = [run.jobs / name for name in _names(one, one.units.index(unit), rank)]
+            names = _names(one, one.units.index(unit), rank)
+            files = [home.jobs / name for home in homes(run) for name in names]
             if any(file.exists() for file in files):
                 return [file for file in files if file.exists()]
     return []

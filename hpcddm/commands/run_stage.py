@@ -6,8 +6,9 @@ from pathlib import Path
 from hpcddm.config import Experiment, Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
+from hpcddm.launch.items import submit_unit
 from hpcddm.launch.local import Local
-from hpcddm.launch.submission import batch_of, submit_array
+from hpcddm.launch.submission import batch_of
 from hpcddm.pipeline import plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
@@ -27,7 +28,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
     launcher = Local(site, run)
-    job = submit_array([units[key]], experiment, run, launcher, [], "")
+    job = submit_unit(units[key], experiment, run, launcher)
     try:
         while launcher.is_running(job):
             time.sleep(0.1)

@@ -11,7 +11,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_key, plan
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_keys, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.status import State, survey
 
@@ -34,12 +34,13 @@ def sample(
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    needed, num_classes = units_of(experiment, strategy), experiment.data.num_classes
+    wanted, num_classes = units_of(experiment, strategy), experiment.data.num_classes
     if label is not None and not 0 <= label < num_classes:
         raise ConfigError(f"--class {label}: valid classes are 0 to {num_classes - 1}")
     if guidance is not None and not 0 <= guidance < math.inf:
         raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
-    _check_complete(experiment, run, needed)
+    missing = _missing(experiment, run, wanted)
+    needed = [key for key in wanted if key not in missing]
     _check_output(output)
     from hpcddm.stages.drawing import draw
 
@@ -50,7 +51,9 @@ def sample(
     with click.progressbar(length=num_images, label=strategy) as bar:
         images = draw(experiment, run, strategy, needed, classes, seed, bar.update)
     _save(images, num_classes if label is None and num_classes <= 16 else 8, output)
-    click.echo(f"{output}: {num_images} images, {strategy}, {changes['steps']} steps, guidance {changes['guidance']:g}")
+    without = f" without {', '.join(missing)}" if missing else ""
+    how = f"{changes['steps']} steps, guidance {changes['guidance']:g}"
+    click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}")
 
 
 def units_of(experiment: Experiment, strategy: str) -> list[str]:
@@ -58,7 +61,7 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
 
     Raises `ConfigError` with the valid names.
     """
-    experts = [expert_key(index) for index in range(experiment.cluster.experts)]
+    experts = expert_keys(experiment)
     single = {f"expert-{index}": key for index, key in enumerate(experts)}
     if experiment.monolith.enabled:
         single["monolith"] = MONOLITH
@@ -73,15 +76,26 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
         usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
         valid = ", ".join([*usage, *single])
         raise ConfigError(f"--strategy {strategy}: not for {len(experts)} experts; valid names: {valid}") from None
-    return [ROUTER if settings.needs_router else CLUSTER, *experts]
+    # Where experts may be missing, the samples of their clusters go by the router.
+    may_miss = experiment.evaluate.min_experts is not None
+    posterior = [ROUTER] * (settings.needs_router or may_miss) + [CLUSTER] * (not settings.needs_router)
+    return [*posterior, *experts]
 
 
-def _check_complete(experiment: Experiment, run: RunDir, needed: list[str]) -> None:
+def _missing(experiment: Experiment, run: RunDir, wanted: list[str]) -> list[str]:
+    """The experts that an ensemble has to do without, when enough are there.
+
+    Raises `UserError` naming a unit that is not complete and that cannot be done without.
+    """
     states = survey(plan(experiment), run)
-    for one in (states[key] for key in dict.fromkeys([CLUSTER, *needed])):
-        if one.state is not State.COMPLETE:
-            reason = f" ({one.reason})" if one.reason else ""
-            raise UserError(f"{one.key} is {one.state}{reason}; see 'hpcddm status {run.root}'")
+    missing = [key for key in dict.fromkeys([CLUSTER, *wanted]) if states[key].state is not State.COMPLETE]
+    experts = [key for key in wanted if key in expert_keys(experiment)]
+    minimum = experiment.evaluate.min_experts or len(experts)
+    is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
+    for one in (states[key] for key in missing if key not in experts or not is_enough):
+        reason = f" ({one.reason})" if one.reason else ""
+        raise UserError(f"{one.key} is {one.state}{reason}; see 'hpcddm status {run.root}'")
+    return missing
 
 
 def _check_output(output: Path) -> None:

@@ -1,152 +1,213 @@
-"""The verb status: every unit's state, from the files of the run first, then from the scheduler."""
+"""The verb status: every unit's state, what is known of its progress, and what to type next."""
 
 import json
-import math
+import random
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.config import Site
+from hpcddm.commands.overview import Overview, Queue, Row, look
 from hpcddm.errors import ConfigError
-from hpcddm.files import stored_experiment
-from hpcddm.launch.base import Job, launcher_of
-from hpcddm.pipeline import plan
-from hpcddm.rundir.journal import Journal, Submission
+from hpcddm.launch.progress import duration
+from hpcddm.launch.watching import Work
 from hpcddm.rundir.layout import RunDir
-from hpcddm.status import Activity, State, UnitStatus, activity, check_stale, survey
+from hpcddm.status import State
 
-UNKNOWN = "unknown"
-STARTING_SECONDS = 30
 READABLE_COLUMNS = 140
 """The least width of the table in a file or a pipe, where nobody can widen a window."""
+REFRESH_SECONDS = 5
+ASK_SECONDS = 30
+"""The least time between two questions to the scheduler, which serves everybody."""
+NAMED_UNITS = 3
+STYLES = {
+    State.COMPLETE: "green",
+    Work.RUNNING: "cyan",
+    Work.FAILED: "red",
+    Work.GAVE_UP: "red",
+    State.DAMAGED: "red",
+    State.STALE: "yellow",
+    Work.HELD: "yellow",
+    Work.UNKNOWN: "yellow",
+}
 
 
-def status(root: Path, as_json: bool) -> None:
-    """Print the state of every unit and what to type next."""
-    run = RunDir(root)
-    rows = collect(run)
-    if as_json:
-        print(json.dumps({"run": str(root), "units": [_finite(row) for row in rows]}, indent=1, allow_nan=False))
+def status(root: Path, as_json: bool, watch: bool) -> None:
+    """Print the state of every unit and what to type next; `watch` goes on until Ctrl-C or until all is complete.
+
+    Raises `ConfigError` when the folder holds no run, or when there is no terminal to watch on.
+    """
+    run, console = RunDir(root), Console()
+    if watch:
+        if as_json or not console.is_terminal:
+            raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
+        _watch(run, console)
         return
-    # Text, because paths and reasons may hold what reads as markup in a plain string.
-    table = Table(title=Text(f"run {root}"), title_justify="left")
-    for name in ("unit", "state", "images", "loss", "tries"):
-        table.add_column(name, no_wrap=True, justify="left" if name in ("unit", "state") else "right")
-    table.add_column("where and why", overflow="fold")
-    for row in rows:
-        images = f"{row['done']:,} of {row['total']:,}" if row["total"] and row["state"] != State.COMPLETE else ""
-        loss = f"{row['loss']:.4f}" if row["loss"] is not None else ""
-        remark = "  ".join(word for word in (row["where"], row["reason"]) if word)
-        cells = (row["unit"], row["state"], images, loss, str(row["attempts"] or ""), remark)
-        table.add_row(*map(Text, cells))
-    console = Console()
-    Console(width=console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)).print(table)
-    print(_refusal(run) or _next_step(rows, root))
+    seen = look(run, Queue.ask(run))
+    if as_json:
+        print(json.dumps(seen.as_json(), indent=1, allow_nan=False))
+        return
+    width = console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)
+    console = Console(width=width)
+    for line in filter(None, (summary(seen), outlook(seen))):
+        console.print(Text(line), soft_wrap=True)
+    console.print(table(seen.rows, width))
+    for line in remarks(seen.rows):
+        # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
+        console.print(line, soft_wrap=True)
+    console.print(Text(seen.next_step()), soft_wrap=True)
 
 
-def collect(run: RunDir) -> list[dict[str, Any]]:
-    """One dictionary per unit: unit, state, site, done, total, rate, loss, attempts, where, reason."""
-    units = plan(stored_experiment(run))
-    submissions = Journal(run.journal).submissions()
-    # The queue first: what has left it by then has its manifest by the time that the manifests are read.
-    jobs = _jobs(run, submissions)
-    states = survey(units, run)
-    return [_row(states[unit.key], activity(run, unit.key), jobs, submissions) for unit in units]
+def _watch(run: RunDir, console: Console) -> None:
+    queue = Queue.ask(run)
+    patience = _jittered(ASK_SECONDS)
+    try:
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                seen = look(run, queue)
+                live.update(_screen(seen, console), refresh=True)
+                if seen.count(State.COMPLETE) == len(seen.rows):
+                    return
+                time.sleep(_jittered(REFRESH_SECONDS))
+                if time.time() - queue.asked > patience:
+                    queue, patience = Queue.ask(run), _jittered(ASK_SECONDS)
+    except KeyboardInterrupt:
+        return
 
 
-def _row(
-    status: UnitStatus, work: Activity, jobs: dict[str, Job | None], submissions: list[Submission]
-) -> dict[str, Any]:
-    beat = work.beat if work.attempts else None
-    state, reason = _state(status, work, jobs, submissions)
-    job = jobs.get(status.key)
+def _jittered(seconds: float) -> float:
+    """A little longer, by chance: a class of students shall not ask at the same moment."""
+    return seconds * random.uniform(1.0, 1.2)
+
+
+def _screen(seen: Overview, console: Console) -> RenderableType:
+    """What fits on the screen: complete units make way first."""
+    told = [*remarks(seen.rows), Text(seen.next_step())]
+    rows = seen.rows
+    if len(rows) + len(told) + 4 > console.height:
+        rows = [row for row in rows if row.state != State.COMPLETE]
+    hidden = len(seen.rows) - len(rows)
+    note = [Text(f"{hidden} complete units are not shown", style="dim")] if hidden else []
+    head = Text(f"{time.strftime('%H:%M:%S')}  {summary(seen)}\n{outlook(seen)}".rstrip())
+    return Group(head, table(rows, console.width), *note, *told)
+
+
+def summary(seen: Overview) -> str:
+    """One line about the states of all units."""
+    words = [f"run {seen.run.root}: {seen.count(State.COMPLETE)} of {len(seen.rows)} units complete"]
+    states = dict.fromkeys(row.state for row in seen.rows if row.state not in (State.COMPLETE, State.MISSING))
+    words += [f"{seen.count(state)} {state}" for state in states]
+    return ", ".join(words)
+
+
+def outlook(seen: Overview) -> str:
+    """One line about how far the experts are and what is left; empty when nothing is known."""
+    words = []
+    done, total = seen.expert_images
+    if 0 < done < total:
+        words.append(f"experts {done / total:.1%} ({done:,} of {total:,} images)")
+    if seen.seconds_left is not None:
+        running = (State.COMPLETE, Work.RUNNING, Work.STOPPING)
+        at_least = "at least " if any(row.state not in running for row in seen.rows) else ""
+        words.append(f"{at_least}{duration(seen.seconds_left)} left")
+    if seen.is_silent:
+        words.append("the scheduler does not answer: states are from the run's own files")
+    return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How much of a row is shown."""
+
+    gap: int = 2
+    is_short: bool = False
+    """Counts as 12.3k and 1.23M."""
+    dropped: tuple[str, ...] = ()
+
+
+LAYOUTS = (
+    Layout(),
+    Layout(gap=1),
+    Layout(gap=1, is_short=True),
+    Layout(gap=1, is_short=True, dropped=("step",)),
+    Layout(gap=1, is_short=True, dropped=("step", "img/s")),
+    Layout(gap=1, is_short=True, dropped=("step", "img/s", "node")),
+)
+"""The first one that fits is taken; what is dropped is in --json."""
+COLUMNS = ("unit", "state", "try", "node", "images", "step", "loss", "img/s", "left", "saved")
+LEFT = ("unit", "state", "node")
+
+
+def table(rows: list[Row], width: int) -> Table:
+    """One line for each unit, no wider than `width` as long as that can be helped."""
+    for layout in LAYOUTS:
+        built = _table(rows, layout)
+        if Console(width=1000).measure(built).maximum <= width:
+            break
+    return built
+
+
+def _table(rows: list[Row], layout: Layout) -> Table:
+    cells = [_cells(row, layout.is_short) for row in rows]
+    named = {name for one in cells for name, cell in one.items() if cell} | {"unit", "state"}
+    names = [name for name in COLUMNS if name in named and name not in layout.dropped]
+    built = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold")
+    for name in names:
+        built.add_column(name, no_wrap=True, justify="left" if name in LEFT else "right")
+    for row, one in zip(rows, cells, strict=True):
+        # Text, because paths and reasons may hold what reads as markup in a plain string.
+        built.add_row(*(Text(one[name], style=_style(name, row)) for name in names))
+    return built
+
+
+def _cells(row: Row, is_short: bool) -> dict[str, str]:
+    """The words of a row by column; `saved` is the age of the newest training state."""
+    is_open = row.state != State.COMPLETE
+    saved = row.saved_seconds if is_open else None
     return {
-        "unit": status.key,
-        "state": state,
-        "site": status.unit.site,
-        "done": beat.done if beat else 0,
-        "total": beat.total if beat else 0,
-        "rate": round(beat.rate, 1) if beat else 0.0,
-        "loss": (beat.figures or {}).get("loss") if beat else None,
-        "attempts": work.attempts,
-        "where": job.detail if job else (beat.host if beat and state == "running" else ""),
-        "reason": reason,
+        "unit": row.unit,
+        "state": row.state,
+        "try": str(row.attempts or ""),
+        "node": row.where,
+        "images": _of(row.done, row.total, is_short) if row.total and is_open else "",
+        "step": _of(row.step or 0, row.steps, is_short) if row.steps and is_open else "",
+        "loss": f"{row.loss:.4f}" if row.loss is not None else "",
+        "img/s": "" if row.rate is None else f"{row.rate:.0f}" if row.rate >= 10 else f"{row.rate:.1f}",
+        "left": "" if row.seconds_left is None else duration(row.seconds_left),
+        "saved": "" if saved is None else duration(saved),
     }
 
 
-def _state(
-    status: UnitStatus, work: Activity, jobs: dict[str, Job | None], submissions: list[Submission]
-) -> tuple[str, str]:
-    """The truth in this order: manifest, the scheduler's queue, the unit's own files. Unknown is never success."""
-    if status.state in (State.COMPLETE, State.STALE):
-        return status.state, status.reason
-    if status.key in jobs:
-        job = jobs[status.key]
-        return (job.state, "") if job else (UNKNOWN, "the scheduler does not answer")
-    if work.is_running:
-        return "running", ""
-    if status.unit.site is not None and status.unit.site not in {one.site for one in submissions}:
-        misfit = (
-            f"; it is here but does not fit: {status.reason}"
-            if status.reason and status.state is not State.WAITING
-            else ""
-        )
-        return "elsewhere", f"belongs to site {status.unit.site}{misfit}"
-    if status.state is not State.MISSING:
-        return status.state, status.reason
-    if work.outcome in ("failed", "stopped"):
-        return work.outcome, work.reason
-    return _unfinished(work, [one.time for one in submissions if status.key in one.units])
+def _of(done: int, total: int, is_short: bool) -> str:
+    return "/".join(_short(count) if is_short else f"{count:,}" for count in (done, total))
 
 
-def _unfinished(work: Activity, submitted: list[float]) -> tuple[str, str]:
-    """A unit without manifest, without a place in the queue and without a last word."""
-    if not submitted:
-        return State.MISSING, ""
-    if time.time() - submitted[-1] < STARTING_SECONDS:
-        return "starting", ""
-    if work.attempts:
-        return UNKNOWN, "its last attempt left no word"
-    return UNKNOWN, "it left the queue without a word; 'hpcddm logs' shows what the scheduler kept"
+def _short(count: int) -> str:
+    for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k")):
+        if count >= unit:
+            return f"{count / (1000 if name == 'k' else unit):.3g}{name}"
+    return f"{count:,}"
 
 
-def _jobs(run: RunDir, submissions: list[Submission]) -> dict[str, Job | None]:
-    """The units that a queueing scheduler knows; None as value where it was asked and did not answer."""
-    found: dict[str, Job | None] = {}
-    for scheduler in {one.scheduler for one in submissions} - {"local"}:
-        own = [one for one in submissions if one.scheduler == scheduler]
-        answer = launcher_of(Site(name=own[-1].site, scheduler=scheduler), run).states(own)
-        found |= {key: None for one in own for key in one.units} if answer is None else answer
-    return found
+def _style(name: str, row: Row) -> str:
+    return STYLES.get(row.state, "") if name == "state" else ""
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as JSON can hold it: the loss of a training that diverged becomes null."""
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
-
-
-def _refusal(run: RunDir) -> str | None:
-    """What submit will say about changed settings here, or None when it will go on."""
-    sites = {None} | {one.site for one in Journal(run.journal).submissions()}
-    states = survey(plan(stored_experiment(run)), run)
-    try:
-        check_stale([one for one in states.values() if one.unit.site in sites], set())
-    except ConfigError as error:
-        return f"submit will refuse: {error}"
-    return None
-
-
-def _next_step(rows: list[dict[str, Any]], root: Path) -> str:
-    states = {row["state"] for row in rows}
-    if states == {State.COMPLETE}:
-        return f"complete; look at {root}/report/index.html"
-    broken = [row["unit"] for row in rows if row["state"] in ("failed", UNKNOWN)]
-    if broken:
-        return f"look at: hpcddm logs {root} {broken[0]}   then submit again"
-    if states & {"running", "pending", "starting"}:
-        return f"under way; look at: hpcddm logs {root} STAGE/UNIT"
-    return "submit again to run what is missing"
+def remarks(rows: list[Row]) -> list[Text]:
+    """Why units are not running, and what to type; units with the same words share a line."""
+    told: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        if row.reason or (row.next and row.state != State.MISSING):
+            told.setdefault((row.state, row.reason, row.next), []).append(row.unit)
+    lines = []
+    for (state, reason, following), units in told.items():
+        more = f" and {len(units) - NAMED_UNITS} more" if len(units) > NAMED_UNITS else ""
+        why = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
+        hint = f"   -> {following}" if following and not reason.endswith(following) else ""
+        words = f"{', '.join(units[:NAMED_UNITS])}{more}: {why}{hint}"
+        lines.append(Text(words, style=STYLES.get(state, "")))
+    return lines

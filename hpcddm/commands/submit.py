@@ -1,6 +1,6 @@
 """The verb submit: decide, then hand over to the queue, or run here."""
 
-import os
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -8,19 +8,24 @@ import click
 from hpcddm.config import Experiment, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment, load_site, with_content, within_run
-from hpcddm.launch.base import Launcher, launcher_of
+from hpcddm.launch.base import Launcher, QueueFull, launcher_of
+from hpcddm.launch.items import array_spec, arrays, items_of
 from hpcddm.launch.submission import (
     Decision,
-    array_spec,
-    arrays,
     check_experiment,
+    check_folder,
     decide,
+    settle,
     store_experiment,
+    store_site,
 )
 from hpcddm.pipeline import REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
+
+PATIENCE_SECONDS = 60
+"""How long one submit waits for another of the same run."""
 
 
 def submit(
@@ -32,19 +37,38 @@ def submit(
         raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
-    experiment, launcher = with_content(experiment, run), launcher_of(site, run)
-    decision = decide(experiment, run, launcher, redo)
+    experiment = with_content(experiment, run)
+    return bring(experiment, site, run, redo=redo, dry_run=dry_run)
+
+
+def bring(
+    experiment: Experiment,
+    site: Site,
+    run: RunDir,
+    redo: Collection[str] = (),
+    only: Collection[str] | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Decide what is to run of an experiment whose images lie where it says, and submit it; return the exit code."""
+    launcher = launcher_of(site, run)
+    decision = decide(experiment, run, launcher, redo, only)
     if not decision.to_run:
         _say_nothing_to_do(decision, run)
         return 0
     check_experiment(experiment, site, decision)
+    check_folder(run)
     if not dry_run:
-        groups = arrays(decision.to_run, site)
-        launcher.check([array_spec(units, experiment, run, site, []) for units in groups])
+        groups = arrays(items_of(decision.to_run, experiment, run), site)
+        launcher.check([array_spec(group[:1], site) for group in groups])
     _make_folder(run)
-    with lease(run.lock, "hpcddm submit"):
+    is_queue = site.scheduler != "local"
+    with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if is_queue else 0):
+        settle(run, launcher)
         # Another submit may have been at work between the first look and the lock.
-        decision = decide(experiment, run, launcher, redo)
+        decision = decide(experiment, run, launcher, redo, only)
+        if not decision.to_run:
+            _say_nothing_to_do(decision, run)
+            return 0
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
@@ -52,9 +76,11 @@ def submit(
             if unit.stage in redo:
                 set_aside(run, unit.key)
         store_experiment(experiment, run)
+        store_site(site, run)
         _announce(site, run, decision)
-        enter = _run_here if site.scheduler == "local" else _queue
-        return enter(experiment, run, launcher, decision)
+        if is_queue:
+            return _queue(experiment, run, launcher, decision)
+        return _run_here(experiment, run, launcher, decision, only)
 
 
 def _make_folder(run: RunDir) -> None:
@@ -64,11 +90,11 @@ def _make_folder(run: RunDir) -> None:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--run-dir {run.root}: cannot be made ({error.strerror})") from None
-    if not os.access(run.root, os.W_OK):
-        raise ConfigError(f"--run-dir {run.root}: not writable for this user")
 
 
-def _run_here(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
+def _run_here(
+    experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision, only: Collection[str] | None
+) -> int:
     from hpcddm.launch.embedded import Embedded
 
     failed = Embedded(experiment, run, launcher, decision).drive()
@@ -77,7 +103,7 @@ def _run_here(experiment: Experiment, run: RunDir, launcher: Launcher, decision:
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
-    left = decide(experiment, run, launcher)
+    left = decide(experiment, run, launcher, only=only)
     if left.to_run:
         raise UserError(f"not complete: {', '.join(unit.key for unit in left.to_run)}; the same command continues")
     _say_nothing_to_do(left, run)
@@ -85,28 +111,40 @@ def _run_here(experiment: Experiment, run: RunDir, launcher: Launcher, decision:
 
 
 def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
-    from hpcddm.launch.queue import submit_all
+    from hpcddm.launch.queue import batches_of, submit_batches
 
-    for job in decision.recalled:
-        launcher.cancel(job.id)
-    for array in submit_all(experiment, run, launcher, decision):
-        after = f"  after {', '.join(array.after)}" if array.after else ""
-        last = len(array.keys) - 1
-        names = array.keys[0] if last == 0 else f"{array.keys[0]} ... {array.keys[-1]}"
-        click.echo(f"job {array.job}_[0-{last}]  {names}{after}")
+    launcher.cancel(*(job.id for job in decision.recalled))
+    batches, limit = batches_of(items_of(decision.to_run, experiment, run), run, launcher)
+    left = len(decision.to_run)
+    try:
+        for array in submit_batches(batches, run, launcher, decision.active):
+            left -= len(array.keys)
+            after = f"  after {', '.join(array.after)}" if array.after else ""
+            last = len(array.keys) - 1
+            names = array.keys[0] if last == 0 else f"{array.keys[0]} ... {array.keys[-1]}"
+            click.echo(f"job {array.job}_[0-{last}]  {names}{after}")
+    except QueueFull as full:
+        limit = str(full)
+    if left:
+        click.echo(f"{left} units remain, for the queue takes no more of your jobs now ({limit})")
+        click.echo("later the same command submits them")
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
     return 0
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
-    from hpcddm.launch.queue import render_all
+    from hpcddm.launch.queue import batches_of, render_batches
 
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
-    for array in render_all(experiment, run, launcher, decision):
+    batches, limit = batches_of(items_of(decision.to_run, experiment, run), run, launcher)
+    for array in render_batches(batches, launcher):
         click.echo(f"would submit {run.scripts / array.script}: {', '.join(array.keys)}")
+    left = len(decision.to_run) - sum(len(batch.items) for batch in batches)
+    if left:
+        click.echo(f"{left} units would remain ({limit})")
     return 0
 
 

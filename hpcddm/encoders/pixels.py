@@ -15,6 +15,10 @@ class Settings(VariantSettings):
 
     size: Positive = 7
 
+    def dimensions(self, data: Any) -> int:
+        """Values per image."""
+        return self.size**2 * data.channels
+
     def check(self, experiment: Any) -> None:
         """Raise ValueError when this would enlarge images."""
         if self.size > experiment.data.image_size:

@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from hpcddm.ensemble.dispatch import weighted_velocity
 
 
-def routed(router: Callable) -> Callable:
-    """The posterior p(k | x, t, class) of a router's logits."""
+def routed(router: Callable, present: torch.Tensor) -> Callable:
+    """The posterior p(k | x, t, class, k is present) of a router's logits; present: (K,), whether expert k is there."""
 
     def posterior(x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        return router(x, t, classes).softmax(dim=1)
+        # Not p / p.sum() of the present ones: where a missing one has all the probability, that is 0 / 0.
+        return router(x, t, classes).masked_fill(~present, -torch.inf).softmax(dim=1)
 
     return posterior
 
@@ -24,6 +25,18 @@ def known(clusters: torch.Tensor, num_experts: int) -> Callable:
     def posterior(x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         # With guidance the batch is asked twice over.
         return one_hot.repeat(len(x) // len(one_hot), 1)
+
+    return posterior
+
+
+def known_or_routed(clusters: torch.Tensor, present: torch.Tensor, router: Callable) -> Callable:
+    """The one-hot posterior of the samples whose cluster's expert is present (K,); the others ask the router."""
+    one_hot, asked = known(clusters, len(present)), routed(router, present)
+    own_is_there = present[clusters, None]
+
+    def posterior(x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        is_there = own_is_there.repeat(len(x) // len(own_is_there), 1)
+        return torch.where(is_there, one_hot(x, t, classes), asked(x, t, classes))
 
     return posterior
 

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.config import Resources, Site
+from hpcddm.errors import UserError
+from hpcddm.launch.chunks import Limits
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 
 SCHEDULER_PREFIXES = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH")
+
+
+class QueueFull(UserError):
+    """The scheduler takes no more jobs of this user now; it took none of this array."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,8 @@ class ArraySpec:
     resources: Resources
     after: list[str]
     """Job ids that must have ended, well or badly; the units check their inputs themselves."""
+    throttle: int
+    """How many elements may run at the same time."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Job:
     id: str
     state: str
     detail: str = ""
+    starts: str = ""
+    """When a pending one may start, as the scheduler writes it; empty when it does not know."""
 
 
 class Launcher(ABC):
@@ -50,7 +60,7 @@ class Launcher(ABC):
         """Hand over an array whose job name carries `token` and return the scheduler's id.
 
         `script` is the name under which the batch script, where there is one, is kept in the run.
-        Raises `UserError` with the scheduler's words when it refuses.
+        Raises `UserError` with the scheduler's words when it refuses, `QueueFull` when it will take the same later.
         """
 
     @abstractmethod
@@ -58,8 +68,12 @@ class Launcher(ABC):
         """The elements of these submissions that wait or run, by unit; None when nobody answers."""
 
     @abstractmethod
-    def cancel(self, job: str) -> None:
-        """End a job or an array."""
+    def cancel(self, *jobs: str) -> None:
+        """End jobs; raises `UserError` with the scheduler's words when it refuses."""
+
+    def limits(self, wanted: int) -> Limits:
+        """What the scheduler takes when `wanted` jobs are to be submitted."""
+        return Limits(max_array=max(wanted, 1))
 
 
 def clean_environment() -> dict[str, str]:

@@ -3,9 +3,10 @@
 import time
 
 from hpcddm.config import Experiment
+from hpcddm.launch.items import submit_unit
 from hpcddm.launch.local import Local
 from hpcddm.launch.progress import Progress
-from hpcddm.launch.submission import Decision, submit_array
+from hpcddm.launch.submission import Decision
 from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -21,6 +22,7 @@ class Embedded:
     def __init__(self, experiment: Experiment, run: RunDir, launcher: Local, decision: Decision) -> None:
         self.experiment, self.run, self.launcher = experiment, run, launcher
         self.waiting = list(decision.to_run)
+        self.absent = {*decision.elsewhere, *decision.blocked}
         self.running: dict[str, PlannedUnit] = {}
         self.failed: dict[str, str] = {}
         total = len(decision.complete) + len(decision.to_run)
@@ -51,7 +53,7 @@ class Embedded:
             # A unit that asks for more than the machine has runs alone, slower.
             if self._cores(unit) <= free or not self.running:
                 self.waiting.remove(unit)
-                job = submit_array([unit], self.experiment, self.run, self.launcher, [], "")
+                job = submit_unit(unit, self.experiment, self.run, self.launcher)
                 self.running[job] = unit
                 free -= self._cores(unit)
 
@@ -67,8 +69,8 @@ class Embedded:
             self.progress.failed(unit.key, self.failed[unit.key])
 
     def _is_ready(self, unit: PlannedUnit) -> bool:
-        unfinished = {other.key for other in (*self.waiting, *self.running.values())} | self.failed.keys()
-        return not unfinished.intersection(unit.needs)
+        unfinished = {other.key for other in (*self.waiting, *self.running.values())}
+        return not unfinished.intersection(unit.reads) and not unit.lacks({*self.absent, *self.failed})
 
     def _cores(self, unit: PlannedUnit) -> int:
         resources = self.launcher.site.resources_for(*unit.key.split("/"))
@@ -76,8 +78,7 @@ class Embedded:
 
     def _leave(self) -> None:
         self.progress.say("interrupted; the running units save and leave (Ctrl-C again ends them at once)")
-        for job in self.running:
-            self.launcher.cancel(job)
+        self.launcher.cancel(*self.running)
         deadline = time.time() + SAVING_SECONDS
         try:
             while time.time() < deadline and any(map(self.launcher.is_running, self.running)):

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from hpcddm.rundir import heartbeat
 from hpcddm.rundir.layout import RunDir
+from hpcddm.status import activity
 
 PLAIN_SECONDS = 15
 
@@ -33,7 +33,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self._console.print(
-            f"[{_clock(time.time() - self._started)}] {text}", markup=False, highlight=False, soft_wrap=True
+            f"[{duration(time.time() - self._started)}] {text}", markup=False, highlight=False, soft_wrap=True
         )
 
     def completed(self, key: str) -> None:
@@ -56,7 +56,7 @@ class Progress:
                 self.say(f"{stage}/{unit}  " + "  ".join(cell for cell in cells if cell))
 
     def _table(self, keys: list[str]) -> Table:
-        elapsed = _clock(time.time() - self._started)
+        elapsed = duration(time.time() - self._started)
         table = Table(title=f"{self._done} of {self._total} units complete, {elapsed}", title_justify="left")
         for name in ("stage", "unit", "images", "images/s", "loss", "left"):
             table.add_column(name, justify="left" if name in ("stage", "unit") else "right")
@@ -67,7 +67,8 @@ class Progress:
 
 def describe(run: RunDir, key: str) -> list[str]:
     """Stage, unit, images done, rate, loss and time left, as words."""
-    beat = heartbeat.read(run.unit(key))
+    last = activity(run, key).last
+    beat = last.beat if last else None
     if beat is None or not beat.total:
         return [*key.split("/"), "starting", "", "", ""]
     loss = (beat.figures or {}).get("loss")
@@ -77,11 +78,14 @@ def describe(run: RunDir, key: str) -> list[str]:
         f"{beat.done:,} of {beat.total:,}",
         f"{beat.rate:.0f}",
         f"{loss:.4f}" if loss is not None else "",
-        _clock(left) if left is not None else "",
+        duration(left) if left is not None else "",
     ]
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
+def duration(seconds: float) -> str:
+    """Seconds as 0:45, 12:05, 3:12:05 or 2d 4h."""
+    minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24}d {hours % 24}h"
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,95 +1,97 @@
 """Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit."""
 
-import os
+import re
 import shlex
-import subprocess
 import sys
-import uuid
-from functools import partial
+from collections import defaultdict
+from functools import cached_property, partial
 from pathlib import Path
 
 import jinja2
 import submitit
-from submitit.core.utils import DelayedSubmission, JobPaths
+from submitit.core.utils import DelayedSubmission
 
 from hpcddm.config import Site
 from hpcddm.errors import UserError
-from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
+from hpcddm.launch.base import ArraySpec, Job, Launcher
+from hpcddm.launch.chunks import Limits
+from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.launch.cluster import UNLIMITED, Cluster
+from hpcddm.launch.items import write_map
+from hpcddm.launch.sbatch import Sbatch
 from hpcddm.rundir import atomic
-from hpcddm.rundir.journal import Submission
+from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.entry import run_unit
+from hpcddm.runtime.entry import run_element
 from hpcddm.share import share_file
 
 TEMPLATE = "slurm/job.sbatch.j2"
-CLIENT_SECONDS = 60
-QUEUE_FORMAT = "%F|%K|%T|%r|%N|%j"
-
-
-def silence() -> str | None:
-    """Why no Slurm controller answers here, or None when one does."""
-    conf = os.environ.get("SLURM_CONF")
-    if conf and not Path(conf).is_file():
-        # Slurm's clients would look for it for a minute.
-        return f"SLURM_CONF={conf} does not exist"
-    try:
-        answer = _client("sinfo", "--noheader", seconds=10)
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
-    except subprocess.TimeoutExpired:
-        return "sinfo gave no answer in 10 s"
-    return None if answer.returncode == 0 else answer.stderr.strip() or "sinfo failed"
+QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
 
 
 class TemplateExecutor(submitit.SlurmExecutor):
-    """submitit's executor, except that the script is ours and every submission is an array."""
+    """submitit's executor, but the script is ours, and one pickle, there before the job, serves a whole array."""
 
-    def __init__(self, folder: Path, script: Path, arguments: list[str]) -> None:
+    def __init__(self, folder: Path, token: str, sbatch: Sbatch) -> None:
         super().__init__(folder)
-        self._script = script
-        self._arguments = arguments
+        self._pickle = folder / f"{token}.pkl"
+        self._sbatch = sbatch
 
     def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[submitit.Job]:
-        pickles = [self.folder / f"{uuid.uuid4().hex}.pkl" for _ in delayed_submissions]
-        for delayed, pickle in zip(delayed_submissions, pickles, strict=True):
-            delayed.set_timeout(0, 0)
-            delayed.dump(pickle)
-        array = self._sbatch()
-        elements = [f"{array}_{index}" for index in range(len(pickles))]
-        for element, pickle in zip(elements, pickles, strict=True):
-            JobPaths(self.folder, element).move_temporary_file(pickle, "submitted_pickle")
-        return [submitit.SlurmJob(self.folder, element) for element in elements]
-
-    def _sbatch(self) -> str:
-        try:
-            answer = _client("sbatch", "--parsable", *self._arguments, str(self._script))
-        except subprocess.TimeoutExpired:
-            raise UserError(
-                f"sbatch gave no answer to {self._script} in {CLIENT_SECONDS} s; submit again when Slurm answers:"
-                " what it accepted after all is found by its name and not submitted twice"
-            ) from None
-        if answer.returncode != 0:
-            words = answer.stderr.strip() or answer.stdout.strip()
-            raise UserError(f"sbatch refused {self._script}: {words}")
-        job = answer.stdout.strip().split(";")[0]
-        if not job.isdigit():
-            raise UserError(f"sbatch said '{answer.stdout.strip()}' and not a job id for {self._script}")
-        return job
+        (delayed,) = delayed_submissions
+        delayed.set_timeout(0, 0)
+        delayed.dump(self._pickle)
+        return [submitit.SlurmJob(self.folder, self._sbatch.submit())]
 
 
 class Slurm(Launcher):
     """The site's Slurm."""
 
+    def __init__(self, site: Site, run: RunDir) -> None:
+        super().__init__(site, run)
+        self._cluster = Cluster()
+
     def check(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when no controller answers, or when sbatch would refuse one of these shapes."""
-        why = silence()
-        if why:
-            raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node")
-        for array in {array.resources: array for array in arrays}.values():
-            answer = _client("sbatch", "--test-only", script=self._text(array))
+        """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start."""
+        shapes = {array.resources: array for array in arrays}
+        try:
+            for array in shapes.values():
+                self._check_partition(array)
+        except Silent as why:
+            raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node") from None
+        for array in shapes.values():
+            answer = call("sbatch", "--test-only", script=self._text(array))
             if answer.returncode != 0:
-                words = " ".join((answer.stderr.strip() or answer.stdout.strip()).split())
-                raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words}")
+                raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words(answer)}")
+
+    def _check_partition(self, array: ArraySpec) -> None:
+        """Refuse what Slurm takes and never starts."""
+        asked, partitions = array.resources, self._cluster.partitions
+        default = [one.name for one in partitions.values() if one.is_default]
+        names = asked.partition.split(",") if asked.partition else default
+        for name in names:
+            if name not in partitions:
+                raise self._refusal(array, "partition", f"invalid partition {name}, there are {', '.join(partitions)}")
+        known = [partitions[name] for name in names]
+        longest = max((one.max_minutes for one in known), default=UNLIMITED)
+        most = max((one.max_nodes for one in known), default=UNLIMITED)
+        if asked.minutes > longest and not asked.qos:
+            # A QOS may lift the partition's limits; then sbatch knows better.
+            text = f"{asked.minutes} minutes, partition {names[0]} allows {longest}"
+            raise self._refusal(array, "minutes", text)
+        if asked.nodes > most and not asked.qos:
+            raise self._refusal(array, "nodes", f"{asked.nodes} nodes, partition {names[0]} allows {most}")
+
+    def _refusal(self, array: ArraySpec, field: str, why: str) -> UserError:
+        key = _site_key(self.site, "/".join(array.keys[0].split("/")[-2:]), field)
+        return UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {why}; change the site key {key}")
+
+    def limits(self, wanted: int) -> Limits:
+        """What the controller says, or Slurm's own defaults when nobody answers, as in a dry run elsewhere."""
+        try:
+            return self._cluster.limits(self.site, wanted)
+        except Silent:
+            return Limits()
 
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script of an array into the run; a dry run writes the same bytes.
@@ -100,72 +102,80 @@ class Slurm(Launcher):
         atomic.write_text(path, self._text(array))
         return path
 
-    def _text(self, array: ArraySpec) -> str:
+    @cached_property
+    def _template(self) -> jinja2.Template:
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         environment.filters["quote"] = lambda value: shlex.quote(str(value))
-        source = share_file(TEMPLATE)
-        root, jobs = self.run.root.resolve(), str(self.run.jobs.resolve())
+        return environment.from_string(share_file(TEMPLATE).read_text())
+
+    def _text(self, array: ArraySpec) -> str:
         try:
-            text = environment.from_string(source.read_text()).render(
+            text = self._template.render(
                 array=array,
                 site=self.site.model_dump(),
                 resources=array.resources.model_dump(),
-                run=root,
-                jobs=jobs,
+                run=self.run.root.resolve(),
+                jobs=str(self.run.jobs.resolve()),
                 python=sys.executable,
             )
         except jinja2.TemplateError as error:
             line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-            raise UserError(f"{source}{line}: {error.message}") from None
+            raise UserError(f"{share_file(TEMPLATE)}{line}: {error.message}") from None
         return text + "\n"
 
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
-        """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up."""
-        path = self.render(array, script)
-        self.run.jobs.mkdir(parents=True, exist_ok=True)
-        arguments = [f"--job-name={array.name}-{token}"]
-        if array.after:
-            arguments.append(f"--dependency=afterany:{':'.join(array.after)}")
-        executor = TemplateExecutor(self.run.jobs.resolve(), path, arguments)
-        jobs = executor.submit_array([partial(run_unit, str(spec.resolve())) for spec in array.specs])
-        return jobs[0].job_id.split("_")[0]
+        """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up.
+
+        Everything that the jobs read is there before sbatch is called: one that it accepts and does not tell of runs.
+        """
+        folder = self.run.jobs.resolve()
+        sbatch = Sbatch(self.render(array, script), job_name(array.name, token), array.after, self.site.has_sacct)
+        element = partial(run_element, str(write_map(array.specs, folder, token)))
+        return TemplateExecutor(folder, token, sbatch).submit(element).job_id
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """One squeue call; the token in a job's name tells ours, for ids are used again and by other clusters too."""
+        """One squeue call, whoever submitted; ids are used again and by other clusters too, so the token tells ours."""
+        units = {one.uuid: one.units for one in current(submissions)}
+        names = ",".join(one.job_name for one in submissions if one.uuid in units)
+        # One word of a command line may be 128 KiB long.
+        wanted = [f"--name={names}"] if len(names) < 100_000 else []
         try:
-            answer = _client("squeue", "--noheader", "--array", f"--user={os.getuid()}", f"--format={QUEUE_FORMAT}")
-        except (OSError, subprocess.TimeoutExpired):
+            text = ask("squeue", "--noheader", "--array", *wanted, f"--format={QUEUE_FORMAT}")
+        except Silent:
             return None
-        if answer.returncode != 0:
-            return None
-        units = {one.uuid: one.units for one in submissions}
         found = {}
-        for line in answer.stdout.splitlines():
-            job, element, state, reason, nodes, name = line.split("|", 5)
+        for line in text.splitlines():
+            job, element, state, reason, nodes, start, name = line.split("|", 6)
             token = name.rsplit("-", 1)[-1]
-            if token in units and element.isdigit():
-                found[units[token][int(element)]] = Job(f"{job}_{element}", state.lower(), nodes or reason)
+            if token in units and element.isdigit() and int(element) < len(units[token]):
+                starts = start if state == "PENDING" and start != "N/A" else ""
+                found[units[token][int(element)]] = Job(f"{job}_{element}", state.lower(), nodes or reason, starts)
         return found
 
-    def cancel(self, job: str) -> None:
-        """scancel the job."""
-        _client("scancel", job)
+    def cancel(self, *jobs: str) -> None:
+        """One scancel for all elements; those that have ended meanwhile are passed over."""
+        elements = defaultdict(list)
+        for job in jobs:
+            array, _, element = job.partition("_")
+            elements[array].append(element)
+        if not jobs:
+            return
+        answer = call("scancel", *(f"{array}_[{','.join(some)}]" for array, some in elements.items()))
+        said = [line for line in answer.stderr.splitlines() if not re.search("already complet|Invalid job id", line)]
+        if answer.returncode != 0 and said:
+            raise UserError(f"scancel: {' '.join(said)}")
+
+
+def _site_key(site: Site, unit: str, field: str) -> str:
+    """Which key of the site gives a unit one of its resources."""
+    for place in (unit, unit.split("/")[0]):
+        if field in site.stages.get(place, {}):
+            return f"stages.{place}.{field}"
+    if field in Site.model_fields and getattr(site.resources, field) is None:
+        return field
+    return f"resources.{field}"
 
 
 def create(site: Site, run: RunDir) -> Launcher:
     """The launcher of a site."""
     return Slurm(site, run)
-
-
-def _client(
-    *command: str, seconds: float = CLIENT_SECONDS, script: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        input=script,
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        timeout=seconds,
-        check=False,
-    )

@@ -1,27 +1,29 @@
 """What `submit` decides before any scheduler is asked: what is there, what is missing, what may start here."""
 
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, Site
+from hpcddm.config import Experiment, Site, validate
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.base import ArraySpec, Job, Launcher
+from hpcddm.launch.base import Job, Launcher
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.spec import Spec
 from hpcddm.status import State, UnitStatus, check_stale, survey
 
-SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue", "hook")
-"""What a job must know of its site."""
+SETTLE_SECONDS = 15
+"""How long a request may be on its way to the scheduler after the submit that sent it has died."""
+LEAST_BYTES = 10_000_000
+"""What the bookkeeping of a submission needs; what the stages write is more."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Every unit of the run in one of five groups; `to_run` keeps the order of the pipeline."""
+    """Every unit of the run in one of six groups; `to_run` keeps the order of the pipeline."""
 
     states: dict[str, UnitStatus]
     complete: list[str] = field(default_factory=list)
@@ -29,7 +31,9 @@ class Decision:
     elsewhere: dict[str, str] = field(default_factory=dict)
     """Units of other sites that are not complete here: key -> what is wrong with the folder that is here, or ''."""
     blocked: dict[str, str] = field(default_factory=dict)
-    """Units of this site that wait for one elsewhere: key -> the key that is missing."""
+    """Units of this site that wait for one elsewhere, or for one that is left: key -> the key that is missing."""
+    left: list[str] = field(default_factory=list)
+    """Units that are missing and were not asked for."""
     to_run: list[PlannedUnit] = field(default_factory=list)
     recalled: list[Job] = field(default_factory=list)
     """Pending jobs of units that read one that is to run: they would not wait for it, so they are submitted anew."""
@@ -83,22 +87,45 @@ def _check_source(experiment: Experiment) -> None:
         records[0]
 
 
-def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterable[str] = ()) -> Decision:
+def check_folder(run: RunDir) -> None:
+    """Refuse a folder in which nothing can be written; nothing is made.
+
+    Raises `ConfigError` naming the folder and what would do.
+    """
+    place = run.root.absolute()
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"--run-dir {run.root}: {place} is not writable for this user; take another folder")
+    free = atomic.free_bytes(place)
+    if free < LEAST_BYTES:
+        raise ConfigError(f"--run-dir {run.root}: {free:,} bytes are free there; make room or take another folder")
+
+
+def decide(
+    experiment: Experiment,
+    run: RunDir,
+    launcher: Launcher,
+    redo: Iterable[str] = (),
+    only: Collection[str] | None = None,
+    active: dict[str, Job] | None = None,
+) -> Decision:
     """Look at the run and say what has to be submitted here.
 
-    Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    `only` names the units to look for, and what reads them goes along; `active` is what is in the queue, where the
+    caller knows. Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
     """
     units = plan(experiment)
     # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
-    active = active_units(run, launcher)
+    active = active_units(run, launcher) if active is None else active
     states = survey(units, run)
     check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
     decision = Decision(states, active=active)
     for unit in units:
-        missing = [key for key in unit.needs if key in decision.elsewhere or key in decision.blocked]
+        missing = unit.lacks({*decision.elsewhere, *decision.blocked, *decision.left})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.stage in redo or (is_own and any(other.key in unit.needs for other in decision.to_run))
+        touched = unit.stage in redo or (is_own and any(other.key in unit.reads for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif unit.key in active and not (touched and active[unit.key].state == "pending"):
@@ -108,6 +135,8 @@ def decide(experiment: Experiment, run: RunDir, launcher: Launcher, redo: Iterab
             decision.elsewhere[unit.key] = "" if status.state is State.WAITING else status.reason
         elif missing:
             decision.blocked[unit.key] = missing[0]
+        elif only is not None and unit.key not in only and not touched:
+            decision.left.append(unit.key)
         else:
             decision.to_run.append(unit)
             if unit.key in active:
@@ -129,6 +158,24 @@ def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
     return found
 
 
+def settle(run: RunDir, launcher: Launcher) -> None:
+    """Record the jobs of submits that died between the request and the answer; wait while one may be on its way."""
+    journal = Journal(run.journal)
+    while True:
+        unconfirmed = [one for one in submitted_jobs(run, launcher.site) if one.job is None]
+        own = [one for one in unconfirmed if one.site == launcher.site.name]
+        found = launcher.states(own) if own else {}
+        if not own or found is None:
+            return
+        for one in own:
+            jobs = {found[unit].id.split("_")[0] for unit in one.units if unit in found}
+            if jobs:
+                journal.submitted(one.uuid, min(jobs))
+        if not any(time.time() - one.time < SETTLE_SECONDS for one in own if not found.keys() & set(one.units)):
+            return
+        time.sleep(1)
+
+
 def submitted_jobs(run: RunDir, site: Site) -> list[Submission]:
     """What the journal holds for this site's scheduler."""
     return [one for one in Journal(run.journal).submissions() if one.scheduler == site.scheduler]
@@ -139,48 +186,19 @@ def store_experiment(experiment: Experiment, run: RunDir) -> None:
     atomic.write_json(run.experiment, experiment.model_dump(mode="json"))
 
 
-def write_spec(unit: PlannedUnit, experiment: Experiment, run: RunDir, site: Site) -> Path:
-    """Write what the unit's job is told."""
-    threads = site.resources_for(*unit.key.split("/")).cpus_per_rank
-    settings = experiment.model_dump(mode="json")
-    survival = {key: getattr(site, key) for key in SURVIVAL_KEYS}
-    spec = Spec(unit.key, unit.num_units, settings, unit.covers, unit.needs, threads, **survival)
-    return spec.write(run)
+def store_site(site: Site, run: RunDir) -> None:
+    """Keep the site as it was used, so that later commands need not name it."""
+    atomic.write_json(run.site(site.name), site.model_dump(mode="json"), durable=False)
 
 
-def arrays(units: list[PlannedUnit], site: Site) -> list[list[PlannedUnit]]:
-    """Units that can be one array: of the same stage and of the same shape, in the pipeline's order."""
-    groups: dict[tuple, list[PlannedUnit]] = {}
-    for unit in units:
-        shape = site.resources_for(*unit.key.split("/"))
-        # The monolith stays apart: the experts' array has one element per expert.
-        groups.setdefault((array_name(unit), shape), []).append(unit)
-    return list(groups.values())
+def stored_site(name: str, run: RunDir) -> Site:
+    """The site as the run last used it.
 
-
-def array_name(unit: PlannedUnit) -> str:
-    """What the array of a unit is called, in the job's name and in the script's."""
-    return "monolith" if unit.key == MONOLITH else unit.stage
-
-
-def submit_array(
-    units: list[PlannedUnit], experiment: Experiment, run: RunDir, launcher: Launcher, after: list[str], script: str
-) -> str:
-    """Journal the intent, submit, journal the job id, return it."""
-    spec = array_spec(units, experiment, run, launcher.site, after)
-    for unit in units:
-        write_spec(unit, experiment, run, launcher.site)
-    journal = Journal(run.journal)
-    token = journal.intend(launcher.site.scheduler, launcher.site.name, spec.keys)
-    job = launcher.submit(spec, token, script)
-    journal.submitted(token, job)
-    return job
-
-
-def array_spec(
-    units: list[PlannedUnit], experiment: Experiment, run: RunDir, site: Site, after: list[str]
-) -> ArraySpec:
-    """Describe an array."""
-    specs = [run.spec(unit.key) for unit in units]
-    resources = site.resources_for(*units[0].key.split("/"))
-    return ArraySpec(f"{experiment.name}-{array_name(units[0])}", [unit.key for unit in units], specs, resources, after)
+    Raises `ConfigError` naming the ones that it knows.
+    """
+    path = run.site(name)
+    values = atomic.read_json(path)
+    if values is None:
+        known = ", ".join(sorted(one.stem for one in path.parent.glob("*.json"))) or "none"
+        raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {known}; or name one with --site")
+    return validate(Site, values, str(path))

@@ -7,6 +7,7 @@ from torch import nn
 
 from hpcddm.config import Positive, VariantSettings
 from hpcddm.models.parts import Trunk, linear, modulate, unpatchify
+from hpcddm.models.size import linear_size, trunk_size
 
 
 class Settings(VariantSettings):
@@ -18,6 +19,11 @@ class Settings(VariantSettings):
     depth: Positive
     heads: Positive
     patch: Positive
+
+    def parameters(self, data: Any, num_outputs: int | None = None) -> int:
+        """How many parameters the network has."""
+        head = linear_size(self.width, 2 * self.width) + linear_size(self.width, data.channels * self.patch**2)
+        return trunk_size(self, data) + head
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError unless patches tile the image and the width splits into heads."""

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-FREQUENCIES = 256
-MLP_RATIO = 4
+from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 
 
 def patchify(x: torch.Tensor, patch: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ from torch import nn
 
 from hpcddm.config import Positive, VariantSettings
 from hpcddm.models.parts import Trunk, linear, modulate
+from hpcddm.models.size import linear_size, trunk_size
 
 
 class Settings(VariantSettings):
@@ -19,6 +20,11 @@ class Settings(VariantSettings):
     heads: Positive
     patch: Positive
     class_conditional: bool = True
+
+    def parameters(self, data: Any, num_outputs: int) -> int:
+        """How many parameters the network has."""
+        head = linear_size(self.width, 2 * self.width) + linear_size(self.width, num_outputs)
+        return trunk_size(self, data) + head
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError unless patches tile the image and the width splits into heads."""

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from hpcddm.config import Positive, VariantSettings
+from hpcddm.models.size import linear_size
 
 
 class Settings(VariantSettings):
@@ -15,6 +16,15 @@ class Settings(VariantSettings):
 
     width: Positive = 32
     features: Positive = 128
+
+    def parameters(self, data: Any, num_outputs: int) -> int:
+        """How many parameters the network has."""
+        widths = [data.channels, self.width, 2 * self.width, 4 * self.width]
+        stages = sum(
+            linear_size(9 * inputs, outputs) + 2 * outputs for inputs, outputs in zip(widths, widths[1:], strict=False)
+        )
+        pooled = widths[-1] * (data.image_size // 8) ** 2
+        return stages + linear_size(pooled, self.features) + linear_size(self.features, num_outputs)
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError for images that are too small for three halvings."""

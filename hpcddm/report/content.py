@@ -31,7 +31,10 @@ class Content:
     facts: list[tuple[str, str]]
     """Rows of (what, value): images, K, steps, guidance, extractor and its hash, judge, cost."""
     metrics: dict[str, Any]
-    """What `metrics.json` holds: {"arms": {arm: {fd, kid, agreement, images, train_flops}}, "floor": {...}, ...}."""
+    """What `metrics.json` holds: {"arms": {arm: {fd, kid, agreement, images, train_flops}}, "floor": {...}, ...}.
+
+    `remark` says in words what `missing_experts` (units' keys) means for all of it.
+    """
     clusters: list[Cluster]
     gallery_classes: list[int]
     """The class of each picture in a gallery."""

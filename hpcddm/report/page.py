@@ -42,6 +42,7 @@ def render(content: Content) -> str:
         facts=content.facts,
         metrics=metrics,
         has_monolith=MONOLITH in metrics["arms"],
+        missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
         clusters=[(cluster, _cluster_picture(cluster.images)) for cluster in content.clusters],

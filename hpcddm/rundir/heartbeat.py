@@ -1,4 +1,4 @@
-"""How far a running unit is: a small file that anyone who can read the run may look at."""
+"""How far an attempt is: a small file that anyone who can read the run may look at."""
 
 import time
 from contextlib import suppress
@@ -11,12 +11,12 @@ from hpcddm.rundir import atomic
 
 FILE_NAME = "heartbeat.json"
 SILENT_SECONDS = 60
-"""A unit that has not beaten for so long is not known to be running."""
+"""An attempt that has not beaten for so long is not known to be running."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One sign of life; `done` and `total` count images, `time` is seconds since the epoch."""
+    """One sign of life; `done` and `total` count images, times are seconds since the epoch."""
 
     time: float
     owner: str
@@ -26,6 +26,9 @@ class Heartbeat:
     total: int = 0
     rate: float = 0.0
     figures: dict[str, float] | None = None
+    saved_images: int | None = None
+    """The newest training state, and when it was saved."""
+    saved_time: float | None = None
 
     @property
     def is_fresh(self) -> bool:
@@ -39,11 +42,12 @@ class Heartbeat:
 
 
 class Pulse:
-    """Writes the heartbeats of one attempt, at most one in `interval` seconds."""
+    """Writes the heartbeats of one attempt into its folder, at most one in `interval` seconds."""
 
     def __init__(self, folder: Path, owner: str, attempt: int, host: str, interval: float = 1.0) -> None:
         self._file = folder / FILE_NAME
         self._identity: dict[str, Any] = {"owner": owner, "attempt": attempt, "host": host}
+        self._saved: dict[str, Any] = {}
         self._interval = interval
         self._last = 0.0
         self._started: tuple[float, int] | None = None
@@ -58,14 +62,19 @@ class Pulse:
         self._last = now
         seconds, images = now - self._started[0], done - self._started[1]
         rate = images / seconds if seconds > 0 else 0.0
-        beat = Heartbeat(now, done=done, total=total, rate=rate, figures=figures, **self._identity)
+        beat = Heartbeat(now, done=done, total=total, rate=rate, figures=figures, **self._identity, **self._saved)
         # A sign of life that cannot be written is no reason to die.
         with suppress(UserError):
             atomic.write_json(self._file, asdict(beat), durable=False)
 
+    def saved(self, images: int) -> None:
+        """Say that the training can be continued from here; the next beat, which is due at once, tells it."""
+        self._saved = {"saved_images": images, "saved_time": time.time()}
+        self._last = 0.0
+
 
 def read(folder: Path) -> Heartbeat | None:
-    """The last heartbeat of a unit, or None."""
+    """The last heartbeat in an attempt's folder, or None."""
     content = atomic.read_json(folder / FILE_NAME)
     try:
         return Heartbeat(**content) if isinstance(content, dict) else None

@@ -3,13 +3,18 @@
 import json
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcddm.rundir import atomic
 
-KEYS = {"intent": ("uuid", "scheduler", "site", "units", "time"), "submitted": ("uuid", "job")}
-"""What each kind of line holds."""
+KEYS = {
+    "intent": ("uuid", "scheduler", "site", "units", "time"),
+    "submitted": ("uuid", "job"),
+    "refused": ("uuid",),
+    "cancelled": ("uuid",),
+}
+"""What each kind of line holds; an intent also names its array, and a cancellation its units unless it means all."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,21 @@ class Submission:
     site: str
     units: list[str]
     time: float
+    name: str = ""
     job: str | None = None
     """The scheduler's id; None when the submit did not live to see it."""
+    cancelled: tuple[str, ...] = ()
+    """The units whose jobs somebody cancelled through us."""
+
+    @property
+    def job_name(self) -> str:
+        """Under which name the scheduler knows it: it carries the token, which no other submission has."""
+        return job_name(self.name, self.uuid)
+
+
+def job_name(array: str, token: str) -> str:
+    """The name of a job."""
+    return f"{array}-{token}"
 
 
 class Journal:
@@ -31,29 +49,47 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def intend(self, scheduler: str, site: str, units: list[str]) -> str:
+    def intend(self, scheduler: str, site: str, units: list[str], name: str = "") -> str:
         """Record what is about to be submitted and return its UUID, which goes into the job's name."""
         token = uuid.uuid4().hex[:12]
-        self._append(event="intent", uuid=token, scheduler=scheduler, site=site, units=units, time=time.time())
+        line = {"uuid": token, "scheduler": scheduler, "site": site, "units": units, "name": name}
+        self._append(event="intent", **line)
         return token
 
     def submitted(self, token: str, job: str) -> None:
         """Record the job id that the scheduler gave."""
-        self._append(event="submitted", uuid=token, job=job, time=time.time())
+        self._append(event="submitted", uuid=token, job=job)
+
+    def refused(self, token: str) -> None:
+        """Record that the scheduler took nothing of a submission."""
+        self._append(event="refused", uuid=token)
+
+    def cancelled(self, token: str, units: list[str] | None = None) -> None:
+        """Record that the jobs of these units of a submission, or of all, are being cancelled."""
+        self._append(event="cancelled", uuid=token, **({} if units is None else {"units": units}))
 
     def submissions(self) -> list[Submission]:
-        """All submissions, oldest first; a torn line, and one that is no event, are passed over."""
+        """All submissions that were not refused, oldest first.
+
+        A torn line, and one that is no event, are passed over.
+        """
         found: dict[str, Submission] = {}
         for event in self._events():
+            before = found.get(event["uuid"])
             if event["event"] == "intent":
-                found[event["uuid"]] = Submission(**{key: event[key] for key in KEYS["intent"]})
-            elif event["uuid"] in found:
-                before = found[event["uuid"]]
-                found[event["uuid"]] = Submission(**{**before.__dict__, "job": event["job"]})
+                values = {key: event[key] for key in KEYS["intent"]}
+                found[event["uuid"]] = Submission(**values, name=str(event.get("name", "")))
+            elif before and event["event"] == "submitted":
+                found[before.uuid] = replace(before, job=event["job"])
+            elif before and event["event"] == "cancelled":
+                units = event.get("units", before.units)
+                found[before.uuid] = replace(before, cancelled=(*before.cancelled, *units))
+            elif before:
+                del found[before.uuid]
         return list(found.values())
 
     def _append(self, **event: object) -> None:
-        atomic.append_line(self._path, json.dumps(event))
+        atomic.append_line(self._path, json.dumps(event | {"time": time.time()}))
 
     def _events(self) -> list[dict]:
         if not self._path.exists():
@@ -67,6 +103,17 @@ class Journal:
             if _is_event(event):
                 events.append(event)
         return events
+
+
+def current(submissions: list[Submission]) -> list[Submission]:
+    """Those that can still be in a queue.
+
+    A unit is submitted anew at the same site only after its job has left the queue there, so of the submissions of a
+    unit the last one counts; one that the submit did not live to see may have come late and always counts.
+    """
+    last = {(one.site, unit): one.uuid for one in submissions for unit in one.units}
+    latest = set(last.values())
+    return [one for one in submissions if one.job is None or one.uuid in latest]
 
 
 def _is_event(value: object) -> bool:

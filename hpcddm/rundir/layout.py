@@ -46,6 +46,15 @@ class RunDir:
         return self.root / "jobs"
 
     @property
+    def stop(self) -> Path:
+        """Where this file exists, every unit leaves after its current step and none comes back."""
+        return self.root / "STOP"
+
+    def site(self, name: str) -> Path:
+        """A site as it was last used here, with all its keys."""
+        return self.root / "sites" / f"{name}.json"
+
+    @property
     def lock(self) -> Path:
         """Held while a submit looks at the run and changes it."""
         return self.root / ".submit.lock"

@@ -12,7 +12,11 @@ from hpcddm.errors import UserError
 
 
 class HeldElsewhere(UserError):
-    """Somebody else holds the lease."""
+    """Somebody else holds the lease; `holder` is what they wrote into it."""
+
+    def __init__(self, message: str, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 @contextmanager
@@ -31,7 +35,8 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
         while not _try_lock(descriptor, path):
             if time.time() >= deadline:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-                raise HeldElsewhere(f"{path.parent}: {holder} is at work here; wait for it or stop it first")
+                words = f"{path.parent}: {holder} is at work here; wait for it or stop it first"
+                raise HeldElsewhere(words, holder)
             time.sleep(0.5)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{purpose} (process {os.getpid()} on {socket.gethostname()})\n".encode(), 0)

@@ -9,7 +9,8 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from hpcddm.config import Experiment
@@ -17,12 +18,13 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import Pulse
 from hpcddm.rundir.layout import RunDir, set_aside
-from hpcddm.rundir.lease import lease
+from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.runtime import allocation as allocations
 from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.attempt import Attempt, open_attempt
-from hpcddm.runtime.spec import Spec, read_spec
-from hpcddm.runtime.stopping import StopFlag, Stopped
+from hpcddm.runtime.attempt import Attempt, Superseded, open_attempt
+from hpcddm.runtime.spec import Spec, read_map, read_spec
+from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
 
 COLLECTIVE_STAGES = ("train", "route", "critics")
@@ -30,6 +32,14 @@ COLLECTIVE_STAGES = ("train", "route", "critics")
 
 LEAVING_SECONDS = 90
 """How long a new attempt waits for the one before it, which may still be saving."""
+
+STOP_VARIABLE = "HPCDDM_STOP_FILE"
+"""Set by the batch script: it makes this file when it is told to stop, for signals may not get through to us."""
+
+
+def run_element(map_path: str) -> None:
+    """Run this element of an array; the map says which unit that is."""
+    run_unit(str(read_map(Path(map_path))[int(os.environ["SLURM_ARRAY_TASK_ID"])]))
 
 
 def run_unit(spec_path: str) -> None:
@@ -49,27 +59,59 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     if ranks.rank > 0 and spec.stage not in COLLECTIVE_STAGES:
         return 0
     _prepare_environment(spec)
+    allocation = allocations.from_environment(ranks.world_size, spec.threads)
     with stop.cut_short():
-        attempt = open_attempt(run.logs(spec.key), ranks)
+        attempt = open_attempt(run.logs(spec.key), ranks, allocation.record())
     attempt.redirect_output(ranks.rank)
-    try:
-        outcome, reason = _make(spec, run, ranks, attempt, stop), ""
-    except Stopped as stopped:
-        outcome, reason = "stopped", str(stopped)
-        next_time = "continues where this one was" if spec.stage in COLLECTIVE_STAGES else "starts over"
-        print(f"stopped: {reason}; the next attempt {next_time}", flush=True)
-    except UserError as error:
-        attempt.close("failed", str(error))
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return error.exit_code
-    except BaseException as error:
-        attempt.close("failed", f"{type(error).__name__}: {error}".splitlines()[0])
-        traceback.print_exc()
-        return 1
+    stop.ends = allocation.ends
+    stop.keep_free(spec.signal_lead_seconds)
+    stop.watch([partial(_told_by_file, run), partial(_leave_if_superseded, attempt)])
+    outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
     # The others are through before the outputs are published, and the first word about the end stands.
-    if ranks.rank == 0:
+    if ranks.rank == 0 or outcome == "failed":
         attempt.close(outcome, reason)
-    return 0
+    return code
+
+
+def _outcome(
+    spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
+) -> tuple[str, str, int]:
+    """Make the unit and say how that ended: a word, the reason, and the exit code."""
+    try:
+        return _make(spec, run, ranks, attempt, stop), "", 0
+    except Superseded as superseded:
+        print(f"superseded: {superseded}", flush=True)
+        return "superseded", str(superseded), EXIT_CODE
+    except Stopped as stopped:
+        next_time = "continues where this one was" if spec.stage in COLLECTIVE_STAGES else "starts over"
+        print(f"stopped: {stopped}; the next attempt {next_time}", flush=True)
+        return "stopped", str(stopped), 0
+    except HeldElsewhere as held:
+        print(f"stopped: {held}", flush=True)
+        return "held", str(held), EXIT_CODE
+    except UserError as error:
+        # To try this again would end the same way: the user has to mend something first.
+        attempt.facts["final"] = True
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return "failed", str(error), error.exit_code
+    except BaseException as error:
+        traceback.print_exc()
+        return "failed", f"{type(error).__name__}: {error}".splitlines()[0], 1
+
+
+def _told_by_file(run: RunDir) -> str | None:
+    """Why to stop, where a file says so: the run's STOP, or that of this job's batch script."""
+    if run.stop.exists():
+        return f"{run.stop.name} lies in the run's folder"
+    told = os.environ.get(STOP_VARIABLE)
+    return "the job was told to stop" if told and os.path.exists(told) else None
+
+
+def _leave_if_superseded(attempt: Attempt) -> None:
+    if attempt.is_superseded():
+        attempt.close("superseded", "a later attempt of the same job has begun")
+        print("superseded: a later attempt of the same job has begun; leaving at once", flush=True)
+        os._exit(EXIT_CODE)
 
 
 def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:
@@ -79,13 +121,13 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     if _fits(folder, expected):
         return "already complete"
     folder.mkdir(parents=True, exist_ok=True)
-    pulse = Pulse(folder, ranks.owner, attempt.number, socket.gethostname())
-    interface = spec.network_interface
-    unit = Unit(spec.key, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, interface)
+    pulse = Pulse(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
+    survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
+    unit = Unit(spec.key, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, **survival)
     if ranks.rank > 0:
         _call_stage(spec, unit)
         return "complete"
-    with lease(folder / ".lease", spec.key, LEAVING_SECONDS):
+    with _sole_work(folder, attempt, pulse):
         # The attempt before this one may have finished while it held the lease.
         if _fits(folder, expected):
             return "already complete"
@@ -97,6 +139,22 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     return "complete"
 
 
+def _sole_work(folder: Path, attempt: Attempt, pulse: Pulse) -> ExitStack:
+    """Hold the unit's lease; it may stay with an execution of the same job whose node is lost, which publishes nothing.
+
+    Raises `HeldElsewhere` when another job is at work on the unit.
+    """
+    held = ExitStack()
+    pulse.beat()
+    try:
+        held.enter_context(lease(folder / ".lease", attempt.owner, LEAVING_SECONDS))
+    except HeldElsewhere as error:
+        if not attempt.succeeds(error.holder.split()[0]):
+            raise
+        print(f"{error.holder} lost its node and still holds the lease; going on without it", flush=True)
+    return held
+
+
 def _fits(folder: Path, expected: Manifest) -> bool:
     """Whether the unit is there already, made of the same settings and inputs."""
     present = manifests.read(folder)
@@ -106,6 +164,7 @@ def _fits(folder: Path, expected: Manifest) -> bool:
 def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     outputs = manifests.describe_outputs(unit.folder, result.outputs)
     record = manifests.record(unit.attempt.started, unit.ranks.world_size)
+    unit.attempt.require_ownership()
     parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
     manifests.publish(unit.folder, Manifest(*parts, outputs, result.facts, record))
     # Nothing will be continued; and a folder that is copied to another site must hold no pickles.

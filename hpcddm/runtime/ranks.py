@@ -31,10 +31,17 @@ def from_environment() -> Ranks:
     if "SLURM_STEP_ID" in os.environ and "SLURM_PROCID" in os.environ:
         slurm = {name: os.environ[f"SLURM_{name}"] for name in ("PROCID", "LOCALID", "NTASKS", "JOB_NUM_NODES")}
         numbers = [int(slurm[name]) for name in ("PROCID", "LOCALID", "NTASKS", "JOB_NUM_NODES")]
-        # Clusters that share a folder give out the same ids, and one cluster gives them out again; the name is ours.
-        job = f"{os.environ['SLURM_JOB_NAME']}-{slurm_element()}"
-        return Ranks(*numbers, f"slurm-{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}")
+        return Ranks(*numbers, slurm_owner())
     return Ranks(0, 0, 1, 1, f"alone-{os.getpid()}-{time.time_ns()}")
+
+
+def slurm_owner() -> str:
+    """This execution of this job, as no other one is called.
+
+    Clusters that share a folder give out the same ids, and one cluster gives them out again; the name is ours.
+    """
+    job = f"{os.environ['SLURM_JOB_NAME']}-{slurm_element()}"
+    return f"slurm-{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
 def slurm_element() -> str:

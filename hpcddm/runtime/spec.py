@@ -1,6 +1,6 @@
 """What a job is told: one JSON file for each unit, the only thing that the two sides share."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ class Spec:
     requeue: str = "none"
     """How a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
     hook: str | None = None
+    wants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Units that it reads when they are there, with the settings that they must have been made with."""
+    minimum: int = 0
+    """How many of those are enough."""
 
     @property
     def stage(self) -> str:
@@ -34,8 +38,16 @@ class Spec:
     def write(self, run: RunDir) -> Path:
         """Store the spec in the run and return its path."""
         path = run.spec(self.key)
-        atomic.write_json(path, asdict(self))
+        atomic.write_json(path, asdict(self), durable=False)
         return path
+
+
+def read_map(path: Path) -> list[Path]:
+    """The specs of an array's elements, from `<run>/jobs/<token>.json`, which names them relative to itself."""
+    content = atomic.read_json(path)
+    if content is None:
+        raise UserError(f"{path}: it does not say which unit is which element; submit the run again")
+    return [path.parent / spec for spec in content["specs"]]
 
 
 def read_spec(path: Path) -> tuple[Spec, RunDir]:

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,8 +13,12 @@ LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
 
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
+SLOT_ENDS = "the allocation is about to end"
+
 SAVING_SECONDS = 120
 """How long a process may still run when its launcher is gone."""
+POLL_SECONDS = 1.0
+"""How often the conditions are asked that come without a signal."""
 WAITING_SECONDS = 3
 """How long a process that was told to stop goes on waiting for the other ranks."""
 EXIT_CODE = 75
@@ -26,6 +30,9 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.ends: float | None = None
+        """When the allocation ends, in seconds since the epoch, and how long before that the flag is set."""
+        self.lead_seconds = 0.0
 
     def install(self) -> None:
         """Catch the signals (TERM can come more than once) and watch the launcher."""
@@ -40,6 +47,15 @@ class StopFlag:
         launcher = os.environ.get(LAUNCHER_VARIABLE)
         if launcher:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
+
+    def watch(self, conditions: Sequence[Callable[[], str | None]]) -> None:
+        """Ask for the end of the allocation and for these, which give a reason or None, once a second in a thread."""
+        asked = (self._deadline, *conditions)
+        threading.Thread(target=self._ask, args=(asked,), daemon=True).start()
+
+    def keep_free(self, seconds: float) -> None:
+        """Leave at least so long before the end of the allocation."""
+        self.lead_seconds = max(self.lead_seconds, seconds)
 
     @contextmanager
     def cut_short(self, last_words: Callable[[str], None] | None = None) -> Iterator[None]:
@@ -68,6 +84,16 @@ class StopFlag:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.reason = self.reason or signal.Signals(number).name
+
+    def _deadline(self) -> str | None:
+        if self.ends is None or time.time() < self.ends - self.lead_seconds:
+            return None
+        return SLOT_ENDS
+
+    def _ask(self, conditions: Sequence[Callable[[], str | None]]) -> None:
+        while self.reason is None:
+            self.reason = next((reason for ask in conditions if (reason := ask())), self.reason)
+            time.sleep(POLL_SECONDS)
 
     def _listen(self, reading: int) -> None:
         while True:

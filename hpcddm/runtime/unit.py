@@ -26,6 +26,7 @@ class Unit:
     """The manifests of the units that this one reads, by key."""
     fingerprint: str
     network_interface: str | None = None
+    watchdog_minutes: float = 20
 
     @property
     def name(self) -> str:

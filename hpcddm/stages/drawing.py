@@ -25,8 +25,9 @@ def draw(
 ) -> np.ndarray:
     """Images of the given classes, uint8 (N, H, W, C), in the batches of the evaluation.
 
-    needed: the units that the arm reads; the others may be missing. The one that reads the clusters, the oracle,
-    takes for image i the cluster of the i-th held-out image of its class.
+    needed: the units that the arm reads and that are there; an ensemble does without an expert that is not among
+    them. The arm that reads the clusters, the oracle, takes for image i the cluster of the i-th held-out image of its
+    class, and the router's opinion where the expert of that cluster is missing.
     """
     data, evaluate, device = settings.data, settings.evaluate, networks.device()
     clusters = _oracle_clusters(run, classes).to(device) if CLUSTER in needed else None

@@ -13,7 +13,7 @@ from hpcddm.ensemble import strategies
 from hpcddm.ensemble.members import MONOLITH_ARM, Members
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range
+from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range, missing_experts
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import networks
 from hpcddm.stages import samples as sample_lists
@@ -45,7 +45,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     with h5py.File(unit.folder / EVALUATION, "w") as file:
         for name, arm in arms.items():
             arm.write(file.create_group(name), num_classes=settings.data.num_classes, start=start)
-    return Result([EVALUATION], {"images": stop - start, "arms": list(arms)})
+    missing = missing_experts(settings, unit.inputs)
+    return Result([EVALUATION], {"images": stop - start, "arms": list(arms), "missing_experts": missing})
 
 
 def arm_names(settings: Experiment) -> list[str]:
@@ -85,9 +86,7 @@ class Arm:
 
 
 def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
-    samples = sample_lists.clustered(unit, split)
-    chosen = sample_lists.balanced(samples, settings.data.num_classes, settings.evaluate.images)
-    return sample_lists.reader(unit, split, chosen)
+    return sample_lists.reader(unit, split, sample_lists.evaluated(unit, settings, split))
 
 
 def _draw(

@@ -8,12 +8,22 @@ import torch
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import to_images
+from hpcddm.ensemble import strategies
 from hpcddm.ensemble.members import MONOLITH_ARM
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.kernel import kernel_distance
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.pipeline import CLUSTER, EXTRACTOR, JUDGE, MONOLITH, ROUTER, evaluate_range
+from hpcddm.pipeline import (
+    CLUSTER,
+    EXTRACTOR,
+    JUDGE,
+    MONOLITH,
+    ROUTER,
+    evaluate_range,
+    expert_keys,
+    missing_experts,
+)
 from hpcddm.report import page
 from hpcddm.report.content import Cluster, Content, Gallery
 from hpcddm.rundir import atomic
@@ -35,7 +45,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     metrics = _metrics(settings, unit, merged)
     atomic.write_json(unit.folder / METRICS, metrics)
     page.write(_content(settings, unit, metrics, merged), unit.folder / PAGE)
-    return Result([METRICS, PAGE], {"arms": metrics["arms"], "floor": metrics["floor"]})
+    return Result([METRICS, PAGE], {key: metrics[key] for key in ("arms", "floor", "missing_experts", "remark")})
 
 
 def _merge(unit: Unit, arm: str) -> dict[str, Any]:
@@ -65,11 +75,31 @@ def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]
     return {
         "arms": arms,
         "floor": _distances(merged[REAL], merged[REFERENCE]),
+        "missing_experts": missing_experts(settings, unit.inputs),
+        "remark": _remark(settings, unit),
         "extractor": _critic(settings, unit, EXTRACTOR),
         "judge": _critic(settings, unit, JUDGE),
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
     }
+
+
+def _remark(settings: Experiment, unit: Unit) -> str:
+    """What everybody who reads the results has to know of the experts that are missing; '' when none is."""
+    missing, num_experts = missing_experts(settings, unit.inputs), settings.cluster.experts
+    if not missing:
+        return ""
+    text = (
+        f"{num_experts - len(missing)} of {num_experts} experts, without {', '.join(missing)}: the weights are shared"
+        " among those that are there, and the FLOPs are theirs and the router's"
+    )
+    parsed = map(strategies.parse, settings.evaluate.strategies)
+    unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
+    if not unrouted:
+        return text
+    clusters = sample_lists.evaluated(unit, settings)["cluster"]
+    orphans = np.isin(clusters, [expert_keys(settings).index(key) for key in missing]).mean()
+    return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
 
 def _distances(arm: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +112,7 @@ def _distances(arm: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any]
 
 
 def _train_flops(inputs: dict[str, Manifest]) -> tuple[int, int]:
-    """Training FLOPs of the ensemble, the router included, and of the monolith."""
+    """Training FLOPs of the experts that are there with the router, and of the monolith."""
     experts = sum(found.facts["train_flops"] for key, found in inputs.items() if key.startswith("train/expert-"))
     monolith = inputs[MONOLITH].facts["train_flops"] if MONOLITH in inputs else 0
     return experts + inputs[ROUTER].facts["train_flops"], monolith
@@ -148,12 +178,12 @@ def _galleries(settings: Experiment, unit: Unit) -> list[Gallery]:
     members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
     rows = range(GALLERY_PICTURES)
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)
-    heldout = sample_lists.clustered(unit, "heldout")
-    reference = sample_lists.balanced(heldout, data.num_classes, settings.evaluate.images)[: len(rows)]
+    reference = sample_lists.evaluated(unit, settings)[: len(rows)]
     clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
     shape = (data.channels, data.image_size, data.image_size)
     found = []
-    arms = [*arm_names(settings), *(f"expert-{index}" for index in range(settings.cluster.experts))]
+    alone = [f"expert-{index}" for index, expert in enumerate(members.experts) if expert is not None]
+    arms = [*arm_names(settings), *alone]
     for number, arm in enumerate(arms):
         unit.leave_if_told()
         unit.pulse.beat(number, len(arms))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
 from hpcddm.pipeline import CLUSTER
@@ -32,6 +33,11 @@ def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
 def clustered(unit: Unit, name: str) -> np.ndarray:
     """A list that the stage cluster wrote: of a split ('train', 'heldout') or of one expert ('expert-00')."""
     return np.load(unit.input(CLUSTER, f"{name}.npy"))
+
+
+def evaluated(unit: Unit, settings: Experiment, split: str = "heldout") -> np.ndarray:
+    """The samples of a split that the evaluation takes, place by place."""
+    return balanced(clustered(unit, split), settings.data.num_classes, settings.evaluate.images)
 
 
 def balanced(samples: np.ndarray, num_classes: int, count: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
+from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine
 
 KEPT = 2
@@ -17,20 +18,24 @@ KEPT = 2
 class Checkpoints:
     """The training states of one unit, below its folder `state/`."""
 
-    def __init__(self, folder: Path, fingerprint: str, world_size: int) -> None:
-        self._folder = folder
-        self._fingerprint = fingerprint
-        self._world_size = world_size
+    def __init__(self, unit: Unit) -> None:
+        self._folder = unit.state
+        self._fingerprint = unit.fingerprint
+        self._world_size = unit.ranks.world_size
+        self._attempt = unit.attempt
 
     def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> float:
         """Save on all ranks together and return the seconds it took.
 
         Raises `UserError` with the path and the free bytes when the disk is full; what was saved before stays valid.
+        Raises `Superseded` when a later attempt owns the unit.
         """
         started = time.time()
-        staged = self._folder / ".staged"
+        # An attempt whose node Slurm has given up may still be writing into a folder of its own.
+        staged = self._folder / f".staged-{self._attempt.number}"
         if dist.get_rank() == 0:
-            shutil.rmtree(staged, ignore_errors=True)
+            for left in self._folder.glob(".staged-*"):
+                shutil.rmtree(left, ignore_errors=True)
             staged.mkdir(parents=True)
         dist.barrier()
         try:
@@ -82,6 +87,7 @@ class Checkpoints:
             "loop": loop,
         }
         atomic.write_json(staged / "state.json", state)
+        self._attempt.require_ownership()
         target = self._folder / f"images-{images:012d}"
         shutil.rmtree(target, ignore_errors=True)
         staged.rename(target)

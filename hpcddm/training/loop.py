@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
 from hpcddm.rundir import atomic
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
+from hpcddm.runtime.watchdog import Watchdog
 from hpcddm.training import process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
@@ -71,7 +73,7 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     device = process_group.join(unit)
     torch.manual_seed(task.seed)
     engine = Engine(task.build(), training, unit.ranks, device)
-    checkpoints = Checkpoints(unit.state, unit.fingerprint, unit.ranks.world_size)
+    checkpoints = Checkpoints(unit)
     progress = _resume(engine, checkpoints)
     if unit.ranks.rank == 0:
         print(
@@ -79,12 +81,15 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
             f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}",
             flush=True,
         )
-    _Loop(task, training, unit, engine, checkpoints, progress, device).run()
+    with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, "failed")) as watchdog:
+        _Loop(task, training, unit, engine, checkpoints, progress, device, watchdog).run()
     weights = engine.ema_weights()
     finite = all(values.isfinite().all() for values in weights.values())
     require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
     if unit.ranks.rank == 0:
-        save_file(weights, unit.folder / WEIGHTS)
+        unit.attempt.require_ownership()
+        save_file(weights, unit.folder / f".{WEIGHTS}")
+        (unit.folder / f".{WEIGHTS}").replace(unit.folder / WEIGHTS)
         atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
     return [WEIGHTS, CURVE]
@@ -115,16 +120,21 @@ class _Loop:
         checkpoints: Checkpoints,
         progress: Progress,
         device: torch.device,
+        watchdog: Watchdog,
     ) -> None:
+        self.watchdog = watchdog
         self.task, self.training, self.unit, self.engine = task, training, unit, engine
         self.checkpoints, self.progress, self.device = checkpoints, progress, device
         self.order = SampleOrder(task.seed, task.stream, len(task.reader))
-        self.saved_at, self.saved_images = time.time(), progress.images
+        self.saved_at = time.time()
+        self.saved_images = self.resumed_images = progress.images
         self.board = (
             SummaryWriter(unit.folder / "tensorboard", purge_step=progress.images + 1) if self.is_first else None
         )
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.loss_sum += progress.loss_sum
+        if progress.images:
+            unit.pulse.saved(progress.images)
 
     @property
     def is_first(self) -> bool:
@@ -134,6 +144,7 @@ class _Loop:
         """Step until all images are seen; save when it is time, and leave when any rank was told to."""
         while self.progress.images < self.training.images:
             self._step()
+            self.watchdog.touch()
             stop, save = self._agree()
             if stop or save:
                 self._save()
@@ -167,8 +178,9 @@ class _Loop:
     def _log(self) -> None:
         progress, seen = self.progress, self.progress.images
         if self.is_first:
-            figures = {"loss": progress.curve[-1][1]} if progress.curve else {}
-            self.unit.pulse.beat(seen, self.training.images, **figures)
+            if seen == self.resumed_images + self.training.batch:
+                self.unit.attempt.begin(self.resumed_images)
+            self.unit.pulse.beat(seen, self.training.images, **self._figures())
         if seen // self.training.log_images == (seen - self.training.batch) // self.training.log_images:
             return
         mean = (self.loss_sum / progress.loss_images).float()
@@ -180,6 +192,9 @@ class _Loop:
         progress.loss_images = 0
         if self.board:
             self.board.add_scalar("loss", progress.curve[-1][1], seen)
+
+    def _figures(self) -> dict[str, float]:
+        return {"loss": self.progress.curve[-1][1]} if self.progress.curve else {}
 
     def _agree(self) -> tuple[bool, bool]:
         """Whether any rank was told to stop, and whether rank 0 finds it time to save: the same on all ranks."""
@@ -196,5 +211,9 @@ class _Loop:
         self.progress.loss_sum = mean.item() / self.unit.ranks.world_size
         seconds = self.checkpoints.save(self.engine, self.progress.images, vars(self.progress))
         self.saved_at, self.saved_images = time.time(), self.progress.images
+        self.unit.attempt.facts["images"] = self.progress.images
+        self.unit.stop.keep_free(2 * seconds)
         if self.is_first:
+            self.unit.pulse.saved(self.progress.images)
+            self.unit.pulse.beat(self.progress.images, self.training.images, **self._figures())
             print(f"saved at {self.progress.images} images in {seconds:.2f} s", flush=True)

@@ -1,15 +1,13 @@
 """The ranks of one unit meet: rank 0 takes a free port and tells it through the attempt's folder."""
 
 import os
-import socket
 from datetime import timedelta
 from functools import partial
 
-import psutil
 import torch
 import torch.distributed as dist
 
-from hpcddm.errors import UserError
+from hpcddm.runtime.network import own_address
 from hpcddm.runtime.unit import Unit
 
 TIMEOUT = timedelta(minutes=10)
@@ -31,7 +29,7 @@ def _meet(unit: Unit, backend: str) -> None:
     ranks = unit.ranks
     address, port = ("", 0) if ranks.rank == 0 else unit.attempt.meeting()
     if ranks.rank == 0:
-        address = _own_address(unit)
+        address = own_address(ranks.nodes, unit.network_interface)
     store = dist.TCPStore(
         address, port, ranks.world_size, is_master=ranks.rank == 0, timeout=TIMEOUT, wait_for_workers=False
     )
@@ -68,29 +66,3 @@ def _choose_interface(unit: Unit) -> None:
     interface = "lo" if unit.ranks.nodes == 1 else unit.network_interface
     if interface:
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
-
-
-def _own_address(unit: Unit) -> str:
-    """Where the other ranks reach this node."""
-    if unit.ranks.nodes == 1:
-        return "127.0.0.1"
-    if unit.network_interface is None:
-        return _address_of(socket.gethostname())
-    for address in psutil.net_if_addrs().get(unit.network_interface, []):
-        if address.family == socket.AF_INET:
-            return address.address
-    raise UserError(f"site key network_interface: {socket.gethostname()} has no interface {unit.network_interface}")
-
-
-def _address_of(host: str) -> str:
-    try:
-        address = socket.gethostbyname(host)
-    except OSError as error:
-        address = error.strerror
-    else:
-        if not address.startswith("127."):
-            return address
-    raise UserError(
-        f"{host}: its name gives no address that other nodes reach ({address});"
-        f" set the site key network_interface to one of: {', '.join(psutil.net_if_addrs())}"
-    )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hpcddm.ensemble import strategies
+from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.velocity import EnsembleVelocity, known, routed
 
 SHAPE, COMPONENTS, CLUSTERS, NULL = (1, 2, 2), 9, 3, 2
@@ -44,6 +45,7 @@ def router(x, t, classes, log_weights=LOG_WEIGHTS):
     return torch.stack([scores[:, CLUSTER_OF == k].logsumexp(1) for k in range(CLUSTERS)], dim=1)
 
 
+EVERYONE = torch.ones(CLUSTERS, dtype=torch.bool)
 EXPERTS = [partial(mixture_velocity, allowed=CLUSTER_OF == k) for k in range(CLUSTERS)]
 
 
@@ -56,7 +58,7 @@ def batch(count=64):
 
 def ensemble(name="full", posterior=None, guidance=1.0):
     rule = strategies.rule(strategies.parse(name))
-    return EnsembleVelocity(EXPERTS, posterior or routed(router), rule, NULL, guidance)
+    return EnsembleVelocity(EXPERTS, posterior or routed(router, EVERYONE), rule, NULL, guidance)
 
 
 def guided(x, t, classes, guidance):
@@ -74,7 +76,7 @@ def test_exact_experts_and_posterior_give_the_global_velocity(name, guidance):
 def test_a_router_trained_on_balanced_clusters_does_not():
     totals = torch.stack([LOG_WEIGHTS[:, CLUSTER_OF == k].logsumexp(1) for k in range(CLUSTERS)], dim=1)
     balanced = LOG_WEIGHTS - totals[:, CLUSTER_OF]
-    field = ensemble(posterior=routed(partial(router, log_weights=balanced)))
+    field = ensemble(posterior=routed(partial(router, log_weights=balanced), EVERYONE))
     assert (field(*batch()) - mixture_velocity(*batch())).abs().max() > 1e-2
 
 
@@ -82,7 +84,7 @@ def test_one_posterior_for_both_halves_of_guidance_does_not():
     def class_blind(x, t, classes):
         return router(x, t, torch.full_like(classes, NULL))
 
-    assert (ensemble(posterior=routed(class_blind), guidance=3.0)(*batch()) - guided(*batch(), 3.0)).abs().max() > 1e-2
+    assert (ensemble(posterior=routed(class_blind, EVERYONE), guidance=3.0)(*batch()) - guided(*batch(), 3.0)).abs().max() > 1e-2
 
 
 def test_top_1_asks_the_most_probable_expert_only():
@@ -131,3 +133,76 @@ def test_an_experts_group_is_one_batch_with_both_halves():
     field = EnsembleVelocity([expert], alone, strategies.rule(strategies.parse("full")), NULL, guidance=3.0)
     field(*batch(4))
     assert calls == [[0, 1, 0, 1, NULL, NULL, NULL, NULL]]
+
+
+class Router(torch.nn.Module):
+    """A function in the clothes of a network."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits, self.somewhere = logits, torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, x, t, classes):
+        return self.logits(x, t, classes)
+
+
+def without(*missing, logits=router):
+    """The members of the ensemble when some experts are missing."""
+    return Members([None if k in missing else one for k, one in enumerate(EXPERTS)], Router(logits), None, NULL)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+@pytest.mark.parametrize("name, k", [("full", 3), ("top-3", 3), ("top-2", 2), ("top-1", 1)])
+@pytest.mark.parametrize("missing", [(0,), (2,), (0, 2)])
+def test_the_weights_of_missing_experts_are_shared_by_those_that_are_there(name, k, missing, guidance):
+    def expected(x, t, classes):
+        posterior = router(x, t, classes).softmax(1)
+        posterior[:, list(missing)] = 0
+        kept = posterior * (posterior >= posterior.topk(k).values[:, -1:])
+        weights = kept / kept.sum(1, keepdim=True)
+        velocities = [expert(x, t, classes) for expert in EXPERTS]
+        return sum(w.view(-1, 1, 1, 1) * one for w, one in zip(weights.unbind(1), velocities, strict=True))
+
+    x, t, classes = batch()
+    halves = [expected(x, t, c) for c in (classes, torch.full_like(classes, NULL))]
+    field = without(*missing).field(name, guidance)
+    torch.testing.assert_close(field(x, t, classes), halves[1] + guidance * (halves[0] - halves[1]))
+    assert not field.usage[0][list(missing)].any()
+
+
+@pytest.mark.parametrize("name", ["full", "top-1", "top-2"])
+def test_an_ensemble_that_misses_an_expert_is_the_ensemble_of_the_others(name):
+    def others(x, t, classes):
+        return router(x, t, classes)[:, :2]
+
+    alone = Members(EXPERTS[:2], Router(others), None, NULL)
+    torch.testing.assert_close(without(2).field(name, 3.0)(*batch()), alone.field(name, 3.0)(*batch()))
+
+
+def test_a_router_that_is_sure_of_a_missing_expert_leaves_a_choice_of_the_others():
+    def sure(x, t, classes):
+        return torch.tensor([[2000.0, 0.0, 1.0]], dtype=torch.float64).expand(len(x), 3)
+
+    assert sure(*batch()).softmax(1)[0].tolist() == [1, 0, 0]
+    field = without(0, logits=sure).field("full", 1.0)
+    field(*batch())
+    shares = torch.tensor([0, 1 / (1 + torch.e), torch.e / (1 + torch.e)], dtype=torch.float64)
+    torch.testing.assert_close(field.usage[0] / 64, shares)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_the_oracle_leaves_the_samples_of_missing_experts_to_the_router(guidance):
+    clusters = torch.arange(64) % CLUSTERS
+    velocity = without(1).field("oracle", guidance, clusters)(*batch())
+    own, shared = (without(*gone).field(name, guidance, clusters) for gone, name in (((), "oracle"), ((1,), "full")))
+    lost = clusters == 1
+    torch.testing.assert_close(velocity[~lost], own(*batch())[~lost])
+    torch.testing.assert_close(velocity[lost], shared(*batch())[lost])
+
+
+@pytest.mark.parametrize("name", ["full", "top-2", "oracle"])
+def test_when_all_are_there_nothing_changes_by_a_bit(name):
+    clusters = torch.arange(64) % CLUSTERS
+    plain = (known(clusters, CLUSTERS)) if name == "oracle" else lambda *inputs: router(*inputs).softmax(1)
+    field = without().field(name, 3.0, clusters)
+    assert torch.equal(field(*batch()), ensemble(name, plain, 3.0)(*batch()))

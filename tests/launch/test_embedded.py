@@ -49,10 +49,11 @@ class Machine:
 def drive(tmp_path, monkeypatch):
     """Drive the tiny experiment on such a machine."""
     monkeypatch.setattr(embedded, "POLL_SECONDS", 0.0)
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    run = RunDir(tmp_path / "run")
     run.root.mkdir()
 
-    def driven(**machine):
+    def driven(experiment=None, **machine):
+        experiment = experiment or tiny(tmp_path)
         launcher = Machine(run, experiment, **machine)
         return launcher, Embedded(experiment, run, launcher, decide(experiment, run, launcher)).drive()
 
@@ -78,6 +79,14 @@ def test_a_failure_leaves_undone_what_reads_it_and_nothing_else(drive):
     assert undone == {"evaluate/0000000-0000024", "report/all"}
     again, failed = drive()
     assert failed == {} and again.order == ["route/router", "evaluate/0000000-0000024", "report/all"]
+
+
+def test_a_failure_of_an_expert_leaves_the_final_step_to_those_that_are_enough(tmp_path, drive):
+    experiment = tiny(tmp_path, evaluate__min_experts=1)
+    machine, failed = drive(broken=["train/expert-01"], experiment=experiment)
+    assert list(failed) == ["train/expert-01"] and machine.order[-1] == "report/all"
+    machine, failed = drive(broken=["train/expert-00", "train/expert-01"], experiment=tiny(tmp_path))
+    assert "report/all" not in machine.order
 
 
 def test_a_unit_that_is_made_anew_and_fails_is_not_taken_for_its_old_self(drive, tmp_path):

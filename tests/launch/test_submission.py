@@ -2,9 +2,9 @@ import pytest
 
 from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.base import Job, Launcher, clean_environment
-from hpcddm.launch.queue import submit_all
-from hpcddm.launch.submission import arrays, check_experiment, decide
+from hpcddm.launch.base import Job, clean_environment
+from hpcddm.launch.items import arrays, items_of
+from hpcddm.launch.submission import check_experiment, check_folder, decide, settle, store_site, stored_site
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -132,6 +132,40 @@ def test_every_site_runs_its_own_experts(run, tmp_path):
     assert north.blocked["evaluate/0000000-0000024"] == EXPERTS[1]
     south = decide(experiment, run, Queue(run, name="south"))
     assert (EXPERTS[1] in keys(south.to_run), list(south.elsewhere)) == (True, [EXPERTS[0]])
+
+
+FINAL = ["evaluate/0000000-0000024", "report/all"]
+
+
+def test_experts_elsewhere_do_not_block_the_final_step_when_enough_are_to_run(run, tmp_path):
+    experiment = tiny(tmp_path, experts__sites=["north", "south"], evaluate__min_experts=1)
+    north = decide(experiment, run, Queue(run))
+    assert list(north.elsewhere) == [EXPERTS[1]] and not north.blocked and set(FINAL) <= set(keys(north.to_run))
+    all_needed = decide(tiny(tmp_path, experts__sites=["north", "south"]), run, Queue(run))
+    assert list(all_needed.blocked) == FINAL
+    # Nothing of its own to make, and nothing there: one expert is still too few.
+    nowhere = decide(experiment, run, Queue(run, name="west"))
+    assert set(FINAL) <= nowhere.blocked.keys() and nowhere.blocked[FINAL[0]] == EXPERTS[0]
+
+
+def test_a_partial_final_step_is_complete_until_the_expert_arrives_and_is_then_all_that_runs(run, tmp_path):
+    experiment = tiny(tmp_path, experts__sites=["north", "south"], evaluate__min_experts=1)
+    units = plan(experiment)
+    finish([unit for unit in units if unit.key != EXPERTS[1]], run)
+    assert keys(decide(experiment, run, Queue(run)).to_run) == []
+    finish([unit for unit in units if unit.key == EXPERTS[1]], run)
+    assert keys(decide(experiment, run, Queue(run)).to_run) == FINAL
+
+
+def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_does_not_need_it(run, tmp_path):
+    experiment = tiny(tmp_path, evaluate__min_experts=1)
+    finish([unit for unit in plan(experiment) if unit.key != EXPERTS[1]], run)
+    decision = decide(experiment, run, Queue(run))
+    assert keys(decision.to_run) == [EXPERTS[1], *FINAL]
+    expert, evaluate, report = submit_all(experiment, run, Queue(run), decision)
+    assert evaluate.after == [expert.job] and set(report.after) == {expert.job, evaluate.job}
+    spec, _ = read_spec(run.spec(FINAL[0]))
+    assert (list(spec.wants), spec.minimum) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.needs)
 
 
 def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):

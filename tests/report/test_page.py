@@ -35,6 +35,8 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True):
             "judge": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
             "steps": 20,
             "guidance": 1.5,
+            "missing_experts": [],
+            "remark": "",
         },
         clusters=[Cluster(index, 1000 + 10 * index, pictures(12)) for index in range(experts)],
         gallery_classes=[number % classes for number in range(20)],
@@ -193,6 +195,17 @@ def test_unequal_counts_are_said():
     text = page.render(unequal)
     assert "Every row has" not in text
     assert "different numbers of images" in text
+
+
+def test_missing_experts_are_named_on_top_and_at_their_clusters():
+    partial = dataclasses.replace(bare(content()), clusters=content().clusters)
+    assert "Not all experts are here" not in page.render(partial) and "missing" not in Page(page.render(partial)).text
+    partial.metrics.update(missing_experts=["train/expert-02"], remark="3 of 4 experts, without train/expert-02")
+    text = Page(page.render(partial)).text
+    said = "Not all experts are here. All of this was made with 3 of 4 experts, without train/expert-02."
+    assert said in text and text.index(said) < text.index("31.9")
+    assert re.findall(r"Expert (\d) [\d,]+ images, [\d.]+%, missing from the results", text) == ["2"]
+    assert "counts the experts that are here and the router" in text
 
 
 def test_without_monolith_nothing_speaks_of_it():

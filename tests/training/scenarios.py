@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  DeepSpeed imports it late, and torch.compile with it
@@ -64,7 +65,7 @@ class Runs:
         run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
-        pulse = Pulse(run.unit(KEY), "me", attempt.number, "host")
+        pulse = Pulse(attempt.folder, "me", attempt.number, "host")
         return Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, fingerprint)
 
     def train(self, unit: Unit, settings: Training, stop_after: int | None = None) -> str:
@@ -128,7 +129,7 @@ def torn(runs: Runs, reference: Training) -> dict:
                     copy.write_bytes(file.read_bytes())
         path = target / newest.name / name
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        chosen = Checkpoints(target, "f", 1).newest()[1]["images"]
+        chosen = Checkpoints(again).newest()[1]["images"]
         runs.train(again, reference)
         found[str(name)] = {"resumed_at": chosen, **runs.result(f"torn-{number}")}
     return found
@@ -158,10 +159,10 @@ def ema(runs: Runs) -> dict:
 
 def refused(runs: Runs) -> dict:
     """States that are not this unit's."""
-    folder = runs.root / "stop-5" / KEY / "state"
-    found = {"other fingerprint": Checkpoints(folder, "other", 1).newest()}
+    unit = runs.unit("stop-5")
+    found = {"other fingerprint": Checkpoints(replace(unit, fingerprint="other")).newest()}
     try:
-        Checkpoints(folder, "f", 2).newest()
+        Checkpoints(replace(unit, ranks=replace(unit.ranks, world_size=2))).newest()
     except UserError as error:
         found["other world size"] = str(error)
     return found

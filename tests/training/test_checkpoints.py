@@ -1,8 +1,12 @@
 """Training states on a disk: which are kept, and which one is continued."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch.distributed as dist
 
+from hpcddm.runtime.attempt import Superseded, open_attempt
+from hpcddm.runtime.ranks import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
 
 
@@ -21,8 +25,14 @@ def alone():
     dist.destroy_process_group()
 
 
+def unit(folder, fingerprint):
+    """As much of a unit as its training states ask for."""
+    attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
+    return SimpleNamespace(state=folder, fingerprint=fingerprint, ranks=SimpleNamespace(world_size=1), attempt=attempt)
+
+
 def save(folder, fingerprint, *images):
-    checkpoints = Checkpoints(folder, fingerprint, 1)
+    checkpoints = Checkpoints(unit(folder, fingerprint))
     for number in images:
         checkpoints.save(Writer(), number, {})
     return checkpoints
@@ -43,3 +53,18 @@ def test_a_torn_newest_state_is_passed_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10, 20)
     (tmp_path / "images-000000000020" / "weights").write_bytes(b"we")
     assert checkpoints.newest()[1]["images"] == 10
+
+
+def test_an_attempt_whose_job_has_begun_anew_publishes_no_state(tmp_path):
+    checkpoints = save(tmp_path, "mine", 10)
+    open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.1"))
+    with pytest.raises(Superseded):
+        checkpoints.save(Writer(), 20, {})
+    assert checkpoints.newest()[1]["images"] == 10
+
+
+def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
+    checkpoints = save(tmp_path, "mine", 10)
+    open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-ba9876543210-8_0.0"))
+    checkpoints.save(Writer(), 20, {})
+    assert checkpoints.newest()[1]["images"] == 20

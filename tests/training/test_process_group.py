@@ -1,4 +1,4 @@
-"""Ranks that wait for others, and the address at which they are to be met."""
+"""Ranks that wait for others."""
 
 import json
 import os
@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from hpcddm.errors import UserError
 from tests.helpers import REPOSITORY
 
 JOIN = """
@@ -49,29 +48,3 @@ def test_a_rank_that_waits_for_others_leaves_when_told_to_stop(tmp_path, rank, o
         assert (ended["outcome"], ended["reason"]) == (outcome, "SIGTERM, while it waited for the other ranks")
     else:
         assert not (attempt / "ended.json").exists()
-
-
-@pytest.mark.parametrize("answer", ["127.0.1.1", None])
-def test_a_host_name_that_no_other_node_reaches_names_the_key_to_set(monkeypatch, answer):
-    from hpcddm.training import process_group
-
-    def resolve(host):
-        if answer is None:
-            raise OSError(-2, "Name or service not known")
-        return answer
-
-    monkeypatch.setattr(process_group.socket, "gethostbyname", resolve)
-    monkeypatch.setattr(process_group.socket, "gethostname", lambda: "node-7")
-    with pytest.raises(UserError, match="node-7: .* set the site key network_interface to one of: .*lo"):
-        process_group._own_address(unit_of(2))
-    assert process_group._own_address(unit_of(1)) == "127.0.0.1"
-    assert process_group._own_address(unit_of(2, "lo")) == "127.0.0.1"
-    monkeypatch.setattr(process_group.socket, "gethostbyname", lambda host: "10.0.0.7")
-    assert process_group._own_address(unit_of(2)) == "10.0.0.7"
-
-
-def unit_of(nodes, interface=None):
-    from hpcddm.runtime.ranks import Ranks
-    from hpcddm.runtime.unit import Unit
-
-    return Unit("train/x", None, Ranks(0, 0, 2, nodes, "me"), None, None, None, {}, "f", interface)

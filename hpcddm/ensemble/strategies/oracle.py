@@ -8,7 +8,10 @@ from hpcddm.config import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set; in place of the router's posterior stands the one-hot `velocity.known` of the cluster ids."""
+    """Nothing to set; in place of the router's posterior stands the one-hot `velocity.known` of the cluster ids.
+
+    A sample whose own expert is missing goes by the router's posterior over those that are there, as in `full`.
+    """
 
     pattern: ClassVar[str] = "oracle"
     usage: ClassVar[str] = "oracle"

@@ -28,6 +28,6 @@ class Settings(VariantSettings):
 
 
 def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
-    """Weights (N, K) from the posterior (N, K)."""
+    """Weights (N, K) from the posterior (N, K); where fewer than k are possible, those share the sample."""
     values, experts = posterior.topk(settings.k, dim=1)
     return torch.zeros_like(posterior).scatter(1, experts, values / values.sum(1, keepdim=True))

@@ -1,0 +1,110 @@
+"""Following a unit's log over all its attempts, like tail -f."""
+
+import codecs
+import os
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import COMES_BACK, Record, records
+
+POLL_SECONDS = 0.5
+VERDICT_SECONDS = 60
+"""How long the batch script may take to say what becomes of an attempt that has ended."""
+FIRST_BYTES = 65536
+"""How much of what was there before is shown."""
+
+
+def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
+    """Print the log of a rank from attempt `number` on, until the unit has ended for good, or Ctrl-C."""
+    try:
+        while True:
+            record = _wait_for(run, unit, number)
+            click.echo(f"--- attempt {record.number} of {unit}: {record.folder / f'rank{rank}.log'}")
+            if _tail(run, unit, record, rank):
+                return
+            number = record.number + 1
+    except KeyboardInterrupt:
+        # The user has seen enough; this is no error.
+        return
+
+
+def _wait_for(run: RunDir, unit: str, number: int) -> Record:
+    """The first attempt from `number` on."""
+    has_said = False
+    while True:
+        found = next((record for record in records(run.logs(unit)) if record.number >= number), None)
+        if found:
+            return found
+        if not has_said:
+            click.echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
+            has_said = True
+        time.sleep(POLL_SECONDS)
+
+
+def _tail(run: RunDir, unit: str, record: Record, rank: int) -> bool:
+    """Print one attempt's log to its end; return whether the unit has ended with it."""
+    log, has_warned = Growing(record.folder / f"rank{rank}.log"), False
+    while True:
+        # Read before the log: what it said last was written by then.
+        seen = next(one for one in records(run.logs(unit)) if one.number == record.number)
+        later = any(one.number > record.number for one in records(run.logs(unit)))
+        log.print_new()
+        if _is_final(seen):
+            click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome}{_because(seen)}")
+            return not later
+        if later or seen.decision in COMES_BACK:
+            click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome or 'no word'}{_because(seen)}")
+            return False
+        if seen.is_open and seen.beat and not seen.beat.is_fresh and not has_warned:
+            click.echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(seen.beat.time))}")
+            has_warned = True
+        time.sleep(POLL_SECONDS)
+
+
+def _is_final(record: Record) -> bool:
+    """Whether nothing follows this attempt by itself."""
+    if record.decision:
+        return record.decision not in COMES_BACK
+    if record.ended_well or (record.ended and record.job is None):
+        return True
+    return bool(record.ended) and time.time() - (record.stopped or 0.0) > VERDICT_SECONDS
+
+
+def _because(record: Record) -> str:
+    return f" ({record.reason})" if record.reason else ""
+
+
+class Growing:
+    """A file that grows, and that may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place: int | None = None
+        # A letter of several bytes may be half written.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def print_new(self) -> None:
+        """Print what was written since the last time, at first the last lines."""
+        try:
+            # Opened anew each time: on NFS that is what shows what other nodes have written.
+            with open(self._path, "rb") as file:
+                if self._place is None:
+                    self._place = self._last_lines(file)
+                file.seek(self._place)
+                content = file.read()
+        except FileNotFoundError:
+            return
+        self._place += len(content)
+        click.echo(self._decoder.decode(content), nl=False)
+
+    def _last_lines(self, file: BinaryIO) -> int:
+        size = file.seek(0, os.SEEK_END)
+        if size <= FIRST_BYTES:
+            return 0
+        file.seek(size - FIRST_BYTES)
+        file.readline()
+        return file.tell()

@@ -1,0 +1,232 @@
+"""A run at one moment, one row for each unit: what `hpcddm status` shows and `--json` prints."""
+
+import math
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hpcddm.config import Experiment, Site
+from hpcddm.errors import ConfigError
+from hpcddm.files import stored_experiment
+from hpcddm.launch.base import Job, launcher_of
+from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.submission import batch_of
+from hpcddm.launch.watching import Known, Work, state_of
+from hpcddm.pipeline import plan
+from hpcddm.rundir.journal import Submission
+from hpcddm.rundir.layout import RunDir
+from hpcddm.status import State, UnitStatus, activity, check_stale, survey
+
+UNDER_WAY = {Work.RUNNING, Work.STARTING, Work.STOPPING, Work.PENDING, Work.REQUEUED}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One unit; what nobody knows is None, or an empty text. The names are the keys of `status --json`."""
+
+    unit: str
+    """stage/unit."""
+    state: str
+    """See the README: complete, running, pending, requeued, ..., unknown."""
+    reason: str
+    """Why, in words for people."""
+    next: str
+    """What to type, or to do, next; empty when nothing is to be done about this unit."""
+    site: str | None
+    """The site that the experiment gives it to."""
+    job: str | None
+    """Its element in the queue, such as '81235_3'; if it is in no queue, that of its last attempt."""
+    where: str
+    """The node or nodes of a running unit."""
+    attempts: int
+    """The number of the last attempt."""
+    done: int
+    """Images seen, of the last attempt that saw any."""
+    total: int
+    step: int | None
+    """Optimiser steps made, of units that train."""
+    steps: int | None
+    loss: float | None
+    rate: float | None
+    """Images per second of a running unit."""
+    seconds_left: float | None
+    saved_images: int | None
+    """The images of the newest training state."""
+    saved_seconds: float | None
+    """The age of the newest training state."""
+    silent_seconds: float | None
+    """Since the last sign of life of a unit that is under way."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One answer of the scheduler; `jobs` is None when nobody answered, and empty when nobody was asked."""
+
+    jobs: dict[str, Job] | None
+    asked: float
+
+    @classmethod
+    def ask(cls, run: RunDir) -> "Queue":
+        """Ask once for all jobs of the run; this machine's own units are known by their heartbeats."""
+        own = [one for one in submissions_of(run) if one.scheduler != "local"]
+        if not own:
+            return cls({}, time.time())
+        return cls(launcher_of(Site(name=own[-1].site, scheduler=own[-1].scheduler), run).states(own), time.time())
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All rows of a run, and what follows from them together."""
+
+    run: RunDir
+    rows: list[Row]
+    is_silent: bool
+    """Whether the scheduler was asked and did not answer."""
+    refusal: str | None
+    """What submit will say about changed settings."""
+    expert_images: tuple[int, int]
+    """Images that all experts together have seen, and shall see."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the slowest running unit is through: a lower bound while others wait."""
+        known = [row.seconds_left for row in self.rows if row.seconds_left is not None]
+        return max(known) if known else None
+
+    def count(self, state: str) -> int:
+        """How many units are in a state."""
+        return sum(row.state == state for row in self.rows)
+
+    def next_step(self) -> str:
+        """What to type next about the run as a whole."""
+        root, states = self.run.root, {row.state for row in self.rows}
+        if self.refusal:
+            return self.refusal
+        if states == {State.COMPLETE}:
+            return f"complete; look at {root}/report/index.html"
+        told = list(dict.fromkeys(row.next for row in self.rows if row.next))
+        if told:
+            more = f" (and {len(told) - 1} more, above)" if len(told) > 1 else ""
+            return f"next: {told[0]}{more}"
+        if states & UNDER_WAY:
+            return f"under way; look at: hpcddm logs {root} STAGE/UNIT --follow"
+        return "next: submit again to run what is missing"
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` prints: only new keys are added, none change."""
+        done, total = self.expert_images
+        return {
+            "run": str(self.run.root),
+            "queue": "silent" if self.is_silent else "ok",
+            "complete": self.count(State.COMPLETE),
+            "expert_images": done,
+            "expert_images_total": total,
+            "seconds_left": self.seconds_left,
+            "next": self.next_step(),
+            "units": [_finite(asdict(row)) for row in self.rows],
+        }
+
+
+def look(run: RunDir, queue: Queue) -> Overview:
+    """Read the run; `queue` was asked before: what has left it by then has its manifest by now."""
+    experiment = stored_experiment(run)
+    submissions = submissions_of(run)
+    states = survey(plan(experiment), run)
+    sites = {one.site for one in submissions}
+    is_told = run.stop.exists()
+    rows = []
+    for key, status in states.items():
+        own = [one for one in submissions if key in one.units]
+        is_silent = queue.jobs is None and any(one.scheduler != "local" for one in own)
+        is_foreign = status.unit.site is not None and status.unit.site not in sites
+        job = (queue.jobs or {}).get(key)
+        known = Known(status, activity(run, key), own, job, is_silent, is_told, is_foreign)
+        rows.append(_row(known, experiment, run))
+    rows = _without_hints_while_driven(rows, submissions)
+    refusal = _refusal(states, {None} | sites)
+    return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment))
+
+
+def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
+    key, work = known.status.key, known.work
+    state, reason = state_of(known)
+    beat, last, now = work.beat, work.last, time.time()
+    is_running = state in (Work.RUNNING, Work.STOPPING) and beat is not None and beat is last.beat
+    batch = batch_of(experiment, key)
+    total = beat.total if beat else 0
+    counts = total > 0 and batch > 0
+    return Row(
+        unit=key,
+        state=state,
+        reason=reason,
+        next=_advice(known, state, run),
+        site=known.status.unit.site,
+        job=known.job.id if known.job else last.job if last else None,
+        where=_where(known, state),
+        attempts=work.attempts,
+        done=beat.done if beat else 0,
+        total=total,
+        step=beat.done // batch if counts else None,
+        steps=math.ceil(total / batch) if counts else None,
+        loss=(beat.figures or {}).get("loss") if beat else None,
+        rate=round(beat.rate, 1) if is_running else None,
+        seconds_left=beat.seconds_left if is_running else None,
+        saved_images=work.saved[0] if work.saved else None,
+        saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
+        silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
+    )
+
+
+def _where(known: Known, state: str) -> str:
+    if state not in (Work.RUNNING, Work.STOPPING):
+        return ""
+    if known.job and known.job.detail:
+        return known.job.detail
+    last = known.work.last
+    return str(last.owner.get("node_list") or (last.beat.host if last.beat else "")) if last else ""
+
+
+def _advice(known: Known, state: str, run: RunDir) -> str:
+    """What to type next about one unit."""
+    key, root = known.status.key, run.root
+    read = f"hpcddm logs {root} {key}"
+    again = f"rm {root}/STOP, then submit again" if known.is_told_to_stop else "submit again"
+    site = known.status.unit.site
+    advice = {
+        Work.HELD: f"scontrol release {known.job.id}" if known.job else "",
+        Work.FAILED: f"{read}   then: hpcddm retry {root}",
+        Work.GAVE_UP: f"{read}   then: hpcddm retry {root}",
+        Work.UNKNOWN: "look again when the scheduler answers" if known.is_silent else f"{read}   then submit again",
+        Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then submit again",
+    }
+    needs_submit = (Work.CANCELLED, Work.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
+    return again if state in needs_submit else advice.get(state, "")
+
+
+def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) -> list[Row]:
+    """While `submit` drives this machine, what has not begun is its affair: nothing is to be typed."""
+    local = {key for one in submissions if one.scheduler == "local" for key in one.units}
+    if not any(row.unit in local and row.state in (Work.RUNNING, Work.STARTING) for row in rows):
+        return rows
+    idle = (State.MISSING, State.OUTDATED)
+    return [replace(row, next="") if row.state in idle else row for row in rows]
+
+
+def _expert_images(rows: list[Row], experiment: Experiment) -> tuple[int, int]:
+    training, num_experts = experiment.experts.training, experiment.cluster.experts
+    each = math.ceil(training.images / training.batch) * training.batch // num_experts
+    experts = [row for row in rows if row.unit.startswith("train/expert-")]
+    return sum(each if row.state == State.COMPLETE else min(row.done, each) for row in experts), each * num_experts
+
+
+def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> str | None:
+    try:
+        check_stale([one for one in states.values() if one.unit.site in sites], set())
+    except ConfigError as error:
+        return f"submit will refuse: {error}"
+    return None
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as JSON can hold it: the loss of a training that diverged becomes null."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

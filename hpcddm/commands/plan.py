@@ -1,0 +1,207 @@
+"""The verb plan: what an experiment will cost at a site, before anything is submitted."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm.config import Experiment, Resources, Site
+from hpcddm.errors import ConfigError
+from hpcddm.files import load_experiment, load_site
+from hpcddm.launch import storage
+from hpcddm.launch.storage import Need
+from hpcddm.pipeline import MONOLITH, PlannedUnit
+from hpcddm.pipeline import plan as plan_units
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+
+if TYPE_CHECKING:
+    from hpcddm.stages.timing import Estimate
+
+
+@dataclass(frozen=True)
+class Row:
+    """The units of one stage and one shape; None stands for what nobody can tell."""
+
+    stage: str
+    units: int
+    nodes: int
+    ranks_per_node: int
+    cpus_per_rank: int
+    gpus_per_node: int
+    flops: int | None
+    """Of all units together."""
+    unit_hours: float | None
+    """Of the longest unit."""
+    cpu_hours: float | None
+    gpu_hours: float | None
+    slots: int | None
+    """How many jobs in a row the longest unit needs, at the site's time limit."""
+    bytes_kept: int
+    bytes_working: int
+    files: int
+    time_source: str
+    time_detail: str
+
+
+def plan(
+    name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, speed: float | None, as_json: bool
+) -> None:
+    """Print the table, or JSON.
+
+    Raises `UserError` when the images are not there: nothing can be counted without them.
+    """
+    experiment, site = load_experiment(name, overrides), load_site(site_name)
+    run = RunDir(run_dir or Path("runs") / experiment.name)
+    units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
+    counts = storage.image_counts(experiment, run)
+    rows = _rows(units, experiment, site, run, counts, speed)
+    missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
+    total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
+    if as_json:
+        content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
+        click.echo(json.dumps(content | {"total": total}, indent=1))
+        return
+    click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
+    _print(rows, total, run)
+
+
+def _rows(
+    units: list[PlannedUnit],
+    experiment: Experiment,
+    site: Site,
+    run: RunDir,
+    counts: dict[str, int],
+    speed: float | None,
+) -> list[Row]:
+    # Torch takes its seconds to import, and no other verb of the login node waits for it.
+    from hpcddm.stages.costs import Costs
+    from hpcddm.stages.timing import Clock
+
+    clock = Clock(Costs(experiment, counts), run, speed)
+    groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
+    for unit in units:
+        name = unit.key if unit.key == MONOLITH else unit.stage
+        groups.setdefault((name, site.resources_for(*unit.key.split("/"))), []).append(unit)
+    rows = []
+    for (name, resources), group in groups.items():
+        siblings = [unit.key for unit in units if unit.stage == group[0].stage]
+        estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
+        slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
+        needs = [
+            storage.estimate(unit, experiment, site, counts, many or 1) for unit, many in zip(group, slots, strict=True)
+        ]
+        rows.append(_row(name, resources, estimates, slots, sum(needs, Need())))
+    return rows
+
+
+def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
+    """How many jobs in a row a unit needs; None without a time limit, or without a time."""
+    if site.scheduler != "slurm" or seconds is None:
+        return None
+    usable = 60 * resources.minutes - site.signal_lead_seconds
+    if usable <= 0:
+        raise ConfigError(
+            f"site {site.name}: minutes: {resources.minutes} are no more than signal_lead_seconds,"
+            f" {site.signal_lead_seconds}; no job could make a step"
+        )
+    return max(math.ceil(seconds / usable), 1)
+
+
+def _row(
+    name: str, resources: Resources, estimates: Sequence["Estimate"], slots: Sequence[int | None], need: Need
+) -> Row:
+    seconds = _unless_unknown([one.seconds for one in estimates])
+    flops = _unless_unknown([one.flops for one in estimates])
+    hours = None if seconds is None else sum(seconds) / 3600
+    known_slots = _unless_unknown(slots)
+    return Row(
+        stage=name,
+        units=len(estimates),
+        nodes=resources.nodes,
+        ranks_per_node=resources.ranks_per_node,
+        cpus_per_rank=resources.cpus_per_rank,
+        gpus_per_node=resources.gpus_per_node,
+        flops=None if flops is None else sum(flops),
+        unit_hours=None if seconds is None else max(seconds) / 3600,
+        cpu_hours=None if hours is None else hours * resources.ranks * resources.cpus_per_rank,
+        gpu_hours=None if hours is None else hours * resources.nodes * resources.gpus_per_node,
+        slots=None if known_slots is None else max(known_slots),
+        bytes_kept=need.kept,
+        bytes_working=need.working,
+        files=need.files,
+        time_source=estimates[0].source,
+        time_detail=estimates[0].detail,
+    )
+
+
+def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
+    return None if any(value is None for value in values) else values
+
+
+def _total(rows: list[Row], needed: Need, run: RunDir) -> dict[str, Any]:
+    """Sums of what is known, and the file system of the run."""
+    free_bytes, free_files = storage.free(run.root)
+    sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
+    return sums | {
+        "bytes_still_needed": needed.kept,
+        "files_still_needed": needed.files,
+        "bytes_free": free_bytes,
+        "files_free": free_files,
+    }
+
+
+def _print(rows: list[Row], total: dict[str, Any], run: RunDir) -> None:
+    table = Table(title_justify="left")
+    for name in ("stage", "units", "nodes x ranks", "CPUs", "GPUs", "FLOPs", "a unit takes", "CPU-h", "GPU-h", "slots"):
+        table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
+    for name in ("kept", "at work", "files", "time from"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        cores = row.nodes * row.ranks_per_node * row.cpus_per_rank
+        table.add_row(
+            *(row.stage, str(row.units), f"{row.nodes} x {row.ranks_per_node}", str(cores)),
+            *(str(row.nodes * row.gpus_per_node), f"{row.flops:.2e}" if row.flops else "-", _duration(row.unit_hours)),
+            *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
+            *(_bytes(row.bytes_kept), _bytes(row.bytes_working), f"{row.files:,}", row.time_source),
+        )
+    Console(width=max(Console().width, 150)).print(table)
+    incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
+    click.echo(
+        f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"
+        f" {_hours(total['gpu_hours'])} GPU-hours{incomplete}"
+    )
+    for detail in dict.fromkeys((row.time_source, row.time_detail) for row in rows):
+        stages = ", ".join(row.stage for row in rows if (row.time_source, row.time_detail) == detail)
+        click.echo(f"time      {detail[0]} ({detail[1]}): {stages}")
+    free_files = "inodes are not counted" if total["files_free"] is None else f"{total['files_free']:,} inodes free"
+    click.echo(
+        f"storage   at most {_bytes(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still to"
+        f" write in {run.root}, {_bytes(total['bytes_free'])} and {free_files}"
+    )
+
+
+def _duration(hours: float | None) -> str:
+    if hours is None:
+        return "-"
+    seconds = 3600 * hours
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.1f} min" if hours < 1.5 else f"{hours:,.1f} h"
+
+
+def _hours(hours: float | None) -> str:
+    return "-" if hours is None else f"{hours:,.3g}"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1e3:.0f} kB"

@@ -1,0 +1,86 @@
+"""The verb retry: submit anew what was submitted once, is not complete and is in no queue."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hpcddm.commands.submit import bring
+from hpcddm.config import Experiment, Site, validate
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import load_site, stored_experiment
+from hpcddm.launch.base import launcher_of
+from hpcddm.launch.submission import Decision, active_units, decide, stored_site
+from hpcddm.pipeline import plan
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+
+
+def retry(root: Path, units: tuple[str, ...], resources: tuple[str, ...], site_name: str | None) -> int:
+    """Submit failed units, or those named, and what waits behind them; return the exit code.
+
+    Raises `ConfigError` over unknown units and resources, `UserError` when a named unit cannot be retried.
+    """
+    run = RunDir(root)
+    experiment = _with_images(stored_experiment(run), run)
+    known = [unit.key for unit in plan(experiment)]
+    for key in units:
+        if key not in known:
+            raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(known)}")
+    site = load_site(site_name) if site_name else _last_site(run)
+    wanted = set(units or (key for one in Journal(run.journal).submissions() for key in one.units))
+    launcher = launcher_of(site, run)
+    active = active_units(run, launcher)
+    decision = decide(experiment, run, launcher, only=wanted, active=dict(active))
+    failed = [unit.key for unit in decision.to_run if unit.key in wanted and unit.key not in active]
+    for key in units:
+        if key not in failed:
+            raise UserError(f"{key}: {_why_not(key, decision)}")
+    if not failed:
+        click.echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {root}")
+        return 0
+    click.echo(f"again: {', '.join(failed)}")
+    return bring(experiment, _changed(site, resources, failed), run, only=failed)
+
+
+def _with_images(experiment: Experiment, run: RunDir) -> Experiment:
+    """The stored experiment with the source's folder where it lies seen from here."""
+    source = experiment.data.source
+    source = source.model_copy(update={"folder": str((run.root / source.folder).resolve())})
+    return experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
+
+
+def _last_site(run: RunDir) -> Site:
+    """The site from which the run was submitted, with the keys that it had then."""
+    names = {one.site for one in Journal(run.journal).submissions() if run.site(one.site).exists()}
+    if len(names) > 1:
+        raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; say with --site from which now")
+    if not names:
+        raise ConfigError(f"{run.root}: nothing was submitted from here; hpcddm submit starts a run")
+    return stored_site(names.pop(), run)
+
+
+def _changed(site: Site, resources: tuple[str, ...], keys: list[str]) -> Site:
+    """The site, with other resources for some units."""
+    changes: dict[str, Any] = {}
+    for text in resources:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--resource {text}: needs NAME=VALUE, for instance minutes=120")
+        changes[name] = int(value) if value.isdigit() else value
+    if not changes:
+        return site
+    stages = site.stages | {key: site.stages.get(key, {}) | changes for key in keys}
+    return validate(Site, site.model_dump(mode="json") | {"stages": stages}, "--resource")
+
+
+def _why_not(key: str, decision: Decision) -> str:
+    if key in decision.complete:
+        return "it is complete; nothing to retry"
+    if key in decision.active:
+        return "it is in the queue or running; cancel it before it is retried"
+    if key in decision.elsewhere:
+        return f"it belongs to site {decision.states[key].unit.site}; retry it there"
+    if key in decision.blocked:
+        return f"it reads {decision.blocked[key]}, which is not complete; name that, too, or none to retry all"
+    return "it was recalled and goes along with what it reads; name that"

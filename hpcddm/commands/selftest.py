@@ -1,0 +1,124 @@
+"""The verb selftest: asks a site, through real small jobs, everything on which a training depends."""
+
+import json
+import secrets
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hpcddm.config import Site
+from hpcddm.errors import UserError
+from hpcddm.files import load_site
+from hpcddm.launch.client import silence
+from hpcddm.selftest.checks import accounting, array, environment, rendezvous, requeue, signals, storage, submit
+from hpcddm.selftest.checks import time_left as time_left_check
+from hpcddm.selftest.evidence import CHECKED_STAGE, Part
+from hpcddm.selftest.local_trial import LocalTrial
+from hpcddm.selftest.slurm_trial import SlurmTrial
+from hpcddm.selftest.verdict import Row, Verdict
+
+READABLE_COLUMNS = 150
+"""The least width of the table in a file or a pipe, where nobody can widen a window."""
+COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.NOT_RUN: "yellow"}
+
+
+def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
+    """Print one verdict per check and return 0 only when nothing fails and everything was checked.
+
+    Raises `UserError` when the folder cannot be written here, `ConfigError` when the site is wrong.
+    """
+    site, started = load_site(name), time.time()
+    place = folder.resolve() / f"selftest-{secrets.token_hex(4)}"
+    try:
+        place.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{place}: cannot be made ({error.strerror}); choose another --folder") from None
+    rows = (_on_slurm if site.scheduler == "slurm" else _here)(site, place, timeout)
+    is_good = not {row.verdict for row in rows} & {Verdict.FAIL, Verdict.NOT_RUN}
+    if is_good:
+        shutil.rmtree(place, ignore_errors=True)
+    if as_json:
+        answer = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
+        answer |= {"kept": None if is_good else str(place), "checks": [asdict(row) for row in rows]}
+        print(json.dumps(answer, indent=1))
+    else:
+        _print(site, rows, place, time.time() - started, is_good)
+    return 0 if is_good else 1
+
+
+def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
+    trial = SlurmTrial(site, place)
+    why = silence()
+    if why:
+        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", "try on a login node; is SLURM_CONF set?")]
+    rows = _through_the_queue(trial, site, timeout)
+    evidence = trial.evidence
+    for judge in (array, rendezvous, signals, requeue, storage, environment):
+        rows.append(judge.judge(evidence))
+    return [*rows, time_left_check.judge(evidence, trial.minutes), accounting.judge(evidence)]
+
+
+def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Row]:
+    """Submit and wait; the rows about what sbatch says. Nothing of it is in the queue afterwards."""
+    started = time.time()
+    rows = submit.judge(site, lambda resources: trial.text(Part.NODES, resources))
+    if submit.is_refused(rows, CHECKED_STAGE):
+        return rows
+    try:
+        complaint = trial.submit()
+        seconds = time.time() - started
+        complaint = complaint or trial.wait(timeout, _progress(started))
+    finally:
+        trial.cancel()
+    if complaint:
+        advice = submit.advice(site, CHECKED_STAGE, complaint)
+        rows.append(Row("submit", Verdict.FAIL, seconds, complaint, advice))
+    return rows or [submit.accepted(site, seconds)]
+
+
+def _here(site: Site, place: Path, timeout: float) -> list[Row]:
+    trial = LocalTrial(site, place)
+    try:
+        trial.run(60 * timeout)
+    finally:
+        trial.cancel()
+    return [judge.judge(trial.evidence) for judge in (rendezvous, signals, storage, environment)]
+
+
+def _progress(started: float):
+    """Says what is going on whenever that changes."""
+    last = ""
+
+    def say(text: str) -> None:
+        nonlocal last
+        if text != last:
+            last = text
+            print(f"{time.time() - started:5.0f} s  {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _print(site: Site, rows: list[Row], place: Path, seconds: float, is_good: bool) -> None:
+    table = Table(title=Text(f"site {site.name}"), title_justify="left")
+    for column in ("check", "verdict"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    table.add_column("what was seen", overflow="fold", ratio=3)
+    table.add_column("what to do", overflow="fold", ratio=2)
+    for row in rows:
+        verdict = Text(row.verdict, style=COLOURS[row.verdict])
+        figure = "" if row.seconds is None else f"{row.seconds:.1f}"
+        table.add_row(Text(row.check), verdict, figure, Text(row.seen), Text(row.advice))
+    console = Console()
+    Console(width=console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)).print(table)
+    if is_good:
+        print(f"site {site.name} passes after {seconds:.0f} s")
+        return
+    counts = [f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in (Verdict.FAIL, Verdict.NOT_RUN)]
+    print(f"site {site.name} does not pass after {seconds:.0f} s: {', '.join(counts)}; scripts and answers: {place}")

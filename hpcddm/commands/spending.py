@@ -1,0 +1,187 @@
+"""What every attempt cost, and how much of that was for nothing."""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.launch.accounting import Execution
+from hpcddm.launch.homes import submissions_of
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import Record, as_number, records
+
+MATCH_SECONDS = 600
+"""How far the clocks of a node and of the accounting may be apart."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One execution of one unit's job. The names are keys of `cost --json`."""
+
+    unit: str
+    attempt: int | None
+    """None for a job that ended before Python began."""
+    job: str | None
+    started: float | None
+    ended: float | None
+    """None while it runs, and where nobody knows."""
+    seconds: float
+    cpus: int
+    gpus: int
+    wasted: float
+    """The share of its work that was repeated or led to nothing, from 0 to 1."""
+    source: str
+    """sacct or records."""
+    is_estimate: bool
+    """Whether its end was recorded by nobody."""
+    ending: str
+    """In one word: running, complete, requeue, failed, ..."""
+
+    @property
+    def cpu_hours(self) -> float:
+        """Allocated CPUs times hours."""
+        return self.cpus * self.seconds / 3600
+
+    @property
+    def gpu_hours(self) -> float:
+        """Allocated GPUs times hours."""
+        return self.gpus * self.seconds / 3600
+
+
+def spending(run: RunDir, known: list[Execution]) -> list[Spent]:
+    """Every attempt at every unit, and every execution that sacct knows and that left no attempt, oldest first."""
+    units = {one.uuid: one.units for one in submissions_of(run)}
+    by_unit: dict[str, list[Execution]] = defaultdict(list)
+    found = []
+    tried = {key: records(run.logs(key)) for key in units_with_logs(run)}
+    jobs = {record.job: key for key, own in tried.items() for record in own if record.job}
+    for execution in known:
+        key = jobs.get(execution.job) or _unit_of(execution, units)
+        if key:
+            by_unit[key].append(execution)
+    for key in dict.fromkeys([*tried, *by_unit]):
+        found += _unit(key, tried.get(key, []), by_unit[key])
+    return found
+
+
+def units_with_logs(run: RunDir) -> list[str]:
+    """The units at which there was an attempt, in order."""
+    folders = {path.parent for path in (run.root / "logs").glob("*/*/attempt-*")}
+    return sorted(str(Path(*folder.parts[-2:])) for folder in folders)
+
+
+def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
+    element = execution.job.partition("_")[2]
+    own = units.get(execution.token, [])
+    return own[int(element)] if element.isdigit() and int(element) < len(own) else None
+
+
+def _unit(key: str, tried: list[Record], executions: list[Execution]) -> list[Spent]:
+    left = list(executions)
+    found = []
+    for place, record in enumerate(tried):
+        match = _match(record, left)
+        if match:
+            left.remove(match)
+        wasted = _wasted(record, tried[place + 1 :])
+        found.append(_by_sacct(key, record, match, wasted) if match else _by_records(key, record, wasted))
+    found += [_before_python(key, execution) for execution in left]
+    return sorted(found, key=lambda one: one.started or 0.0)
+
+
+def _match(record: Record, executions: list[Execution]) -> Execution | None:
+    """The execution of the same element that started next to the attempt: a requeue keeps the id, and its rows."""
+    own = [one for one in executions if one.job == record.job and one.token == record.token]
+    if not own or record.started is None:
+        return None
+    nearest = min(own, key=lambda one: abs(one.started - record.started))
+    return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
+
+
+def _by_sacct(key: str, record: Record, execution: Execution, wasted: float) -> Spent:
+    gpus = execution.gpus if execution.gpus is not None else _count(record, "gpus")
+    return Spent(
+        unit=key,
+        attempt=record.number,
+        job=record.job,
+        started=execution.started,
+        ended=execution.ended,
+        seconds=execution.seconds,
+        cpus=execution.cpus or _count(record, "cpus"),
+        gpus=gpus,
+        wasted=wasted,
+        source="sacct",
+        is_estimate=False,
+        ending=_ending(record),
+    )
+
+
+def _by_records(key: str, record: Record, wasted: float) -> Spent:
+    is_running = _is_running(record)
+    last = record.stopped or (record.beat.time if record.beat else record.started)
+    end = time.time() if is_running else last
+    # The batch script's word counts; without a queue there is none, and rank 0 has the last one.
+    is_told = bool(record.verdict) or (bool(record.ended) and record.job is None)
+    return Spent(
+        unit=key,
+        attempt=record.number,
+        job=record.job,
+        started=record.started,
+        ended=None if is_running else last,
+        seconds=max(end - record.started, 0.0) if record.started and end else 0.0,
+        cpus=_count(record, "cpus"),
+        gpus=_count(record, "gpus"),
+        wasted=wasted,
+        source="records",
+        is_estimate=not (is_told or is_running) or record.started is None,
+        ending=_ending(record),
+    )
+
+
+def _before_python(key: str, execution: Execution) -> Spent:
+    is_running = execution.ended is None
+    return Spent(
+        unit=key,
+        attempt=None,
+        job=execution.job,
+        started=execution.started,
+        ended=execution.ended,
+        seconds=execution.seconds,
+        cpus=execution.cpus,
+        gpus=execution.gpus or 0,
+        wasted=0.0 if is_running else 1.0,
+        source="sacct",
+        is_estimate=False,
+        ending="running" if is_running else f"{execution.state.lower()} before Python",
+    )
+
+
+def _wasted(record: Record, later: list[Record]) -> float:
+    """The share of the images that a later attempt makes again; all of it where nothing came out."""
+    if _is_running(record):
+        return 0.0
+    if record.ended_well:
+        return 1.0 if record.outcome == "already complete" else 0.0
+    first, last = as_number(record.begun, "images"), record.images
+    if first is None or last is None or last <= first:
+        return 1.0
+    following = [as_number(one.begun, "images") for one in later]
+    continued = next((images for images in following if images is not None), None)
+    if continued is None:
+        # Nobody has gone on yet: what is saved will not be made again.
+        continued = (record.beat.saved_images if record.beat else None) or first
+    return min(max((last - continued) / (last - first), 0.0), 1.0)
+
+
+def _is_running(record: Record) -> bool:
+    return record.is_open and record.beat is not None and record.beat.is_fresh
+
+
+def _ending(record: Record) -> str:
+    if _is_running(record):
+        return "running"
+    return str(record.decision or record.outcome or "no word")
+
+
+def _count(record: Record, key: str) -> int:
+    return int(as_number(record.owner, key) or 0)

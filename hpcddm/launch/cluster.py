@@ -1,0 +1,117 @@
+"""What a Slurm controller says about itself: sizes, partitions, limits; each asked for once."""
+
+import os
+import pwd
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from hpcddm.config import Site
+from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
+from hpcddm.launch.client import Silent, ask
+
+UNLIMITED = 2**31
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition: whether jobs that name none go there, the longest time, the most nodes of one job."""
+
+    name: str
+    is_default: bool
+    max_minutes: int
+    max_nodes: int
+
+
+class Cluster:
+    """The cluster that Slurm's commands talk to; every attribute raises `Silent` when nobody answers."""
+
+    @cached_property
+    def config(self) -> dict[str, str]:
+        """`scontrol show config`."""
+        pairs = (line.partition("=")[::2] for line in ask("scontrol", "show", "config").splitlines())
+        return {key.strip(): value.strip() for key, value in pairs}
+
+    @cached_property
+    def partitions(self) -> dict[str, Partition]:
+        """All partitions, hidden ones too."""
+        text = ask("scontrol", "--all", "--oneliner", "show", "partition")
+        found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
+        return {one.name: one for one in found}
+
+    @property
+    def max_array(self) -> int:
+        """How many elements an array may have: MaxArraySize is one more than the highest index."""
+        return _number(self.config.get("MaxArraySize"), DEFAULT_MAX_ARRAY)
+
+    @property
+    def max_jobs(self) -> int:
+        """How many jobs the controller keeps at a time, those of all users together."""
+        return _number(self.config.get("MaxJobCount"), UNLIMITED)
+
+    @cached_property
+    def association_limits(self) -> str:
+        """The user's associations and the QOS with their limits; empty where nothing of it is enforced."""
+        enforced = self.config.get("AccountingStorageEnforce", "none")
+        if not re.search("limits|safe", enforced):
+            return ""
+        try:
+            return ask("scontrol", "show", "assoc_mgr", f"users={_user()}", "flags=assoc,qos")
+        except Silent:
+            return ""
+
+    def limits(self, site: Site, wanted: int) -> Limits:
+        """What the cluster takes from this user; the number of calls does not depend on `wanted`."""
+        limit, reason = site.max_submitted, f"site key max_submitted: {site.max_submitted}"
+        if limit is None:
+            limit, reason = submit_limit(self.association_limits, site), "its limit for you"
+        if limit is None and 2 * wanted > self.max_jobs:
+            limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
+        if limit is None:
+            return Limits(self.max_array)
+        mine = ask("squeue", "--noheader", "--array", f"--user={_user()}", "--format=%i").split()
+        return Limits(self.max_array, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
+
+
+def submit_limit(text: str, site: Site) -> int | None:
+    """The least limit on submitted jobs among the user's association and the QOS that the site names."""
+    found = []
+    for record in re.split(r"^(?=ClusterName=|QOS=)", text, flags=re.MULTILINE):
+        kind = _applies(record, site)
+        if kind:
+            found += [int(value) for value in re.findall(rf"\b{kind}=(\d+)", record)]
+    return min(found, default=None)
+
+
+def _applies(record: str, site: Site) -> str | None:
+    """The name of the limit in a record that holds for the site's jobs."""
+    head = record.partition("\n")[0]
+    if head.startswith("QOS="):
+        return "MaxSubmitJobsPU" if site.qos and head.startswith(f"QOS={site.qos}(") else None
+    if f"UserName={_user()}(" not in head:
+        return None
+    own = f"Account={site.account} " in head if site.account else "DefAssoc=Yes" in record
+    return "MaxSubmitJobs" if own else None
+
+
+def _partition(line: str) -> Partition:
+    values = dict(word.partition("=")[::2] for word in line.split())
+    nodes = min(_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
+    return Partition(values["PartitionName"], values.get("Default") == "YES", minutes(values.get("MaxTime", "")), nodes)
+
+
+def minutes(text: str) -> int:
+    """Slurm's [days-]hours:minutes:seconds in minutes."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if not match:
+        return UNLIMITED
+    days, hours, mins, _ = (int(part or 0) for part in match.groups())
+    return (24 * days + hours) * 60 + mins
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text and text.isdigit() else otherwise
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name

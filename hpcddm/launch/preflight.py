@@ -1,0 +1,62 @@
+"""What would fail after hours in the queue, refused before anything is submitted; torch is not needed for it."""
+
+import sys
+
+from hpcddm import weights
+from hpcddm.config import Experiment, Site, variants_of
+from hpcddm.errors import UserError
+from hpcddm.launch import storage
+from hpcddm.pipeline import PlannedUnit
+from hpcddm.rundir.layout import RunDir
+
+NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
+    """Look for what these units, which are still to run, will need.
+
+    Raises `UserError` with one line that names the key or the folder, and the next step. Prints a warning when the
+    run lies where other nodes may not see it.
+    """
+    check_weights(experiment, units)
+    check_room(experiment, site, run, units)
+    place = next((place for place in NODE_LOCAL if run.root.resolve().is_relative_to(place)), None)
+    if place and site.scheduler == "slurm":
+        text = f"{run.root}: {place} is often a disk of one node only; if jobs fail at once, take another --run-dir"
+        print(f"warning: {text}", file=sys.stderr)
+
+
+def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
+    """Refuse pretrained weights that are not in the cache whole; their bytes are hashed when a job loads them.
+
+    Raises `UserError` with the command that fetches them.
+    """
+    for place, variant in variants_of(experiment):
+        if not any(f"{place}.name" in unit.covers for unit in units):
+            continue
+        for one in variant.weights:
+            path = weights.kept_file(one)
+            wrong = weights.what_is_wrong(one, path, hashed=False)
+            if wrong:
+                raise UserError(
+                    f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
+                    " on a node with network run: hpcddm prefetch"
+                )
+
+
+def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
+    """Refuse a file system that cannot take what these units write.
+
+    Raises `UserError` with what is needed and what is free.
+    """
+    needed = storage.still_needed(units, experiment, site, run, storage.image_counts(experiment, run))
+    free_bytes, free_files = storage.free(run.root)
+    way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
+    if needed.kept > free_bytes:
+        raise UserError(
+            f"{run.root}: about {needed.kept / 1e9:.1f} GB are needed and {free_bytes / 1e9:.1f} GB are free; {way_out}"
+        )
+    if free_files is not None and needed.files > free_files:
+        raise UserError(
+            f"{run.root}: about {needed.files} files are needed and {free_files} inodes are free; {way_out}"
+        )

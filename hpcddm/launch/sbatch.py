@@ -1,0 +1,105 @@
+"""One call of sbatch that ends with one job, whatever happened to the answer."""
+
+import random
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from hpcddm.errors import UserError
+from hpcddm.launch.base import QueueFull
+from hpcddm.launch.client import Silent, ask, call, words
+
+PAUSES = (2.0, 8.0, 20.0)
+"""Seconds before sbatch is called again; a random share is added, so that a crowd does not come back at once."""
+LOOKUP_SECONDS = 6.0
+"""How long a job may take to show in the queue whose request was on its way when sbatch ended."""
+TRANSIENT = re.compile(
+    "timed out|unable to contact|temporarily unable|temporarily unavailable|connection refused|communication"
+    "|zero bytes were transmitted|connection reset",
+    re.IGNORECASE,
+)
+FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*Limit", re.IGNORECASE)
+
+
+class Sbatch:
+    """A script on its way to Slurm under a name that no other job has."""
+
+    def __init__(self, script: Path, name: str, after: list[str], has_sacct: bool) -> None:
+        self._script, self._name, self._has_sacct = script, name, has_sacct
+        self._command = ["sbatch", "--parsable", f"--job-name={name}"]
+        if after:
+            self._command.append(f"--dependency=afterany:{':'.join(after)}")
+        self._command.append(str(script))
+
+    def submit(self) -> str:
+        """Submit once and return the job's id.
+
+        An sbatch that died or gave no clear answer may have been understood: its job is looked up before it is tried
+        again. Raises `QueueFull` when this user has too many jobs, `UserError` when Slurm refuses or stays silent.
+        """
+        for pause in (*PAUSES, None):
+            job, why = self._call()
+            if job:
+                return self._only(job) if pause != PAUSES[0] else job
+            job = self._find()
+            if job:
+                return job
+            if job is None or pause is None:
+                break
+            time.sleep(pause * (1 + random.random()))
+        raise UserError(
+            f"sbatch had no success with {self._script}: {why}; submit again when Slurm answers:"
+            " what it accepted after all is found by its name and not submitted twice"
+        )
+
+    def _call(self) -> tuple[str, str]:
+        """The job's id, or '' and the reason why nobody knows whether there is a job."""
+        try:
+            answer = call(*self._command)
+        except OSError as error:
+            raise UserError(f"sbatch cannot be run: {error.strerror}; submit from a login node") from None
+        except subprocess.TimeoutExpired as error:
+            return "", f"no answer in {error.timeout:.0f} s"
+        said = words(answer)
+        if answer.returncode == 0:
+            job = answer.stdout.strip().split(";")[0]
+            return (job, "") if job.isdigit() else ("", f"it said '{said}' and not a job id")
+        if answer.returncode < 0 or answer.returncode > 128:
+            return "", f"it was killed (exit code {answer.returncode})"
+        if TRANSIENT.search(said):
+            return "", said
+        refused = f"sbatch refused {self._script}: {said}"
+        raise QueueFull(refused) if FULL.search(said) else UserError(refused)
+
+    def _find(self) -> str | None:
+        """The id of the job of this name, '' when there is none, None when nobody can say."""
+        deadline = time.monotonic() + LOOKUP_SECONDS
+        while True:
+            found = self._jobs()
+            if found:
+                return self._only(min(found, key=int))
+            if time.monotonic() > deadline:
+                return None if found is None else ""
+            time.sleep(1)
+
+    def _jobs(self) -> set[str] | None:
+        """All jobs of this name, ended ones included."""
+        commands = [("squeue", "--noheader", "--states=all", f"--name={self._name}", "--format=%F")]
+        if self._has_sacct:
+            commands.append(("sacct", "-X", "--noheader", "--parsable2", f"--name={self._name}", "--format=JobID"))
+        found: set[str] = set()
+        silent = False
+        for command in commands:
+            try:
+                found |= set(re.findall(r"^\d+", ask(*command), re.MULTILINE))
+            except Silent:
+                # sacct may be missing or late; the queue itself must have answered for 'there is none'.
+                silent |= command[0] == "squeue"
+        return found or (None if silent else set())
+
+    def _only(self, job: str) -> str:
+        """End what an earlier call of sbatch brought after all, and return the job that stays."""
+        for other in sorted((self._jobs() or set()) - {job}):
+            call("scancel", other)
+        return job

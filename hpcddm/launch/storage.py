@@ -1,0 +1,199 @@
+"""How much a run will write, from its settings alone: bytes and files (inodes) of every unit, without torch."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm import plugins
+from hpcddm.config import Experiment, Site, Training
+from hpcddm.pipeline import EXTRACTOR, JUDGE, PlannedUnit, evaluate_range
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+
+TAR_BLOCK, PNG_CHUNKS = 512, 80
+INDEX_ROW = 32
+"""Bytes of one row of `data.tar.SAMPLE`."""
+KEY_BYTES = 48
+MANIFEST_BYTES = 8_000
+"""What is small and always there: manifest, spec, heartbeat, records of the attempt, HDF5's own headers."""
+LOG_BYTES = 20_000
+"""One attempt of one rank: a few lines per state that is saved."""
+CURVE_POINT = 80
+"""One point of a loss curve, as JSON and as TensorBoard event."""
+KEPT_STATES, STAGED_STATES = 2, 1
+REPORT_BYTES, CLUSTER_PICTURES, GALLERY_PICTURES = 200_000, 48, 20
+"""The page's plots and text; pictures per cluster, and in the gallery per arm and per expert."""
+UNIT_FILES = 6
+"""The unit's folder, its manifest, lease and spec, the folder of its logs and its share of script and journal."""
+ATTEMPT_FILES = 14
+"""The attempt's folder with owner, begin, heartbeat, end, verdict and meeting; the scheduler's own files."""
+RANK_FILES = 2
+STATE_FILES = 4
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one unit writes, or several together."""
+
+    kept: int = 0
+    """Bytes that are there when it is complete."""
+    working: int = 0
+    """Bytes beside them while it is at work, gone at its end: training states."""
+    files: int = 0
+    """Files and folders, those of the work included."""
+
+    def __add__(self, other: "Need") -> "Need":
+        return Need(self.kept + other.kept, self.working + other.working, self.files + other.files)
+
+
+def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
+    """How many images 'train' and 'heldout' have: what the shards say, else what the source says.
+
+    Raises `UserError` naming what is wrong with the source.
+    """
+    data, counts = experiment.data, {}
+    for split, parts in (("train", data.shards), ("heldout", data.heldout_shards)):
+        shards = [manifest.read(run.unit(f"shard/{split}-{part:03d}")) for part in range(parts)]
+        if all(shards):
+            counts[split] = sum(shard.facts["images"] for shard in shards)
+        else:
+            source = data.source.model_copy(update={"folder": str((run.root / data.source.folder).resolve())})
+            counts[split] = len(plugins.load("data/sources", data.source.name).open_split(source, split))
+    return counts
+
+
+def estimate(unit: PlannedUnit, experiment: Experiment, site: Site, counts: dict[str, int], attempts: int = 1) -> Need:
+    """What a unit writes in so many attempts."""
+    ranks = site.resources_for(*unit.key.split("/")).ranks
+    own = _ESTIMATES[unit.stage](unit.key, experiment, counts, ranks)
+    logs = LOG_BYTES * attempts * ranks
+    files = UNIT_FILES + attempts * (ATTEMPT_FILES + RANK_FILES * ranks)
+    return own + Need(MANIFEST_BYTES + logs, 0, files)
+
+
+def still_needed(
+    units: list[PlannedUnit], experiment: Experiment, site: Site, run: RunDir, counts: dict[str, int]
+) -> Need:
+    """What these units will write at most at the same time, less what lies in their folders already.
+
+    Every result stays; states are there for as many units as may train together.
+    """
+    needs = [estimate(unit, experiment, site, counts) for unit in units]
+    parallel = site.max_parallel if site.scheduler == "slurm" else (site.cores or os.cpu_count() or 1)
+    working = sum(sorted((need.working for need in needs), reverse=True)[:parallel])
+    there = [file.lstat() for unit in units for file in run.unit(unit.key).rglob("*")]
+    present = sum(status.st_size for status in there)
+    total = sum(needs, Need())
+    return Need(max(total.kept + working - present, 0), 0, max(total.files - len(there), 0))
+
+
+def free(folder: Path) -> tuple[int, int | None]:
+    """Bytes and inodes that may still be taken where `folder` is or will be; None where inodes are not counted."""
+    folder = folder.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    statistics = os.statvfs(folder)
+    inodes = statistics.f_favail if statistics.f_files else None
+    return statistics.f_bavail * statistics.f_frsize, inodes
+
+
+def state_bytes(parameters: int, training: Training) -> int:
+    """One training state: the weights as trained, and in fp32 masters, two moments of AdamW and the average."""
+    weights = 2 if training.precision == "bf16" else 4
+    return parameters * (weights + 4 + 8 + 4)
+
+
+def _share(count: int, part: int, parts: int) -> int:
+    return count * (part + 1) // parts - count * part // parts
+
+
+def _images_of(key: str, experiment: Experiment, counts: dict[str, int]) -> int:
+    """The images of one shard."""
+    split, part = key.split("/")[1].split("-")
+    parts = experiment.data.shards if split == "train" else experiment.data.heldout_shards
+    return _share(counts[split], int(part), parts)
+
+
+def _pixels(experiment: Experiment) -> int:
+    return experiment.data.image_size**2 * experiment.data.channels
+
+
+def _shard(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    # A PNG of pure noise: a byte more per row, and its chunks. Image and class are a member each, in whole blocks.
+    largest = _pixels(experiment) + experiment.data.image_size + PNG_CHUNKS
+    member = -(-largest // TAR_BLOCK) * TAR_BLOCK
+    per_image = member + 3 * TAR_BLOCK + INDEX_ROW + KEY_BYTES
+    return Need(_images_of(key, experiment, counts) * per_image, 0, 3)
+
+
+def _encode(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    dimensions = experiment.encode.encoder.dimensions(experiment.data)
+    return Need(_images_of(key, experiment, counts) * dimensions * 4, 0, 1)
+
+
+def _cluster(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    # Every training image stands in two lists: in that of the split, and in its expert's.
+    rows = 2 * counts["train"] + counts["heldout"]
+    centroids = 4 * 1024 * experiment.encode.encoder.dimensions(experiment.data)
+    return Need(rows * INDEX_ROW + centroids, 0, experiment.cluster.experts + 3)
+
+
+def _trained(parameters: int, training: Training) -> Need:
+    states = KEPT_STATES + STAGED_STATES
+    curve = CURVE_POINT * (training.images // training.log_images + 1)
+    # The folder of the states, weights, curve, TensorBoard's folder and file.
+    return Need(4 * parameters + curve, states * state_bytes(parameters, training), 5 + states * (STATE_FILES + 2))
+
+
+def _train(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    parameters = experiment.experts.model.parameters(experiment.data, None)
+    return _trained(parameters, experiment.experts.training) + _per_rank(ranks)
+
+
+def _route(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    router = experiment.router
+    parameters = router.model.parameters(experiment.data, experiment.cluster.experts)
+    return _trained(parameters, router.training) + _per_rank(ranks)
+
+
+def _critics(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    critic = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}[key]
+    parameters = critic.model.parameters(experiment.data, experiment.data.num_classes)
+    return _trained(parameters, critic.training) + _per_rank(ranks)
+
+
+def _per_rank(ranks: int) -> Need:
+    """Every further rank writes its own part of every state."""
+    return Need(files=(KEPT_STATES + STAGED_STATES) * 2 * (ranks - 1))
+
+
+def _arms(experiment: Experiment) -> int:
+    return len(experiment.evaluate.strategies) + experiment.monolith.enabled
+
+
+def _evaluate(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    start, stop = evaluate_range(key)
+    features = experiment.critics.extractor.model.features
+    per_image = _pixels(experiment) + 4 * features + 1
+    statistics = 8 * (features + 1) ** 2
+    # Real images, of the reference and of the floor, are two arms more.
+    return Need((_arms(experiment) + 2) * ((stop - start) * per_image + statistics), 0, 1)
+
+
+def _report(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    experts = experiment.cluster.experts
+    pictures = CLUSTER_PICTURES * experts + GALLERY_PICTURES * (_arms(experiment) + experts)
+    # Base64 makes four bytes of three.
+    return Need(REPORT_BYTES + pictures * _pixels(experiment) * 4 // 3, 0, 2)
+
+
+_ESTIMATES = {
+    "shard": _shard,
+    "encode": _encode,
+    "cluster": _cluster,
+    "train": _train,
+    "route": _route,
+    "critics": _critics,
+    "evaluate": _evaluate,
+    "report": _report,
+}

@@ -1,0 +1,66 @@
+"""What the scheduler gave to this job: nodes, processors and time."""
+
+import os
+import re
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hpcddm.runtime.ranks import slurm_element
+
+STARTED_VARIABLE = "HPCDDM_STARTED"
+"""Set by the batch script: when it began, in seconds since the epoch."""
+ENDS_VARIABLE = "HPCDDM_ENDS"
+"""Set by the batch script: when the time limit ends the job, in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One execution of one job; a requeue starts the next one."""
+
+    job: str | None
+    """As Slurm's commands name it, A_T; None without a queue."""
+    restart: int
+    nodes: int
+    node_list: str
+    ranks: int
+    cpus: int
+    gpus: int
+    started: float
+    ends: float | None
+    """When the time limit ends the job, None where nobody knows."""
+
+    def record(self) -> dict[str, Any]:
+        """What an attempt's record says of it."""
+        return {key: value for key, value in asdict(self).items() if key != "ends"}
+
+
+def from_environment(world_size: int, threads: int) -> Allocation:
+    """Read SLURM_* inside a job; elsewhere the processes of the unit are all there is."""
+    started = float(os.environ.get(STARTED_VARIABLE) or time.time())
+    if "SLURM_JOB_ID" not in os.environ:
+        return Allocation(None, 0, 1, os.uname().nodename, world_size, world_size * threads, 0, started, None)
+    nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
+    ends = os.environ.get(ENDS_VARIABLE) or os.environ.get("SLURM_JOB_END_TIME")
+    return Allocation(
+        job=slurm_element(),
+        restart=restart_count(),
+        nodes=nodes,
+        node_list=os.environ.get("SLURM_JOB_NODELIST", ""),
+        ranks=world_size,
+        cpus=_total(os.environ.get("SLURM_JOB_CPUS_PER_NODE", str(threads))),
+        gpus=nodes * int(os.environ.get("SLURM_GPUS_ON_NODE") or 0),
+        started=started,
+        ends=float(ends) if ends else None,
+    )
+
+
+def restart_count() -> int:
+    """How often this job was requeued before."""
+    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+
+
+def _total(per_node: str) -> int:
+    """All processors of Slurm's '4(x2),8', which says 4 on each of two nodes and 8 on the third."""
+    found = re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node)
+    return sum(int(count) * int(times or 1) for count, times in found)

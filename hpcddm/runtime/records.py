@@ -1,0 +1,110 @@
+"""What the attempts at a unit wrote down: who, from where, how far, and how each one ended."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcddm.rundir import atomic, heartbeat
+from hpcddm.rundir.heartbeat import Heartbeat
+from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
+
+FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
+"""An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""
+
+NAMES = (OWNER, BEGUN, ENDED, VERDICT)
+
+COMES_BACK = ("requeue", "resubmit", "superseded")
+"""Verdicts after which the scheduler starts the next attempt by itself."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One attempt, from its folder; a file that is missing, torn or foreign counts as not written."""
+
+    number: int
+    folder: Path
+    owner: dict[str, Any]
+    begun: dict[str, Any]
+    ended: dict[str, Any]
+    verdict: dict[str, Any]
+    beat: Heartbeat | None
+
+    @property
+    def job(self) -> str | None:
+        """The element of the scheduler that ran it, such as '81235_3'."""
+        return self.owner.get("job") or None
+
+    @property
+    def token(self) -> str | None:
+        """The token of the submission that it belongs to; None where no queue was involved."""
+        match = FROM_QUEUE.fullmatch(str(self.owner.get("owner")))
+        return match["token"] if match else None
+
+    @property
+    def job_name(self) -> str | None:
+        """The name of its job; None where no queue was involved."""
+        match = FROM_QUEUE.fullmatch(str(self.owner.get("owner")))
+        return match["name"] if match else None
+
+    @property
+    def decision(self) -> str | None:
+        """What the batch script decided after it; None where none was written."""
+        return self.verdict.get("decision")
+
+    @property
+    def outcome(self) -> str | None:
+        """How rank 0 says that it ended; None while it runs, and when it died."""
+        return self.ended.get("outcome")
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, in the words of whoever spoke last."""
+        return str(self.verdict.get("reason") or self.ended.get("reason") or "")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has said that it ended."""
+        return not self.verdict and not self.ended
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it says that the unit is complete."""
+        return self.decision == "complete" or self.outcome in ("complete", "already complete")
+
+    @property
+    def started(self) -> float | None:
+        """When its job's script started, in seconds since the epoch."""
+        return as_number(self.owner, "started") or as_number(self.verdict, "started")
+
+    @property
+    def stopped(self) -> float | None:
+        """When it is recorded to have ended."""
+        return as_number(self.verdict, "ended") or as_number(self.ended, "ended")
+
+    @property
+    def images(self) -> float | None:
+        """How many images its training had seen at the end, or at its last sign of life."""
+        last = as_number(self.ended, "images")
+        return last if last is not None else self.beat.done if self.beat and self.beat.total else None
+
+
+def records(logs: Path) -> list[Record]:
+    """All attempts at a unit, oldest first."""
+    return [read_record(number, folder) for number, folder in attempts(logs)]
+
+
+def read_record(number: int, folder: Path) -> Record:
+    """One attempt."""
+    return Record(number, folder, *(_mapping(folder / name) for name in NAMES), heartbeat.read(folder))
+
+
+def as_number(values: dict[str, Any], key: str) -> float | None:
+    """A number of a record, None where it is missing or no number."""
+    value = values.get(key)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    content = atomic.read_json(path)
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,48 @@
+"""Ends a training that makes no step: a rank that waits for ever burns its whole allocation."""
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+EXIT_CODE = 70
+CHECKS = 20
+"""How often the clock is read within the time that is allowed."""
+
+
+class Watchdog:
+    """Ends this process when `touch` is not called for `seconds`; srun then takes down the other ranks.
+
+    `last_words` is called with the reason just before.
+    """
+
+    def __init__(self, seconds: float, last_words: Callable[[str], None]) -> None:
+        self._seconds = seconds
+        self._last_words = last_words
+        self._over = threading.Event()
+        self._touched = time.monotonic()
+
+    def __enter__(self) -> "Watchdog":
+        self.touch()
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+
+    def touch(self) -> None:
+        """Say that a step was made."""
+        self._touched = time.monotonic()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._seconds / CHECKS):
+            if time.monotonic() - self._touched < self._seconds:
+                continue
+            try:
+                print(f"no step in {self._seconds:.0f} s; where the threads are:", file=sys.stderr, flush=True)
+                faulthandler.dump_traceback(all_threads=True)
+                self._last_words(f"no step in {self._seconds:.0f} s; rank's log shows where it hung")
+            finally:
+                os._exit(EXIT_CODE)

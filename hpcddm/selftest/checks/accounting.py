@@ -1,0 +1,41 @@
+"""Accounting: sacct knows this user's jobs if and only if the site says so."""
+
+import time
+
+from hpcddm.launch.client import Silent, ask
+from hpcddm.selftest.evidence import Evidence, Part
+from hpcddm.selftest.verdict import Row, Verdict
+
+LATE_SECONDS = 10
+"""How far accounting may lag behind the queue here; it can be minutes, and nothing relies on it."""
+
+
+def judge(evidence: Evidence) -> Row:
+    """Ask for the jobs that have just run."""
+    started, job, expected = time.time(), evidence.submitted.get(Part.ARRAY), evidence.site.has_sacct
+    try:
+        known = _is_known(job)
+    except Silent as why:
+        seconds = time.time() - started
+        if expected:
+            return Row("accounting", Verdict.WARN, seconds, f"sacct does not answer: {why}", "set has_sacct: false")
+        return Row("accounting", Verdict.OK, seconds, "no sacct, as the site says; costs come from our own records")
+    seconds = time.time() - started
+    if not expected:
+        return Row("accounting", Verdict.WARN, seconds, "sacct answers here", "set has_sacct: true, for exact costs")
+    if not known:
+        seen = f"sacct does not know job {job} after {LATE_SECONDS} s"
+        return Row("accounting", Verdict.WARN, seconds, seen, "it may be late; if it stays so, set has_sacct: false")
+    return Row("accounting", Verdict.OK, seconds, f"sacct knows job {job}" if job else "sacct answers")
+
+
+def _is_known(job: str | None) -> bool:
+    """Whether sacct has the job; without one, whether it answers. Raises `Silent` when it does not."""
+    command = ("sacct", "-X", "-n", "-P", "-o", "JobID")
+    if job is None:
+        ask(*command)
+        return True
+    deadline = time.time() + LATE_SECONDS
+    while not (known := ask(*command, "-j", job).strip()) and time.time() < deadline:
+        time.sleep(1)
+    return bool(known)

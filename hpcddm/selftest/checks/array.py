@@ -1,0 +1,22 @@
+"""Arrays: every element runs, once, and knows which one it is."""
+
+from hpcddm.selftest.evidence import Element, Evidence, Part
+from hpcddm.selftest.verdict import Row, Verdict
+
+
+def judge(evidence: Evidence) -> Row:
+    """Three elements, each with its own number, none of them twice but the one that asks for it."""
+    job = int(evidence.submitted.get(Part.ARRAY, 0))
+    starts = [start for start in evidence.starts(Part.ARRAY) if start.job == job]
+    missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})
+    if missing:
+        row = evidence.absent("array", Part.ARRAY, missing[0], "environment")
+        return Row("array", row.verdict, None, f"element {missing[0]} of {Element.COUNT}: {row.seen}", row.advice)
+    twice = [start.element for start in starts if start.element != Element.REQUEUE and start.restart]
+    if twice:
+        seen = f"element {twice[0]} started again although it was not requeued by itself"
+        return Row("array", Verdict.WARN, None, seen, "preempted? else see requeue")
+    submitted = min(start.time for start in starts)
+    seconds = max(start.time for start in starts if not start.restart) - submitted
+    elements = ", ".join(f"{job}_{index}" for index in range(Element.COUNT))
+    return Row("array", Verdict.OK, seconds, f"{elements} ran, each once")

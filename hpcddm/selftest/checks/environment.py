@@ -1,0 +1,116 @@
+"""The environment: the setup lines run, Python finds hpcddm, and nothing binds the job to fewer cores than it has."""
+
+import importlib
+import os
+import socket
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hpcddm import __version__
+from hpcddm.rundir import atomic
+from hpcddm.selftest.evidence import Element, Evidence, Part, Start
+from hpcddm.selftest.verdict import Row, Verdict
+
+PACKAGES = ("torch", "deepspeed", "submitit")
+LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "PMI_")
+"""Variables of another allocation: what srun reads from them changes where the ranks run."""
+
+
+def observe(folder: Path, spec: dict[str, Any]) -> None:
+    """In the job: what a rank finds around it."""
+    # What every job starts with.
+    importlib.import_module("hpcddm.runtime.entry")
+    answer = {
+        "python": sys.executable,
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "hpcddm": __version__,
+        "missing": [name for name in PACKAGES if not _is_installed(name)],
+        "host": socket.gethostname(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "gpus": _visible_gpus() if spec["gpus"] else 0,
+    }
+    atomic.write_json(folder / "environment.json", answer, durable=False)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _visible_gpus() -> int | str:
+    """How many GPUs torch can use, or why it cannot say."""
+    try:
+        torch = importlib.import_module("torch")
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    except (ImportError, RuntimeError, OSError) as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def judge(evidence: Evidence) -> Row:
+    """What is wrong first, else where Python runs and on which cores."""
+    start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
+    found = start.json("environment") if start else None
+    setup = _setup_failure(evidence, start)
+    if setup:
+        return Row("environment", Verdict.FAIL, None, setup, "correct the site key setup; try the line on a node")
+    if found is None:
+        row = evidence.absent("environment", Part.ARRAY, Element.ENVIRONMENT, "environment")
+        if row.verdict is Verdict.FAIL and start:
+            advice = f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
+            return Row(row.check, row.verdict, None, row.seen, advice)
+        return row
+    verdict, seen, advice = _complaint(evidence, found, start)
+    cores = f"cores {_ranges(found['cores'])} on {found['host']}"
+    good = f"Python {found['version']}, hpcddm {found['hpcddm']}; {cores}, OMP_NUM_THREADS={found['threads']}"
+    return Row("environment", verdict, None, f"{seen}; {cores}" if seen else good, advice)
+
+
+def _setup_failure(evidence: Evidence, start: Start | None) -> str:
+    if start is None:
+        return ""
+    failed = start.text("setup.failed")
+    said = (evidence.output(Part.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
+    words = f": {said[0]}" if said else ""
+    if failed:
+        code, _, line = failed.splitlines()[0].partition(" ")
+        return f"setup: '{line}' ended with {code}{words}"
+    has_ended = Part.ARRAY not in evidence.waiting and evidence.site.scheduler == "slurm"
+    return f"the setup lines ended the job{words}" if has_ended and start.text("setup.done") is None else ""
+
+
+def _complaint(evidence: Evidence, found: dict[str, Any], start: Start) -> tuple[Verdict, str, str]:
+    resources = evidence.element_resources
+    asked = resources.cpus_per_rank
+    if found["missing"]:
+        return Verdict.FAIL, f"{found['python']} has no {', '.join(found['missing'])}", "install hpcddm there with pip"
+    if resources.gpus_per_node and found["gpus"] != resources.gpus_per_node:
+        seen = f"{resources.gpus_per_node} GPU asked for, torch sees {found['gpus']}"
+        return Verdict.FAIL, seen, "look at gpus_flag, gpu_type, and at torch's CUDA build"
+    if len(found["cores"]) < asked:
+        seen = f"bound to {len(found['cores'])} cores, {asked} asked for"
+        advice = "something binds the job: look at setup for SLURM_CPU_BIND or taskset, at extra_sbatch for --cpu-bind"
+        return Verdict.FAIL, seen, advice
+    if found["threads"] != str(asked):
+        return Verdict.WARN, f"OMP_NUM_THREADS={found['threads']}, {asked} asked for", "does container change it?"
+    leaks = [line.partition("=")[0] for line in (start.text("variables") or "").splitlines() if line.startswith(LEAKS)]
+    if leaks:
+        seen = f"{', '.join(leaks[:4])} set in the job before srun"
+        return Verdict.WARN, seen, "unset it in setup, or in the files that your shell reads"
+    return Verdict.OK, "", ""
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Sorted numbers as '0-3,8'."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], number]
+        else:
+            found.append([number])
+    return ",".join("-".join(map(str, part)) for part in found)

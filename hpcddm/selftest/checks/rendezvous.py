@@ -1,0 +1,125 @@
+"""Ranks and rendezvous: SLURM_* tells every task its rank, and all of them reach rank 0 over the site's network."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+from hpcddm.runtime import ranks as ranks_module
+from hpcddm.runtime.network import own_address
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.selftest.evidence import Evidence, Part
+from hpcddm.selftest.verdict import Row, Verdict
+
+MEETING_SECONDS = 30
+CONNECTING_SECONDS = 10
+
+
+class Circle:
+    """All ranks of a job, joined through rank 0."""
+
+    def __init__(self, ranks: Ranks, connections: list[socket.socket]) -> None:
+        self.ranks = ranks
+        self._files = [connection.makefile("rw") for connection in connections]
+
+    def share(self, value: Any) -> list[Any]:
+        """Everybody's value, in the order of the ranks; nobody goes on before everybody came here."""
+        if self.ranks.rank > 0:
+            self._send(self._files[0], value)
+            return json.loads(self._files[0].readline())
+        values = [value, *(json.loads(file.readline()) for file in self._files)]
+        for file in self._files:
+            self._send(file, values)
+        return values
+
+    def _send(self, file: Any, value: Any) -> None:
+        file.write(json.dumps(value) + "\n")
+        file.flush()
+
+
+@contextmanager
+def observe(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
+    """In the job: meet the other ranks; whoever cannot says why and ends the job."""
+    started = time.time()
+    ranks = ranks_module.from_environment()
+    try:
+        meet = _receive if ranks.rank == 0 else _connect
+        connections = meet(folder, ranks, spec["network_interface"])
+    except (UserError, OSError) as error:
+        atomic.write_json(folder / f"meet.{ranks.rank}.error.json", {"message": str(error)}, durable=False)
+        raise SystemExit(str(error)) from None
+    circle = Circle(ranks, connections)
+    me = {"rank": ranks.rank, "world": ranks.world_size, "node": _node(), "seconds": time.time() - started}
+    met = circle.share(me)
+    if ranks.rank == 0:
+        atomic.write_json(folder / "meet.json", met, durable=False)
+    yield circle
+
+
+def _receive(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.socket]:
+    deadline = time.time() + MEETING_SECONDS
+    address = own_address(ranks.nodes, interface)
+    with closing(socket.create_server((address, 0), backlog=ranks.world_size)) as server:
+        place = {"address": address, "port": server.getsockname()[1]}
+        atomic.write_json(folder / "meeting.json", place, durable=False)
+        found: dict[int, socket.socket] = {}
+        while len(found) < ranks.world_size - 1:
+            server.settimeout(max(0.1, deadline - time.time()))
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                text = f"{len(found) + 1} of {ranks.world_size} ranks met at {address} in {MEETING_SECONDS} s"
+                raise UserError(text) from None
+            connection.settimeout(MEETING_SECONDS * 4)
+            # Exactly this line: a file object would read ahead and lose what it read.
+            found[int(connection.recv(16))] = connection
+    return [found[rank] for rank in sorted(found)]
+
+
+def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.socket]:
+    deadline = time.time() + MEETING_SECONDS
+    while (place := atomic.read_json(folder / "meeting.json")) is None:
+        if time.time() > deadline:
+            raise UserError(f"{_node()} did not see rank 0's meeting.json in {MEETING_SECONDS} s")
+        time.sleep(0.05)
+    address = (place["address"], place["port"])
+    try:
+        connection = socket.create_connection(address, timeout=CONNECTING_SECONDS)
+    except OSError as error:
+        text = f"rank {ranks.rank} on {_node()} cannot reach rank 0 at {address[0]}: {error.strerror or error}"
+        raise UserError(text) from None
+    connection.settimeout(MEETING_SECONDS * 4)
+    connection.sendall(f"{ranks.rank:16d}".encode())
+    return [connection]
+
+
+def _node() -> str:
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def judge(evidence: Evidence) -> Row:
+    """As many ranks as the site says must have met, on as many nodes."""
+    check, resources = "ranks, rendezvous", evidence.resources
+    start = evidence.last(Part.NODES)
+    errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
+    if errors:
+        message = (atomic.read_json(errors[0]) or {}).get("message", errors[0].name)
+        advice = "set network_interface to the one on which the nodes see each other"
+        return Row(check, Verdict.FAIL, None, message, advice)
+    met = start.json("meet") if start else None
+    if met is None:
+        return evidence.absent(check, Part.NODES, 0, "meet")
+    nodes = sorted({one["node"] for one in met})
+    seen = f"{len(met)} ranks on {', '.join(nodes)}"
+    right = [one["rank"] for one in met] == list(range(resources.ranks)) and len(nodes) == resources.nodes
+    if not right or {one["world"] for one in met} != {resources.ranks}:
+        wanted = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
+        return Row(check, Verdict.FAIL, None, seen + wanted, "look at nodes and ranks_per_node, and at extra_sbatch")
+    place = evidence.site.network_interface or "the host name's address"
+    return Row(check, Verdict.OK, max(one["seconds"] for one in met), f"{seen} met over {place}")

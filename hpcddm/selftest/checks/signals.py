@@ -1,0 +1,50 @@
+"""Signals: what Slurm sends to a job reaches the Python process, which saves and leaves then."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from hpcddm.rundir import atomic
+from hpcddm.selftest.evidence import Element, Evidence, Part
+from hpcddm.selftest.verdict import Row, Verdict
+
+SIGNALS = ("USR2", "TERM")
+WAITING_SECONDS = 8
+ADVICE = (
+    "what stands before Python (site key container, or a wrapper) must 'exec' it; or the cluster sets"
+    " SignalChildrenProcesses=yes in cgroup.conf; until then only the STOP file and the deadline end a job without loss"
+)
+
+
+def observe(folder: Path, name: str) -> None:
+    """In the job: catch one signal, and write down when it came."""
+    came: list[float] = []
+    signal.signal(getattr(signal, f"SIG{name}"), lambda number, frame: came.append(time.time()))
+    atomic.write_json(folder / f"{name}.ready.json", {"process": os.getpid()}, durable=False)
+    deadline = time.time() + WAITING_SECONDS
+    while not came and time.time() < deadline:
+        time.sleep(0.02)
+    atomic.write_json(folder / f"{name}.json", {"came": came[0] if came else None}, durable=False)
+
+
+def judge(evidence: Evidence) -> Row:
+    """Both signals must have come."""
+    start = evidence.last(Part.ARRAY, Element.SIGNALS)
+    if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
+        return evidence.absent("signals", Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+    if any(start.json(f"{name}.ready") is None for name in SIGNALS):
+        return evidence.absent("signals", Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+    refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
+    if refused:
+        advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
+        return Row("signals", Verdict.WARN, None, f"scancel --signal: {refused[0]}", advice)
+    came = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
+    lost = [name for name in SIGNALS if came[name] is None]
+    if lost:
+        killed = [name for name in lost if start.json(name) is None]
+        how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
+        seen = f"{' and '.join(lost)} did not reach Python{how}"
+        return Row("signals", Verdict.FAIL, None, seen, ADVICE)
+    seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
+    return Row("signals", Verdict.OK, seconds, f"{' and '.join(SIGNALS)} reached the Python process")

@@ -1,0 +1,186 @@
+"""Storage: what a job writes is there for all nodes soon, whole or not at all, and one at a time where it is locked."""
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+from hpcddm.rundir.lease import HeldElsewhere, lease
+from hpcddm.runtime import ranks as ranks_module
+from hpcddm.selftest.checks.rendezvous import Circle
+from hpcddm.selftest.evidence import Evidence, Part, Start
+from hpcddm.selftest.verdict import Row, Verdict
+
+SEEN_SECONDS = 60
+"""How long a node may take to see a file; the ranks of a job wait longer for each other."""
+SLOW_SECONDS = 5
+RENAMING_SECONDS = 1.0
+CONTENT = 4096
+PROBE = b"x" * 1_000_000
+
+
+def observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
+    """In the job, once on each node: write to the site's scratch folder."""
+    ranks = ranks_module.from_environment()
+    if not spec["scratch"] or ranks.local_rank > 0:
+        return
+    # The batch script has set TMPDIR to it; the site may name variables of the job.
+    path, complaint = os.environ.get("TMPDIR", ""), ""
+    if not path:
+        complaint = "names a variable that is not set in a job"
+    else:
+        try:
+            probe = Path(path) / f".hpcddm-selftest-{os.getpid()}-{ranks.rank}"
+            probe.write_bytes(PROBE)
+            probe.unlink()
+        except OSError as error:
+            complaint = f"cannot be written on {os.uname().nodename}: {error.strerror}"
+    path = path or spec["scratch"]
+    answer = {"path": path, "complaint": complaint, "free": 0 if complaint else atomic.free_bytes(Path(path))}
+    atomic.write_json(folder / f"scratch.{ranks.rank}.json", answer, durable=False)
+
+
+def observe(folder: Path, circle: Circle) -> None:
+    """In the job, on all ranks together: the folder in which runs lie."""
+    seconds = _wait_for_a_new_file(folder, circle)
+    torn = _read_while_it_is_renamed(folder, circle)
+    locks = _lock(folder, circle)
+    answers = circle.share({"seconds": seconds, "torn": torn, "locks": locks})
+    if circle.ranks.rank == 0:
+        atomic.write_json(folder / "storage.json", answers, durable=False)
+
+
+def _wait_for_a_new_file(folder: Path, circle: Circle) -> float | None:
+    path = folder / "new-file"
+    # Whoever has looked for a file before may be told by its cache for a while that there is none.
+    path.exists()
+    circle.share("looked")
+    if circle.ranks.rank == 0:
+        atomic.write_text(path, "here")
+    circle.share("written")
+    started = time.time()
+    while time.time() - started < SEEN_SECONDS:
+        os.listdir(folder)
+        if path.exists() and path.read_text() == "here":
+            return time.time() - started
+        time.sleep(0.02)
+    return None
+
+
+def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
+    """Read a file while rank 0 replaces it again and again; it must never be missing, empty or mixed."""
+    path, over = folder / "renamed", threading.Event()
+    contents = [letter * CONTENT for letter in "ab"]
+
+    def replace() -> None:
+        while not over.is_set():
+            for content in contents:
+                atomic.write_text(path, content, durable=False)
+
+    if circle.ranks.rank == 0:
+        atomic.write_text(path, contents[0])
+    circle.share("there")
+    writer = threading.Thread(target=replace, daemon=True)
+    if circle.ranks.rank == 0:
+        writer.start()
+    deadline, torn = time.time() + RENAMING_SECONDS, []
+    while time.time() < deadline:
+        try:
+            found = path.read_text()
+        except OSError as error:
+            torn.append(error.strerror)
+        else:
+            if found not in contents:
+                torn.append(f"{len(found)} bytes of mixed content")
+        time.sleep(0.002)
+    circle.share("read")
+    if circle.ranks.rank == 0:
+        over.set()
+        writer.join()
+    return sorted(set(torn))
+
+
+def _lock(folder: Path, circle: Circle) -> str:
+    """What locks are worth here: 'good', or what is wrong with them."""
+    path = folder / "locked"
+    try:
+        if circle.ranks.rank == 0:
+            with lease(path, "selftest"):
+                circle.share("held")
+                answer = _try_to_lock(path)
+                circle.share("tried")
+                return answer
+        circle.share("held")
+        answer = _try_to_lock(path)
+        circle.share("tried")
+        return answer
+    except UserError as error:
+        # Rank 0 got no lock at all; the others wait for two words from it.
+        circle.share("held")
+        circle.share("tried")
+        return str(error)
+
+
+def _try_to_lock(path: Path) -> str:
+    try:
+        with lease(path, "selftest"):
+            return "two nodes hold the same lock at once"
+    except HeldElsewhere:
+        return "good"
+    except UserError as error:
+        return str(error)
+
+
+def judge(evidence: Evidence) -> Row:
+    """The folder first, then scratch."""
+    start = evidence.last(Part.NODES)
+    complaint = _scratch_complaint(start)
+    if complaint:
+        advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
+        return Row("storage", Verdict.FAIL, None, complaint, advice)
+    answers = start.json("storage") if start else None
+    if answers is None:
+        if start and (any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0")):
+            return Row("storage", Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
+        return evidence.absent("storage", Part.NODES, 0, "meet")
+    return _judge_folder(answers, evidence.folder.parent, _scratch_free(start))
+
+
+def _scratch_complaint(start: Start | None) -> str:
+    for answer in _scratch(start):
+        if answer["complaint"]:
+            return f"site key scratch: {answer['path']} {answer['complaint']}"
+    return ""
+
+
+def _scratch_free(start: Start) -> str:
+    free = [answer["free"] for answer in _scratch(start)]
+    return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
+
+
+def _scratch(start: Start | None) -> list[dict[str, Any]]:
+    found = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json"))) if start else []
+    return [answer for answer in found if answer]
+
+
+def _judge_folder(answers: list[dict[str, Any]], place: Path, scratch: str) -> Row:
+    seconds = [answer["seconds"] for answer in answers]
+    torn = sorted({what for answer in answers for what in answer["torn"]})
+    locks = sorted({answer["locks"] for answer in answers} - {"good"})
+    elsewhere = f"put runs on another file system than that of {place.resolve()}"
+    if None in seconds:
+        seen = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
+        return Row("storage", Verdict.FAIL, None, seen, elsewhere)
+    slowest = max(seconds)
+    if torn:
+        return Row("storage", Verdict.FAIL, slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
+    if locks:
+        advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
+        return Row("storage", Verdict.FAIL, slowest, f"locks: {locks[0]}", advice)
+    seen = f"new files are seen, renames are atomic, locks hold{scratch}"
+    if slowest > SLOW_SECONDS:
+        return Row("storage", Verdict.WARN, slowest, f"{seen}; but a new file is seen late", "expect status to lag")
+    return Row("storage", Verdict.OK, slowest, seen)

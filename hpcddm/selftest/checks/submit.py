@@ -1,0 +1,133 @@
+"""Submitting: sbatch accepts the shape of every stage, with this site's partition, account and flags."""
+
+import getpass
+import re
+import subprocess
+import time
+from collections.abc import Callable
+
+from hpcddm.config import Resources, Site
+from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.selftest.evidence import CHECKED_STAGE
+from hpcddm.selftest.verdict import Row, Verdict
+
+Shapes = dict[str, Resources]
+"""What the stages of a site ask for, by the name of a stage."""
+
+ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}")
+COMPLAINTS = (
+    ("partition", r"partition name|invalid partition|no partition specified|not permitted to use this partition"),
+    ("qos", r"\bqos specification|invalid ?qos"),
+    ("account", r"account"),
+    ("minutes", r"time ?limit"),
+    ("constraint", r"feature specification|constraint"),
+    ("gpus", r"gres|gpus?\b"),
+    ("memory_gb", r"memory"),
+    ("extra_sbatch", r"unrecognized option|invalid option|reservation|license|dependency"),
+    ("nodes", r"node configuration|node count|more processors|cpu count|task count|nodes"),
+)
+"""Which key a refusal of sbatch is about, by words of it; the first that fits."""
+VALID = {
+    "partition": ("partitions", ("sinfo", "-h", "-o", "%R")),
+    "qos": ("your QOS", (*ASSOCIATIONS, "format=QOS")),
+    "account": ("your accounts", (*ASSOCIATIONS, "format=Account")),
+    "minutes": ("limits", ("sinfo", "-h", "-o", "%R %l")),
+    "constraint": ("features", ("sinfo", "-h", "-o", "%f")),
+    "gpus": ("GPUs", ("sinfo", "-h", "-o", "%R %G")),
+    "memory_gb": ("MB per node", ("sinfo", "-h", "-o", "%R %m")),
+    "nodes": ("nodes and cores per node", ("sinfo", "-h", "-o", "%R %Dx%c")),
+}
+"""What the cluster has, per key."""
+
+
+def shapes(site: Site) -> Shapes:
+    """Every shape once; the checked stage first."""
+    names = [CHECKED_STAGE, "", *site.stages]
+    found: dict[Resources, str] = {}
+    for name in names:
+        found.setdefault(site.resources_for(*name.partition("/")[::2]), name)
+    return {name: resources for resources, name in found.items()}
+
+
+def judge(site: Site, text_of: Callable[[Resources], str]) -> list[Row]:
+    """What sbatch would refuse, one row for the stages that it says the same about; empty when it accepts everything."""
+    partitions = _partitions()
+    refused: dict[tuple[str, str], list[str]] = {}
+    started = time.time()
+    for stage, resources in shapes(site).items():
+        complaint = _try(text_of(resources)) or _too_long(resources, partitions)
+        if complaint:
+            refused.setdefault((complaint, advice(site, stage, complaint)), []).append(stage)
+    seconds = time.time() - started
+    found = []
+    for (complaint, what), stages in refused.items():
+        names = ", ".join(stage or "all others" for stage in stages)
+        found.append(Row("submit", Verdict.FAIL, seconds, f"{complaint} ({names})", what))
+    return found
+
+
+def is_refused(rows: list[Row], stage: str) -> bool:
+    """Whether a stage is among those of the rows."""
+    return any(stage in row.seen.rpartition("(")[2].rstrip(")").split(", ") for row in rows)
+
+
+def accepted(site: Site, seconds: float) -> Row:
+    """The row of a site where sbatch accepts everything."""
+    names = ", ".join(name or "all others" for name in shapes(site))
+    return Row("submit", Verdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
+
+
+def advice(site: Site, stage: str, complaint: str) -> str:
+    """The key that a refusal is about, and what would be valid."""
+    key = next((key for key, pattern in COMPLAINTS if re.search(pattern, complaint, re.IGNORECASE)), None)
+    if key is None:
+        return "look at partition, account, qos, resources, extra_sbatch"
+    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else key_of(site, stage, key)
+    return f"set {place}{_valid(key)}"
+
+
+def key_of(site: Site, stage: str, key: str) -> str:
+    """Where the value of a key comes from for a stage, or where it is to be set."""
+    for place in (stage, stage.partition("/")[0]):
+        if key in site.stages.get(place, {}):
+            return f"stages.{place}.{key}"
+    if key in site.resources.model_fields_set or key not in Site.model_fields:
+        return f"resources.{key}"
+    return key
+
+
+def _valid(key: str) -> str:
+    if key not in VALID:
+        return ""
+    label, command = VALID[key]
+    try:
+        found = sorted({line.strip() for line in ask(*command).splitlines()} - {"(null)", ""})
+    except Silent:
+        found = []
+    return f"; {label}: {', '.join(found)}" if found else f"; no {label} found by {command[0]}"
+
+
+def _try(script: str) -> str:
+    """What sbatch would say against a script, or ''."""
+    try:
+        answer = call("sbatch", "--test-only", script=script)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return words(answer) or "sbatch failed without a word" if answer.returncode else ""
+
+
+def _too_long(resources: Resources, partitions: dict[str, Partition]) -> str:
+    """Where EnforcePartLimits is off, sbatch accepts a job above the time limit, and it waits for ever."""
+    default = next((one.name for one in partitions.values() if one.is_default), "")
+    partition = partitions.get(resources.partition or default)
+    if partition is None or resources.minutes <= partition.max_minutes:
+        return ""
+    return f"{resources.minutes} minutes are above the time limit of {partition.name}, {partition.max_minutes}"
+
+
+def _partitions() -> dict[str, Partition]:
+    try:
+        return Cluster().partitions
+    except Silent:
+        return {}

@@ -1,0 +1,144 @@
+"""What the small jobs left behind, and what is to be said where they left nothing."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from hpcddm.config import Resources, Site
+from hpcddm.rundir import atomic
+from hpcddm.selftest.verdict import Row, Verdict
+
+CHECKED_STAGE = "train"
+"""Its shape is tried: it has the most nodes, and its units are what must come back."""
+
+
+class Part(StrEnum):
+    """The two submissions: three elements on one node each, and one job over all nodes of a training."""
+
+    ARRAY = "array"
+    NODES = "nodes"
+
+
+class Element:
+    """What the elements of the array are there for."""
+
+    ENVIRONMENT, SIGNALS, REQUEUE = range(3)
+    COUNT = 3
+
+
+FOLDER = re.compile(r"(?P<part>array|nodes)-(?P<job>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of one element, with the folder that the batch script made for it."""
+
+    part: str
+    job: int
+    element: int
+    restart: int
+    folder: Path
+
+    def text(self, name: str) -> str | None:
+        """The content of a file that the job left, stripped; None where it left none."""
+        try:
+            return (self.folder / name).read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def json(self, name: str) -> Any | None:
+        """The content of a JSON file that the job left."""
+        return atomic.read_json(self.folder / f"{name}.json")
+
+    @property
+    def time(self) -> float:
+        """When the batch script began, in seconds since the epoch."""
+        return float(self.text("started") or 0)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the batch script came to its end."""
+        return (self.folder / "done").exists()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that the verdicts follow from."""
+
+    site: Site
+    folder: Path
+    submitted: dict[str, str] = field(default_factory=dict)
+    """The job id of each part that was accepted."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """The parts that were still in the queue when time was up: 'pending because (Resources)', 'running on h1'."""
+
+    @property
+    def resources(self) -> Resources:
+        """What a unit of the checked stage asks for."""
+        return self.site.resources_for(CHECKED_STAGE)
+
+    @property
+    def element_resources(self) -> Resources:
+        """What an element of the array asks for: one rank of such a unit."""
+        whole = self.resources
+        return whole.model_copy(
+            update={
+                "nodes": 1,
+                "ranks_per_node": 1,
+                "gpus_per_node": min(1, whole.gpus_per_node),
+                "memory_gb": max(1, whole.memory_gb // whole.ranks_per_node),
+            }
+        )
+
+    def starts(self, part: str, element: int | None = None) -> list[Start]:
+        """All starts of a part, or of one of its elements, oldest first."""
+        found = []
+        for folder in self.folder.iterdir():
+            match = FOLDER.fullmatch(folder.name)
+            if match and match["part"] == part and element in (None, int(match["element"])):
+                numbers = (int(match[name]) for name in ("job", "element", "restart"))
+                found.append(Start(part, *numbers, folder))
+        return sorted(found, key=lambda start: (start.job, start.restart, start.element))
+
+    def last(self, part: str, element: int = 0) -> Start | None:
+        """The last start of an element."""
+        return next(reversed(self.starts(part, element)), None)
+
+    def absent(self, check: str, part: str, element: int, step: str) -> Row:
+        """The row of a check whose answer is missing."""
+        if part not in self.submitted and self.site.scheduler == "slurm":
+            return Row(check, Verdict.NOT_RUN, None, "not submitted", "see submit")
+        start = self.last(part, element)
+        if start is None:
+            return self._never_started(check, part, element)
+        if start.text("setup.done") is None and part not in self.waiting:
+            return Row(check, Verdict.NOT_RUN, None, "the setup lines ended the job", "see environment")
+        if start.text(f"{step}.exit") is None and part in self.waiting:
+            advice = f"look at {self.folder}, then try with a longer --timeout"
+            return Row(check, Verdict.FAIL, None, f"no answer in time: {self.waiting[part]}", advice)
+        code, said = start.text(f"{step}.exit") or "nothing", last_line(start.text(f"{step}.out"))
+        seen = f"ended with {code} and without an answer" + (f": {said}" if said else "")
+        return Row(check, Verdict.FAIL, None, seen, f"look at {start.folder}/{step}.out")
+
+    def _never_started(self, check: str, part: str, element: int) -> Row:
+        if part in self.waiting:
+            return Row(check, Verdict.NOT_RUN, None, self.waiting[part], "try again with a longer --timeout")
+        advice = f"do the compute nodes see {self.folder}? choose another --folder, on a shared file system"
+        said = last_line(self.output(part, element))
+        return Row(check, Verdict.FAIL, None, said or "left the queue without a trace in the folder", advice)
+
+    def output(self, part: str, element: int) -> str | None:
+        """What the batch script of an element printed."""
+        try:
+            return (self.folder / f"{self.submitted[part]}_{element}.out").read_text(errors="replace")
+        except (OSError, KeyError):
+            return None
+
+
+def last_line(text: str | None) -> str:
+    """The last line that says something; srun's remarks about the end of a task say less than the task."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
+    return (own or lines or [""])[-1]

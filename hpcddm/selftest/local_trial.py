@@ -1,0 +1,89 @@
+"""The questions that make sense on this machine alone, asked without any scheduler."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from hpcddm.config import Site
+from hpcddm.launch.base import clean_environment
+from hpcddm.rundir import atomic
+from hpcddm.runtime.ranks import LAUNCH_VARIABLE
+from hpcddm.selftest.checks.signals import SIGNALS
+from hpcddm.selftest.evidence import Element, Evidence, Part
+from hpcddm.selftest.node import SPEC
+
+
+
+class LocalTrial:
+    """The same steps in processes of this machine, which leave the same files."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.evidence = Evidence(site, folder)
+        self._running: list[subprocess.Popen] = []
+        self._deadline = 0.0
+
+    def run(self, seconds: float) -> None:
+        """Ask everything, one question after the other; what takes longer than `seconds` in all is ended."""
+        self._deadline = time.time() + seconds
+        site = self.evidence.site
+        spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": 0}
+        atomic.write_json(self.evidence.folder / SPEC, spec)
+        self._ask(Part.ARRAY, Element.ENVIRONMENT, "environment", 1)
+        for name in SIGNALS:
+            self._ask(Part.ARRAY, Element.SIGNALS, name, 1)
+        self._ask(Part.NODES, 0, "meet", self.evidence.resources.ranks)
+
+    def cancel(self) -> None:
+        """End what still runs."""
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+
+    def _ask(self, part: str, element: int, step: str, ranks: int) -> None:
+        record = self.evidence.folder / f"{part}-0_{element}.0"
+        record.mkdir(exist_ok=True)
+        for name, text in (("started", str(time.time())), ("setup.done", ""), ("variables", "")):
+            (record / name).write_text(text)
+        command = [sys.executable, "-u", "-m", "hpcddm.selftest.node", str(record), step]
+        launch = uuid.uuid4().hex[:12]
+        with open(record / f"{step}.out", "a") as output:
+            for rank in range(ranks):
+                environment = self._environment(rank, ranks, launch)
+                process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+                self._running.append(process)
+        if step in SIGNALS:
+            self._send(record, step)
+        codes = [self._code(process) for process in self._running]
+        self._running.clear()
+        (record / f"{step}.exit").write_text(str(next((code for code in codes if code), 0)))
+
+    def _code(self, process: subprocess.Popen) -> int:
+        try:
+            return process.wait(timeout=max(0.1, self._deadline - time.time()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def _send(self, record: Path, name: str) -> None:
+        (process,) = self._running
+        while not (record / f"{name}.ready.json").exists() and process.poll() is None:
+            time.sleep(0.02)
+        (record / f"{name}.sent").write_text(str(time.time()))
+        process.send_signal(getattr(signal, f"SIG{name}"))
+
+    def _environment(self, rank: int, ranks: int, launch: str) -> dict[str, str]:
+        site = self.evidence.site
+        return clean_environment() | {
+            "SUBMITIT_EXECUTOR": "local",
+            "SUBMITIT_LOCAL_GLOBALID": str(rank),
+            "SUBMITIT_LOCAL_LOCALID": str(rank),
+            "SUBMITIT_LOCAL_NTASKS": str(ranks),
+            "SUBMITIT_LOCAL_JOB_ID": "0",
+            LAUNCH_VARIABLE: launch,
+            "OMP_NUM_THREADS": str(self.evidence.resources.cpus_per_rank),
+            **({"TMPDIR": os.path.expandvars(site.scratch)} if site.scratch else {}),
+        }

@@ -1,0 +1,29 @@
+"""What runs on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; light, and no torch unless GPUs are asked for."""
+
+import sys
+from pathlib import Path
+
+from hpcddm.rundir import atomic
+from hpcddm.selftest.checks import environment, rendezvous, signals, storage
+
+SPEC = "spec.json"
+"""Beside the folders of the starts: what the jobs are told."""
+
+
+def main(folder: Path, step: str) -> None:
+    """Answer one question from inside a job, into the folder of this start of its element."""
+    spec = atomic.read_json(folder.parent / SPEC)
+    if step == "environment":
+        environment.observe(folder, spec)
+    elif step in signals.SIGNALS:
+        signals.observe(folder, step)
+    elif step == "meet":
+        storage.observe_scratch(folder, spec)
+        with rendezvous.observe(folder, spec) as circle:
+            storage.observe(folder, circle)
+    else:
+        raise SystemExit(f"{step}: no such step")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,157 @@
+"""The small jobs of a site with Slurm: rendered, submitted, waited for, cancelled."""
+
+import getpass
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jinja2
+
+from hpcddm.config import Resources, Site
+from hpcddm.errors import UserError
+from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.rundir import atomic
+from hpcddm.selftest.checks import requeue
+from hpcddm.selftest.evidence import Element, Evidence, Part
+from hpcddm.selftest.node import SPEC
+from hpcddm.share import share_file
+
+TEMPLATE = "slurm/selftest.sbatch.j2"
+MINUTES = 5
+"""The time limit of the jobs, which take seconds: short ones are started earlier."""
+GONE_SECONDS = 5
+"""How long what a job wrote may take to be seen here after it has left the queue."""
+LONGEST_PAUSE_SECONDS = 10
+HOPELESS = (
+    "PartitionTimeLimit",
+    "PartitionNodeLimit",
+    "InvalidAccount",
+    "InvalidQOS",
+    "BadConstraints",
+    "JobHeldAdmin",
+    "JobHeldUser",
+    "launch failed requeued held",
+)
+"""Reasons for which a job waits for ever."""
+
+
+class SlurmTrial:
+    """Two arrays of one name: three elements of one node each, and one element over all nodes of a training."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.evidence = Evidence(site, folder)
+        self._name = f"hpcddm-{folder.name}"
+        self._shapes = {Part.ARRAY: self.evidence.element_resources, Part.NODES: self.evidence.resources}
+
+    @property
+    def minutes(self) -> int:
+        """The time limit of the jobs."""
+        return min(MINUTES, self.evidence.resources.minutes)
+
+    def text(self, part: str, resources: Resources) -> str:
+        """The batch script of a part.
+
+        Raises `UserError` naming the template when it has a mistake.
+        """
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        environment.filters["quote"] = lambda value: shlex.quote(str(value))
+        source = share_file(TEMPLATE)
+        try:
+            text = environment.from_string(source.read_text()).render(
+                part=part,
+                elements=Element.COUNT if part == Part.ARRAY else 1,
+                element=Element,
+                site=self.evidence.site.model_dump(),
+                resources=resources.model_dump(),
+                folder=self.evidence.folder,
+                python=sys.executable,
+            )
+        except jinja2.TemplateError as error:
+            line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+            raise UserError(f"{source}{line}: {error.message}") from None
+        return text + "\n"
+
+    def submit(self) -> str:
+        """Submit both parts and return '', or what sbatch says against one of them."""
+        site, folder = self.evidence.site, self.evidence.folder
+        gpus = self.evidence.element_resources.gpus_per_node
+        spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": gpus}
+        atomic.write_json(folder / SPEC, spec)
+        for part, resources in self._shapes.items():
+            path = folder / f"{part}.sbatch"
+            atomic.write_text(path, self.text(part, resources.model_copy(update={"minutes": self.minutes})))
+            try:
+                answer = call("sbatch", "--parsable", f"--job-name={self._name}", str(path))
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return str(error)
+            job = answer.stdout.strip().split(";")[0]
+            if answer.returncode or not job.isdigit():
+                return words(answer) or "sbatch failed without a word"
+            self.evidence.submitted[part] = job
+        return ""
+
+    def wait(self, minutes: float, say: Callable[[str], None]) -> str:
+        """Wait until every job has answered or has left the queue, but not longer than `minutes`.
+
+        Returns '', or the reason for which a job would wait for ever. What is still in the queue then stands in the
+        evidence.
+        """
+        deadline, pause, next_look = time.time() + 60 * minutes, 0.5, 0.0
+        left: dict[str, float] = {}
+        while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
+            now = time.time()
+            if now > next_look:
+                pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)
+                next_look = now + pause
+                self._look(left)
+            say(", ".join(f"{part}: {self.evidence.waiting.get(part, 'ended')}" for part in open_parts))
+            hopeless = [text for text in self.evidence.waiting.values() if any(word in text for word in HOPELESS)]
+            if hopeless:
+                return f"accepted, but {hopeless[0]}"
+            if now > deadline or all(now - left.get(part, now) > GONE_SECONDS for part in open_parts):
+                return ""
+            time.sleep(0.3)
+        return ""
+
+    def _look(self, left: dict[str, float]) -> None:
+        """Ask the queue, and note since when a part is not there any more."""
+        try:
+            lines = ask("squeue", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N").splitlines()
+        except Silent as why:
+            self.evidence.waiting.update(dict.fromkeys(self.evidence.submitted, f"unknown: {why}"))
+            return
+        for part in self.evidence.submitted:
+            found = [_describe(*rest) for job, *rest in (line.split("|") for line in lines) if self._part(job) == part]
+            if found:
+                # What waits is what holds the answer up.
+                self.evidence.waiting[part] = min(found)
+                left.pop(part, None)
+            else:
+                self.evidence.waiting.pop(part, None)
+                left.setdefault(part, time.time())
+
+    def _part(self, job: str) -> str:
+        """The part of a job; one that nobody submitted here is an element that submitted itself."""
+        return Part.NODES if job == self.evidence.submitted.get(Part.NODES) else Part.ARRAY
+
+    def _has_answered(self, part: str) -> bool:
+        if part == Part.NODES:
+            has = [self.evidence.last(part)]
+        else:
+            has = [self.evidence.last(part, element) for element in (Element.ENVIRONMENT, Element.SIGNALS)]
+        answered = all(start is not None and start.is_done for start in has)
+        if answered and (part == Part.NODES or requeue.is_settled(self.evidence)):
+            self.evidence.waiting.pop(part, None)
+            return True
+        return False
+
+    def cancel(self) -> None:
+        """End whatever is left of these jobs, one that resubmitted itself included; the name is theirs alone."""
+        call("scancel", f"--user={getpass.getuser()}", f"--name={self._name}")
+
+
+def _describe(state: str, reason: str, nodes: str) -> str:
+    return f"pending because ({reason})" if state == "PD" else f"running on {nodes}"

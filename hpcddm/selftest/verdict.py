@@ -1,0 +1,24 @@
+"""What a check says: one row of the table."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """Whether training can rely on what was checked."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "FAIL"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check: its verdict, how long the checked thing took, what was seen, and what to do."""
+
+    check: str
+    verdict: Verdict
+    seconds: float | None
+    seen: str
+    advice: str = ""

@@ -1,0 +1,77 @@
+"""How long a unit will take, and how that is known: given, told by the run's own attempts, or measured here and now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcddm.config import Resources
+from hpcddm.errors import UserError
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.entry import COLLECTIVE_STAGES
+from hpcddm.runtime.records import Record, as_number, records
+from hpcddm.stages.benchmark import Benchmark
+from hpcddm.stages.costs import Costs
+
+ENOUGH = 0.05
+"""An attempt tells how fast it is once it has done this part of its work."""
+GIVEN, RECORDED, MEASURED, UNKNOWN = "given", "this run", "benchmark", "unknown"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a unit costs; None where nobody can tell, and then `detail` says why."""
+
+    flops: int | None
+    seconds: float | None
+    source: str
+    detail: str
+
+
+class Clock:
+    """Estimates for the units of one run; `speed`, if given, is in FLOPs per second of one rank."""
+
+    def __init__(self, costs: Costs, run: RunDir, speed: float | None = None) -> None:
+        self._costs, self._run, self._speed = costs, run, speed
+        self._benchmark = Benchmark(costs)
+
+    def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
+        """What a unit will cost; siblings: the units of its stage, whose attempts tell about it."""
+        try:
+            flops = sum(self._costs.flops(work) for work in self._costs.work(key))
+        except UserError as error:
+            return Estimate(None, None, UNKNOWN, str(error))
+        ranks = resources.ranks if key.split("/")[0] in COLLECTIVE_STAGES else 1
+        if self._speed and flops:
+            return Estimate(flops, flops / (self._speed * ranks), GIVEN, f"{self._speed:.3g} FLOPs per second and rank")
+        found = self._recorded(key, siblings, ranks)
+        return Estimate(flops, *(found or self._measured(key, resources, ranks)))
+
+    def _recorded(self, key: str, siblings: Sequence[str], ranks: int) -> tuple[float, str, str] | None:
+        """From the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
+        for group in ([key], siblings):
+            found = [(record, one) for one in group for record in records(self._run.logs(one)) if _tells(record)]
+            if found:
+                record, measured = max(found, key=lambda pair: pair[0].beat.time)
+                beat, ranks_then = record.beat, as_number(record.owner, "ranks") or ranks
+                seconds = beat.total / beat.rate * self._weight(key) / self._weight(measured) * ranks_then / ranks
+                detail = f"{measured} attempt {record.number}: {beat.rate:.3g} images/s on {ranks_then:g} ranks"
+                return seconds, RECORDED, f"{detail}, {beat.host}"
+        return None
+
+    def _measured(self, key: str, resources: Resources, ranks: int) -> tuple[float | None, str, str]:
+        work = self._costs.work(key)
+        if not work:
+            return None, UNKNOWN, "no network at work; the run's own attempts will tell"
+        if key.split("/")[0] in COLLECTIVE_STAGES and not self._benchmark.is_like(resources):
+            has = "a GPU is here and none asked for" if not resources.gpus_per_node else "a GPU is asked for, none here"
+            return None, UNKNOWN, f"{has}: plan on a node like the site's, or give --flops-per-second"
+        seconds = sum(self._benchmark.seconds(one, ranks, resources.cpus_per_rank) for one in work)
+        return seconds, MEASURED, f"one process on {self._benchmark.where}; no communication, reading or start-up"
+
+    def _weight(self, key: str) -> int:
+        work = self._costs.work(key)
+        return sum(self._costs.flops(one) for one in work) or sum(one.images for one in work) or 1
+
+
+def _tells(record: Record) -> bool:
+    beat = record.beat
+    return beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= ENOUGH * beat.total

