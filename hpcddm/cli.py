@@ -155,6 +155,23 @@ def cancel(run: Path, units: tuple[str, ...]) -> None:
     command.cancel(run, units)
 
 
+@main.command()
+@click.argument("name", metavar="SWEEP")
+@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Default: sweeps/<the sweep's name>.")
+@click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
+@click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
+def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool) -> None:
+    """Run what is missing of all settings of SWEEP, a name or a YAML file, and compare them.
+
+    Each setting is a run of its own, DIR/LABEL; what several have in common is made once. The same command
+    again shows the table, and runs the settings that were added to the file.
+    """
+    from hpcddm.commands import sweep as command
+
+    sys.exit(command.sweep(name, site, folder, dry_run, only_table))
+
+
 @main.command("run-stage")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("unit", metavar="STAGE/UNIT")

@@ -42,15 +42,15 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
     Raises `ConfigError` with the file, the key and the valid values.
     """
     path = find_yaml(name, "experiments", "experiment")
-    values = _read_yaml(path)
-    _resolve_folder(values, path.resolve().parent)
+    values = read_yaml(path)
+    resolve_folder(values, path.resolve().parent)
     for override in overrides:
         _override(values, override)
-    _resolve_folder(values, Path.cwd())
+    resolve_folder(values, Path.cwd())
     return validate(Experiment, values, str(path))
 
 
-def _resolve_folder(values: dict[str, Any], start: Path) -> None:
+def resolve_folder(values: dict[str, Any], start: Path) -> None:
     """Make the source's folder absolute; what stands in a file is relative to it, an override to where one stands."""
     source = values.get("data", {}).get("source") if isinstance(values.get("data"), dict) else None
     if isinstance(source, dict) and isinstance(source.get("folder"), str):
@@ -62,7 +62,7 @@ def load_site(name: str) -> Site:
     if name == "auto":
         name = "slurm" if _slurm_answers() else "embedded"
     path = find_yaml(name, "slurm/sites", "site")
-    return validate(Site, _read_yaml(path), str(path))
+    return validate(Site, read_yaml(path), str(path))
 
 
 def stored_experiment(run: RunDir) -> Experiment:
@@ -107,7 +107,11 @@ def _slurm_answers() -> bool:
     return why is None
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises `ConfigError` with the place of a mistake.
+    """
     try:
         values = yaml.load(path.read_text(), Loader)
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
@@ -124,16 +128,24 @@ def _override(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
-    *parents, last = key.split(".")
-    place = values
-    for parent in parents:
-        inner = place.get(parent, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"'{override}': {parent} holds a value and no further keys")
-        # A copy, because an alias makes one mapping stand in several places of a file.
-        place[parent] = dict(inner)
-        place = place[parent]
     try:
-        place[last] = yaml.load(text, Loader)
+        value = yaml.load(text, Loader)
     except yaml.YAMLError:
         raise ConfigError(f"'{override}': '{text}' is no YAML value") from None
+    set_value(values, key, value, f"'{override}'")
+
+
+def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:
+    """Set a dotted key in nested `values`; the mappings on its way are replaced by changed copies.
+
+    Raises `ConfigError` with `place` when the key leads through a value.
+    """
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = values.get(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{place}: {parent} holds a value and no further keys")
+        # A copy, because an alias makes one mapping stand in several places of a file.
+        values[parent] = dict(inner)
+        values = values[parent]
+    values[last] = value

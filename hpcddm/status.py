@@ -50,12 +50,24 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
     found: dict[str, UnitStatus] = {}
     digests: dict[str, str] = {}
     for unit in units:
-        present = manifest.read(run.unit(unit.key))
-        arrived = {key for key in unit.wants if found[key].state is State.COMPLETE}
-        found[unit.key] = _judge(unit, present, digests, arrived, run.unit(unit.key))
-        if present and found[unit.key].state in (State.COMPLETE, State.STALE):
-            digests[unit.key] = present.digest
+        found[unit.key], outputs = judge(unit, run.unit(unit.key), found, digests)
+        if outputs:
+            digests[unit.key] = outputs
     return found
+
+
+def judge(
+    unit: PlannedUnit, folder: Path, found: dict[str, UnitStatus], digests: dict[str, str]
+) -> tuple[UnitStatus, str | None]:
+    """The state of the unit in a folder, and the digest of its outputs if others may have been made of them.
+
+    found, digests: the same of everything that it reads.
+    """
+    present = manifest.read(folder)
+    arrived = {key for key in unit.wants if found[key].state is State.COMPLETE}
+    status = _judge(unit, present, digests, arrived, folder)
+    counts = present is not None and status.state in (State.COMPLETE, State.STALE)
+    return status, present.digest if counts else None
 
 
 def _judge(

@@ -9,12 +9,13 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"config", "plugins", "errors", "share", "rundir", "runtime"}
+FOUNDATION = {"config", "plugins", "errors", "share", "weights", "rundir", "runtime"}
 NUMERIC = FOUNDATION | {"data"}
 MAY_IMPORT = {
     "errors": set(),
     "plugins": {"errors"},
-    "config": {"errors", "plugins"},
+    "weights": {"errors"},
+    "config": {"errors", "plugins", "weights"},
     "share": {"errors"},
     "rundir": {"errors", "config", "plugins"},
     "runtime": {"errors", "config", "plugins", "share", "rundir"},
@@ -29,8 +30,10 @@ MAY_IMPORT = {
     "pipeline": {"errors", "config", "plugins", "rundir"},
     "files": {"errors", "config", "plugins", "share", "rundir"},
     "status": {"errors", "config", "rundir", "runtime", "pipeline"},
+    "sweep": FOUNDATION | {"pipeline", "status", "files"},
     "launch": FOUNDATION | {"pipeline", "status"},
-    "commands": FOUNDATION | {"pipeline", "status", "files", "launch"},
+    "selftest": FOUNDATION | {"launch"},
+    "commands": FOUNDATION | {"pipeline", "status", "files", "launch", "selftest"},
     "cli": {"errors", "commands"},
     "report": {"rundir"},
     "stages": NUMERIC

@@ -9,6 +9,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.status import State, activity, check_stale, survey
+from tests.attempts import beat, write_attempt
 from tests.helpers import finish, tiny
 
 EXPERT = expert_key(1)
@@ -158,19 +159,32 @@ def test_what_a_unit_says_of_itself(tmp_path):
     run = RunDir(tmp_path)
     assert (activity(run, EXPERT).attempts, activity(run, EXPERT).is_running) == (0, False)
     attempt = open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
-    run.unit(EXPERT).mkdir(parents=True)
-    Pulse(run.unit(EXPERT), "me", attempt.number, "host").beat(1, 2)
+    assert not activity(run, EXPERT).is_running
+    Pulse(attempt.folder, "me", attempt.number, "host").beat(1, 2)
     assert activity(run, EXPERT).is_running
     attempt.close("stopped", "SIGTERM")
     work = activity(run, EXPERT)
     assert (work.attempts, work.outcome, work.reason, work.is_running) == (1, "stopped", "SIGTERM", False)
 
 
+def test_a_new_attempt_does_not_live_by_the_heartbeat_of_the_one_before(tmp_path):
+    run = RunDir(tmp_path)
+    write_attempt(run, EXPERT, 1, heartbeat=beat(30, 64, age=0, saved=20))
+    write_attempt(run, EXPERT, 2)
+    work = activity(run, EXPERT)
+    assert (work.attempts, work.is_running, work.beat.done, work.saved[0]) == (2, False, 30, 20)
+
+
+def test_a_unit_with_a_verdict_is_not_running_however_fresh_its_heartbeat(tmp_path):
+    run = RunDir(tmp_path)
+    write_attempt(run, EXPERT, 1, heartbeat=beat(age=0), verdict={"decision": "requeue", "reason": "SIGUSR2"})
+    assert not activity(run, EXPERT).is_running and activity(run, EXPERT).reason == "SIGUSR2"
+
+
 def test_a_unit_that_fell_silent_is_not_running(tmp_path, monkeypatch):
     run = RunDir(tmp_path)
-    open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
-    run.unit(EXPERT).mkdir(parents=True)
-    Pulse(run.unit(EXPERT), "me", 1, "host").beat(1, 2)
+    write_attempt(run, EXPERT, 1, heartbeat=beat(age=0))
+    assert activity(run, EXPERT).is_running
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 120)
     assert not activity(run, EXPERT).is_running

@@ -107,10 +107,10 @@ class Overview:
         told = list(dict.fromkeys(row.next for row in self.rows if row.next))
         if told:
             more = f" (and {len(told) - 1} more, above)" if len(told) > 1 else ""
-            return f"next: {told[0]}{more}"
+            return f"{told[0]}{more}"
         if states & UNDER_WAY:
             return f"under way; look at: hpcddm logs {root} STAGE/UNIT --follow"
-        return "next: submit again to run what is missing"
+        return "submit again to run what is missing"
 
     def as_json(self) -> dict[str, Any]:
         """What `--json` prints: only new keys are added, none change."""

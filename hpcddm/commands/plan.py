@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -15,14 +15,11 @@ from hpcddm.config import Experiment, Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.launch import storage
-from hpcddm.launch.storage import Need
+from hpcddm.launch.storage import Need, readable
 from hpcddm.pipeline import MONOLITH, PlannedUnit
 from hpcddm.pipeline import plan as plan_units
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-
-if TYPE_CHECKING:
-    from hpcddm.stages.timing import Estimate
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def _rows(
     from hpcddm.stages.costs import Costs
     from hpcddm.stages.timing import Clock
 
-    clock = Clock(Costs(experiment, counts), run, speed)
+    clock = Clock(Costs(experiment, counts), run, site.scheduler == "local", speed)
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
         name = unit.key if unit.key == MONOLITH else unit.stage
@@ -114,9 +111,7 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
     return max(math.ceil(seconds / usable), 1)
 
 
-def _row(
-    name: str, resources: Resources, estimates: Sequence["Estimate"], slots: Sequence[int | None], need: Need
-) -> Row:
+def _row(name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: Need) -> Row:
     seconds = _unless_unknown([one.seconds for one in estimates])
     flops = _unless_unknown([one.flops for one in estimates])
     hours = None if seconds is None else sum(seconds) / 3600
@@ -169,7 +164,7 @@ def _print(rows: list[Row], total: dict[str, Any], run: RunDir) -> None:
             *(row.stage, str(row.units), f"{row.nodes} x {row.ranks_per_node}", str(cores)),
             *(str(row.nodes * row.gpus_per_node), f"{row.flops:.2e}" if row.flops else "-", _duration(row.unit_hours)),
             *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
-            *(_bytes(row.bytes_kept), _bytes(row.bytes_working), f"{row.files:,}", row.time_source),
+            *(readable(row.bytes_kept), readable(row.bytes_working), f"{row.files:,}", row.time_source),
         )
     Console(width=max(Console().width, 150)).print(table)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
@@ -182,8 +177,8 @@ def _print(rows: list[Row], total: dict[str, Any], run: RunDir) -> None:
         click.echo(f"time      {detail[0]} ({detail[1]}): {stages}")
     free_files = "inodes are not counted" if total["files_free"] is None else f"{total['files_free']:,} inodes free"
     click.echo(
-        f"storage   at most {_bytes(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still to"
-        f" write in {run.root}, {_bytes(total['bytes_free'])} and {free_files}"
+        f"storage   at most {readable(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still to"
+        f" write in {run.root}, {readable(total['bytes_free'])} and {free_files}"
     )
 
 
@@ -198,10 +193,3 @@ def _duration(hours: float | None) -> str:
 
 def _hours(hours: float | None) -> str:
     return "-" if hours is None else f"{hours:,.3g}"
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1e3:.0f} kB"

@@ -39,8 +39,9 @@ def retry(root: Path, units: tuple[str, ...], resources: tuple[str, ...], site_n
     if not failed:
         click.echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {root}")
         return 0
+    site = _changed(site, resources, failed)
     click.echo(f"again: {', '.join(failed)}")
-    return bring(experiment, _changed(site, resources, failed), run, only=failed)
+    return bring(experiment, site, run, only=failed)
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:

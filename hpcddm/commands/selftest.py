@@ -56,7 +56,9 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
     trial = SlurmTrial(site, place)
     why = silence()
     if why:
-        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", "try on a login node; is SLURM_CONF set?")]
+        return [
+            Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", "try on a login node; is SLURM_CONF set?")
+        ]
     rows = _through_the_queue(trial, site, timeout)
     evidence = trial.evidence
     for judge in (array, rendezvous, signals, requeue, storage, environment):
@@ -67,6 +69,7 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
 def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Row]:
     """Submit and wait; the rows about what sbatch says. Nothing of it is in the queue afterwards."""
     started = time.time()
+    trial.prepare()
     rows = submit.judge(site, lambda resources: trial.text(Part.NODES, resources))
     if submit.is_refused(rows, CHECKED_STAGE):
         return rows

@@ -83,8 +83,15 @@ def _unit(key: str, tried: list[Record], executions: list[Execution]) -> list[Sp
         match = _match(record, left)
         if match:
             left.remove(match)
-        wasted = _wasted(record, tried[place + 1 :])
-        found.append(_by_sacct(key, record, match, wasted) if match else _by_records(key, record, wasted))
+        later = tried[place + 1 :]
+        # A heartbeat stays fresh for a while; what another attempt has followed is over.
+        is_running = not later and record.is_open and record.beat is not None and record.beat.is_fresh
+        wasted = 0.0 if is_running else _wasted(record, later)
+        ending = "running" if is_running else str(record.decision or record.outcome or "no word")
+        if match:
+            found.append(_by_sacct(key, record, match, wasted, ending))
+        else:
+            found.append(_by_records(key, record, wasted, ending))
     found += [_before_python(key, execution) for execution in left]
     return sorted(found, key=lambda one: one.started or 0.0)
 
@@ -98,7 +105,7 @@ def _match(record: Record, executions: list[Execution]) -> Execution | None:
     return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
 
 
-def _by_sacct(key: str, record: Record, execution: Execution, wasted: float) -> Spent:
+def _by_sacct(key: str, record: Record, execution: Execution, wasted: float, ending: str) -> Spent:
     gpus = execution.gpus if execution.gpus is not None else _count(record, "gpus")
     return Spent(
         unit=key,
@@ -112,12 +119,12 @@ def _by_sacct(key: str, record: Record, execution: Execution, wasted: float) -> 
         wasted=wasted,
         source="sacct",
         is_estimate=False,
-        ending=_ending(record),
+        ending=ending,
     )
 
 
-def _by_records(key: str, record: Record, wasted: float) -> Spent:
-    is_running = _is_running(record)
+def _by_records(key: str, record: Record, wasted: float, ending: str) -> Spent:
+    is_running = ending == "running"
     last = record.stopped or (record.beat.time if record.beat else record.started)
     end = time.time() if is_running else last
     # The batch script's word counts; without a queue there is none, and rank 0 has the last one.
@@ -134,7 +141,7 @@ def _by_records(key: str, record: Record, wasted: float) -> Spent:
         wasted=wasted,
         source="records",
         is_estimate=not (is_told or is_running) or record.started is None,
-        ending=_ending(record),
+        ending=ending,
     )
 
 
@@ -158,8 +165,6 @@ def _before_python(key: str, execution: Execution) -> Spent:
 
 def _wasted(record: Record, later: list[Record]) -> float:
     """The share of the images that a later attempt makes again; all of it where nothing came out."""
-    if _is_running(record):
-        return 0.0
     if record.ended_well:
         return 1.0 if record.outcome == "already complete" else 0.0
     first, last = as_number(record.begun, "images"), record.images
@@ -171,16 +176,6 @@ def _wasted(record: Record, later: list[Record]) -> float:
         # Nobody has gone on yet: what is saved will not be made again.
         continued = (record.beat.saved_images if record.beat else None) or first
     return min(max((last - continued) / (last - first), 0.0), 1.0)
-
-
-def _is_running(record: Record) -> bool:
-    return record.is_open and record.beat is not None and record.beat.is_fresh
-
-
-def _ending(record: Record) -> str:
-    if _is_running(record):
-        return "running"
-    return str(record.decision or record.outcome or "no word")
 
 
 def _count(record: Record, key: str) -> int:

@@ -59,7 +59,7 @@ def status(root: Path, as_json: bool, watch: bool) -> None:
     for line in remarks(seen.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(line, soft_wrap=True)
-    console.print(Text(seen.next_step()), soft_wrap=True)
+    console.print(Text(f"next: {seen.next_step()}"), soft_wrap=True)
 
 
 def _watch(run: RunDir, console: Console) -> None:
@@ -86,7 +86,7 @@ def _jittered(seconds: float) -> float:
 
 def _screen(seen: Overview, console: Console) -> RenderableType:
     """What fits on the screen: complete units make way first."""
-    told = [*remarks(seen.rows), Text(seen.next_step())]
+    told = [*remarks(seen.rows), Text(f"next: {seen.next_step()}")]
     rows = seen.rows
     if len(rows) + len(told) + 4 > console.height:
         rows = [row for row in rows if row.state != State.COMPLETE]

@@ -1,6 +1,6 @@
 """The verb submit: decide, then hand over to the queue, or run here."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -8,8 +8,9 @@ import click
 from hpcddm.config import Experiment, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment, load_site, with_content, within_run
-from hpcddm.launch.base import Launcher, QueueFull, launcher_of
-from hpcddm.launch.items import array_spec, arrays, items_of
+from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
+from hpcddm.launch.items import Item, array_spec, arrays, items_of
+from hpcddm.launch.preflight import preflight
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
@@ -60,7 +61,8 @@ def bring(
     if not dry_run:
         groups = arrays(items_of(decision.to_run, experiment, run), site)
         launcher.check([array_spec(group[:1], site) for group in groups])
-    _make_folder(run)
+        preflight(experiment, site, run, decision.to_run)
+    make_folder(run)
     is_queue = site.scheduler != "local"
     with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if is_queue else 0):
         settle(run, launcher)
@@ -83,7 +85,11 @@ def bring(
         return _run_here(experiment, run, launcher, decision, only)
 
 
-def _make_folder(run: RunDir) -> None:
+def make_folder(run: RunDir) -> None:
+    """Make the folder of a run.
+
+    Raises `ConfigError` when that cannot be, or when Slurm would not understand its name.
+    """
     if "%" in str(run.root.resolve()):
         raise ConfigError(f"--run-dir {run.root}: '%' in a path means something to Slurm; take another name")
     try:
@@ -97,7 +103,9 @@ def _run_here(
 ) -> int:
     from hpcddm.launch.embedded import Embedded
 
-    failed = Embedded(experiment, run, launcher, decision).drive()
+    items = items_of(decision.to_run, experiment, run)
+    absent = {*decision.elsewhere, *decision.blocked}
+    failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         click.echo(f"error: {key}: {reason}; its log: hpcddm logs {run.root} {key}", err=True)
     if failed:
@@ -111,13 +119,21 @@ def _run_here(
 
 
 def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
+    launcher.cancel(*(job.id for job in decision.recalled))
+    hand_over(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
+    click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
+    click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
+    return 0
+
+
+def hand_over(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
+    """Submit as many items as the queue takes and tell of every array."""
     from hpcddm.launch.queue import batches_of, submit_batches
 
-    launcher.cancel(*(job.id for job in decision.recalled))
-    batches, limit = batches_of(items_of(decision.to_run, experiment, run), run, launcher)
-    left = len(decision.to_run)
+    batches, limit = batches_of(items, home, launcher)
+    left = len(items)
     try:
-        for array in submit_batches(batches, run, launcher, decision.active):
+        for array in submit_batches(batches, home, launcher, active):
             left -= len(array.keys)
             after = f"  after {', '.join(array.after)}" if array.after else ""
             last = len(array.keys) - 1
@@ -128,24 +144,26 @@ def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: De
     if left:
         click.echo(f"{left} units remain, for the queue takes no more of your jobs now ({limit})")
         click.echo("later the same command submits them")
-    click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
-    click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
-    return 0
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
-    from hpcddm.launch.queue import batches_of, render_batches
-
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
-    batches, limit = batches_of(items_of(decision.to_run, experiment, run), run, launcher)
+    rehearse(items_of(decision.to_run, experiment, run), run, launcher)
+    return 0
+
+
+def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
+    """Write the scripts that `hand_over` would submit, and tell of every one."""
+    from hpcddm.launch.queue import batches_of, render_batches
+
+    batches, limit = batches_of(items, home, launcher)
     for array in render_batches(batches, launcher):
-        click.echo(f"would submit {run.scripts / array.script}: {', '.join(array.keys)}")
-    left = len(decision.to_run) - sum(len(batch.items) for batch in batches)
+        click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
+    left = len(items) - sum(len(batch.items) for batch in batches)
     if left:
         click.echo(f"{left} units would remain ({limit})")
-    return 0
 
 
 def _announce(site: Site, run: RunDir, decision: Decision) -> None:

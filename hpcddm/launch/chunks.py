@@ -35,10 +35,12 @@ def chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
     """
     number = -(-count // max_array)
     lanes = min(number, max_parallel)
-    edges = [count * part // number for part in range(number + 1)] if number else []
-    found = []
-    for index, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+    found, start = [], 0
+    for index in range(number):
+        # The longer chunks come first, and so do the larger shares of the throttle.
+        stop = start + count // number + (index < count % number)
         lane = index % lanes
         share = max_parallel // lanes + (lane < max_parallel % lanes)
         found.append(Chunk(start, stop, min(share, stop - start), index - lanes if index >= lanes else None))
+        start = stop
     return found

@@ -51,12 +51,11 @@ class Cluster:
 
     @cached_property
     def association_limits(self) -> str:
-        """The user's associations and the QOS with their limits; empty where nothing of it is enforced."""
-        enforced = self.config.get("AccountingStorageEnforce", "none")
-        if not re.search("limits|safe", enforced):
+        """The user's associations with their limits as the controller counts them; empty where none is enforced."""
+        if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
         try:
-            return ask("scontrol", "show", "assoc_mgr", f"users={_user()}", "flags=assoc,qos")
+            return ask("scontrol", "show", "assoc_mgr", f"users={_user()}", "flags=assoc")
         except Silent:
             return ""
 
@@ -74,24 +73,17 @@ class Cluster:
 
 
 def submit_limit(text: str, site: Site) -> int | None:
-    """The least limit on submitted jobs among the user's association and the QOS that the site names."""
-    found = []
-    for record in re.split(r"^(?=ClusterName=|QOS=)", text, flags=re.MULTILINE):
-        kind = _applies(record, site)
-        if kind:
-            found += [int(value) for value in re.findall(rf"\b{kind}=(\d+)", record)]
-    return min(found, default=None)
+    """How many jobs the user's association with the site's account, or with the default one, may have in the queue.
 
-
-def _applies(record: str, site: Site) -> str | None:
-    """The name of the limit in a record that holds for the site's jobs."""
-    head = record.partition("\n")[0]
-    if head.startswith("QOS="):
-        return "MaxSubmitJobsPU" if site.qos and head.startswith(f"QOS={site.qos}(") else None
-    if f"UserName={_user()}(" not in head:
-        return None
-    own = f"Account={site.account} " in head if site.account else "DefAssoc=Yes" in record
-    return "MaxSubmitJobs" if own else None
+    Those of a QOS are not in here: they show when sbatch refuses.
+    """
+    for record in re.split(r"^(?=ClusterName=)", text, flags=re.MULTILINE):
+        head = record.partition("\n")[0]
+        is_own = f"Account={site.account} " in head if site.account else "DefAssoc=Yes" in record
+        limit = re.search(r"\bMaxSubmitJobs=(\d+)", record)
+        if is_own and f"UserName={_user()}(" in head and limit:
+            return int(limit[1])
+    return None
 
 
 def _partition(line: str) -> Partition:

@@ -1,13 +1,11 @@
 """The embedded site: runs the pipeline here, as many units at once as the machine carries, and waits."""
 
 import time
+from collections.abc import Collection, Sequence
 
-from hpcddm.config import Experiment
-from hpcddm.launch.items import submit_unit
+from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.launch.local import Local
 from hpcddm.launch.progress import Progress
-from hpcddm.launch.submission import Decision
-from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.stopping import SAVING_SECONDS
@@ -17,16 +15,18 @@ POLL_SECONDS = 0.2
 
 
 class Embedded:
-    """Drives one run until nothing is left that can be done here."""
+    """Drives one run, or several that share a home, until nothing is left that can be done here."""
 
-    def __init__(self, experiment: Experiment, run: RunDir, launcher: Local, decision: Decision) -> None:
-        self.experiment, self.run, self.launcher = experiment, run, launcher
-        self.waiting = list(decision.to_run)
-        self.absent = {*decision.elsewhere, *decision.blocked}
-        self.running: dict[str, PlannedUnit] = {}
+    def __init__(
+        self, items: Sequence[Item], home: RunDir, launcher: Local, complete: int, absent: Collection[str]
+    ) -> None:
+        self.home, self.launcher = home, launcher
+        self.waiting = list(items)
+        self.absent = set(absent)
+        """The names of units that are not there and that nobody makes here."""
+        self.running: dict[str, Item] = {}
         self.failed: dict[str, str] = {}
-        total = len(decision.complete) + len(decision.to_run)
-        self.progress = Progress(run, total, len(decision.complete))
+        self.progress = Progress(complete + len(items), complete)
 
     def drive(self) -> dict[str, str]:
         """Run everything and return the units that failed, with the reason.
@@ -40,7 +40,7 @@ class Embedded:
                     self._start_what_fits()
                     if not self.running:
                         break
-                    self.progress.show([unit.key for unit in self.running.values()])
+                    self.progress.show(list(self.running.values()))
                     time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             self._leave()
@@ -48,32 +48,35 @@ class Embedded:
         return self.failed
 
     def _start_what_fits(self) -> None:
-        free = self.launcher.cores - sum(self._cores(unit) for unit in self.running.values())
-        for unit in [unit for unit in self.waiting if self._is_ready(unit)]:
+        free = self.launcher.cores - sum(map(self._cores, self.running.values()))
+        unfinished = {item.name for item in (*self.waiting, *self.running.values())}
+        for item in [item for item in self.waiting if self._is_ready(item, unfinished)]:
             # A unit that asks for more than the machine has runs alone, slower.
-            if self._cores(unit) <= free or not self.running:
-                self.waiting.remove(unit)
-                job = submit_unit(unit, self.experiment, self.run, self.launcher)
-                self.running[job] = unit
-                free -= self._cores(unit)
+            if self._cores(item) <= free or not self.running:
+                self.waiting.remove(item)
+                job = submit_array([item], self.home, self.launcher, array_spec([item], self.launcher.site), "")
+                self.running[job] = item
+                free -= self._cores(item)
 
     def _collect(self) -> None:
         for job in [job for job in self.running if not self.launcher.is_running(job)]:
-            unit = self.running.pop(job)
-            last = activity(self.run, unit.key)
+            item = self.running.pop(job)
+            last = activity(item.run, item.unit.key)
             # A unit that is made anew and fails early still has its old manifest.
-            if last.outcome != "failed" and manifest.read(self.run.unit(unit.key)):
-                self.progress.completed(unit.key)
+            if last.outcome != "failed" and manifest.read(item.run.unit(item.unit.key)):
+                self.progress.completed(item.name)
                 continue
-            self.failed[unit.key] = last.reason or "the process died without a word"
-            self.progress.failed(unit.key, self.failed[unit.key])
+            self.failed[item.name] = last.reason or "the process died without a word"
+            self.progress.failed(item.name, self.failed[item.name])
 
-    def _is_ready(self, unit: PlannedUnit) -> bool:
-        unfinished = {other.key for other in (*self.waiting, *self.running.values())}
-        return not unfinished.intersection(unit.reads) and not unit.lacks({*self.absent, *self.failed})
+    def _is_ready(self, item: Item, unfinished: Collection[str]) -> bool:
+        if any(name in unfinished for name in item.needs):
+            return False
+        names = zip(item.unit.reads, item.needs, strict=True)
+        return not item.unit.lacks({key for key, name in names if name in self.absent or name in self.failed})
 
-    def _cores(self, unit: PlannedUnit) -> int:
-        resources = self.launcher.site.resources_for(*unit.key.split("/"))
+    def _cores(self, item: Item) -> int:
+        resources = self.launcher.site.resources_for(*item.unit.key.split("/"))
         return resources.ranks * resources.cpus_per_rank
 
     def _leave(self) -> None:

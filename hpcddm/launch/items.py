@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcddm.config import Experiment, Site
 from hpcddm.launch.base import ArraySpec, Launcher, QueueFull
-from hpcddm.pipeline import MONOLITH, PlannedUnit
+from hpcddm.pipeline import MONOLITH, STAGE_NAMES, PlannedUnit
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -50,13 +50,15 @@ def items_of(units: Sequence[PlannedUnit], experiment: Experiment, run: RunDir, 
 
 
 def arrays(items: Sequence[Item], site: Site) -> list[list[Item]]:
-    """Items that can be one array: of the same stage and of the same shape, in the order given."""
+    """Items that can be one array: of the same stage and of the same shape; stage after stage, else as given."""
     groups: dict[tuple, list[Item]] = {}
     for item in items:
         shape = site.resources_for(*item.unit.key.split("/"))
         # The monolith stays apart: the experts' array has one element per expert.
         groups.setdefault((array_name(item), shape), []).append(item)
-    return list(groups.values())
+    # Of several runs the first may need a report only and the next one everything: no array may read a later one.
+    order = {stage: place for place, stage in enumerate(STAGE_NAMES)}
+    return sorted(groups.values(), key=lambda group: order.get(group[0].unit.stage, len(order)))
 
 
 def array_name(item: Item) -> str:

@@ -53,9 +53,8 @@ def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[Plan
     free_bytes, free_files = storage.free(run.root)
     way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
     if needed.kept > free_bytes:
-        raise UserError(
-            f"{run.root}: about {needed.kept / 1e9:.1f} GB are needed and {free_bytes / 1e9:.1f} GB are free; {way_out}"
-        )
+        wanted, there = storage.readable(needed.kept), storage.readable(free_bytes)
+        raise UserError(f"{run.root}: about {wanted} are needed and {there} are free; {way_out}")
     if free_files is not None and needed.files > free_files:
         raise UserError(
             f"{run.root}: about {needed.files} files are needed and {free_files} inodes are free; {way_out}"

@@ -5,8 +5,9 @@ import time
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from hpcddm.rundir.layout import RunDir
+from hpcddm.launch.items import Item
 from hpcddm.status import activity
 
 PLAIN_SECONDS = 15
@@ -15,8 +16,8 @@ PLAIN_SECONDS = 15
 class Progress:
     """Shows what the running units say of themselves."""
 
-    def __init__(self, run: RunDir, total: int, done: int) -> None:
-        self._run, self._total, self._done = run, total, done
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._done = total, done
         self._console = Console()
         self._live = Live(console=self._console, refresh_per_second=4, transient=True)
         self._started = time.time()
@@ -36,45 +37,44 @@ class Progress:
             f"[{duration(time.time() - self._started)}] {text}", markup=False, highlight=False, soft_wrap=True
         )
 
-    def completed(self, key: str) -> None:
+    def completed(self, name: str) -> None:
         """A unit became complete."""
         self._done += 1
-        self.say(f"{key} complete ({self._done} of {self._total})")
+        self.say(f"{name} complete ({self._done} of {self._total})")
 
-    def failed(self, key: str, reason: str) -> None:
+    def failed(self, name: str, reason: str) -> None:
         """A unit ended without its manifest."""
-        self.say(f"{key} did not finish: {reason}")
+        self.say(f"{name} did not finish: {reason}")
 
-    def show(self, keys: list[str]) -> None:
+    def show(self, items: list[Item]) -> None:
         """Refresh the picture of the running units."""
         if self._console.is_terminal:
-            self._live.update(self._table(keys))
+            self._live.update(self._table(items))
         elif time.time() - self._spoke > PLAIN_SECONDS:
             self._spoke = time.time()
-            for key in keys:
-                stage, unit, *cells = describe(self._run, key)
-                self.say(f"{stage}/{unit}  " + "  ".join(cell for cell in cells if cell))
+            for item in items:
+                self.say(f"{item.name}  " + "  ".join(cell for cell in describe(item) if cell))
 
-    def _table(self, keys: list[str]) -> Table:
+    def _table(self, items: list[Item]) -> Table:
         elapsed = duration(time.time() - self._started)
         table = Table(title=f"{self._done} of {self._total} units complete, {elapsed}", title_justify="left")
-        for name in ("stage", "unit", "images", "images/s", "loss", "left"):
-            table.add_column(name, justify="left" if name in ("stage", "unit") else "right")
-        for key in keys:
-            table.add_row(*describe(self._run, key))
+        for name in ("unit", "images", "images/s", "loss", "left"):
+            table.add_column(name, justify="left" if name == "unit" else "right")
+        for item in items:
+            # Text, because a name may hold what reads as markup.
+            table.add_row(Text(item.name), *describe(item))
         return table
 
 
-def describe(run: RunDir, key: str) -> list[str]:
-    """Stage, unit, images done, rate, loss and time left, as words."""
-    last = activity(run, key).last
+def describe(item: Item) -> list[str]:
+    """Images done, rate, loss and time left, as words."""
+    last = activity(item.run, item.unit.key).last
     beat = last.beat if last else None
     if beat is None or not beat.total:
-        return [*key.split("/"), "starting", "", "", ""]
+        return ["starting", "", "", ""]
     loss = (beat.figures or {}).get("loss")
     left = beat.seconds_left
     return [
-        *key.split("/"),
         f"{beat.done:,} of {beat.total:,}",
         f"{beat.rate:.0f}",
         f"{loss:.4f}" if loss is not None else "",

@@ -1,9 +1,9 @@
 """Submitting to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes, then leave."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hpcddm.launch.base import Job, Launcher
+from hpcddm.launch.base import Job, Launcher, QueueFull
 from hpcddm.launch.chunks import chunks
 from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
 from hpcddm.rundir.journal import Journal
@@ -15,10 +15,15 @@ class Batch:
     """One array that is to be submitted, in the order of their dependencies."""
 
     items: list[Item]
-    script: str
+    number: int
     throttle: int
     behind: int | None
-    """The number of the batch that must have ended before, beside those that it reads."""
+    """The place in the list of the batch that must have ended before, beside those that it reads."""
+
+    @property
+    def script(self) -> str:
+        """Under which name its batch script is kept."""
+        return f"{self.number:04d}-{array_name(self.items[0])}.sbatch"
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,9 @@ def batches_of(items: Sequence[Item], home: RunDir, launcher: Launcher) -> tuple
     for group in arrays(items[: limits.room], launcher.site):
         first = len(found)
         for chunk in chunks(len(group), limits.max_array, launcher.site.max_parallel):
-            number += 1
-            script = f"{number:04d}-{array_name(group[0])}.sbatch"
             behind = None if chunk.behind is None else first + chunk.behind
-            found.append(Batch(group[chunk.start : chunk.stop], script, chunk.throttle, behind))
+            items = group[chunk.start : chunk.stop]
+            found.append(Batch(items, number + len(found) + 1, chunk.throttle, behind))
     return found, limits.reason
 
 
@@ -58,16 +62,37 @@ def submit_batches(
     Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
     """
     job_of = {name: job.id.split("_")[0] for name, job in active.items()}
-    jobs: list[str] = []
+    jobs: list[list[str]] = []
+    more = 0
     for batch in batches:
         needed = [job_of[name] for item in batch.items for name in item.needs if name in job_of]
-        needed += [] if batch.behind is None else [jobs[batch.behind]]
-        after = list(dict.fromkeys(needed))
-        spec = array_spec(batch.items, launcher.site, after, batch.throttle)
-        job = submit_array(batch.items, home, launcher, spec, batch.script)
-        jobs.append(job)
-        job_of |= dict.fromkeys(spec.keys, job)
-        yield Submitted(job, spec.keys, batch.script, after)
+        after = list(dict.fromkeys(needed + ([] if batch.behind is None else jobs[batch.behind])))
+        jobs.append([])
+        for piece in _pieces(replace(batch, number=batch.number + more), after, home, launcher):
+            jobs[-1].append(piece.job)
+            job_of |= dict.fromkeys(piece.keys, piece.job)
+            yield piece
+        more += len(jobs[-1]) - 1
+
+
+def _pieces(batch: Batch, after: list[str], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
+    """Submit a batch whole, or, where the queue has no room for so many, what goes in of it.
+
+    Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
+    """
+    rest, size = batch.items, len(batch.items)
+    while rest:
+        piece = replace(batch, items=rest[:size])
+        spec = array_spec(piece.items, launcher.site, after, min(piece.throttle, len(piece.items)))
+        try:
+            job = submit_array(piece.items, home, launcher, spec, piece.script)
+        except QueueFull:
+            if size == 1:
+                raise
+            size = size // 2
+            continue
+        rest, batch = rest[size:], replace(batch, number=batch.number + 1)
+        yield Submitted(job, spec.keys, piece.script, after)
 
 
 def render_batches(batches: Sequence[Batch], launcher: Launcher) -> Iterator[Submitted]:

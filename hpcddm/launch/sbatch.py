@@ -20,6 +20,7 @@ TRANSIENT = re.compile(
     re.IGNORECASE,
 )
 FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*Limit", re.IGNORECASE)
+"""Slurm's word for too many jobs of one user, or of a group, at this moment."""
 
 
 class Sbatch:
@@ -69,8 +70,8 @@ class Sbatch:
             return "", f"it was killed (exit code {answer.returncode})"
         if TRANSIENT.search(said):
             return "", said
-        refused = f"sbatch refused {self._script}: {said}"
-        raise QueueFull(refused) if FULL.search(said) else UserError(refused)
+        full = FULL.search(said)
+        raise QueueFull(f"Slurm says {full[0]}") if full else UserError(f"sbatch refused {self._script}: {said}")
 
     def _find(self) -> str | None:
         """The id of the job of this name, '' when there is none, None when nobody can say."""

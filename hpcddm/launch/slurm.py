@@ -1,15 +1,15 @@
-"""Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit."""
+"""Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit.
+
+What renders and what carries is imported when something is submitted: looking at the queue needs neither.
+"""
 
 import re
 import shlex
 import sys
 from collections import defaultdict
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-
-import jinja2
-import submitit
-from submitit.core.utils import DelayedSubmission
+from typing import TYPE_CHECKING
 
 from hpcddm.config import Site
 from hpcddm.errors import UserError
@@ -18,30 +18,17 @@ from hpcddm.launch.chunks import Limits
 from hpcddm.launch.client import Silent, ask, call, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
 from hpcddm.launch.items import write_map
-from hpcddm.launch.sbatch import Sbatch
+from hpcddm.launch.sbatch import FULL, Sbatch
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.entry import run_element
 from hpcddm.share import share_file
+
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
-
-
-class TemplateExecutor(submitit.SlurmExecutor):
-    """submitit's executor, but the script is ours, and one pickle, there before the job, serves a whole array."""
-
-    def __init__(self, folder: Path, token: str, sbatch: Sbatch) -> None:
-        super().__init__(folder)
-        self._pickle = folder / f"{token}.pkl"
-        self._sbatch = sbatch
-
-    def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[submitit.Job]:
-        (delayed,) = delayed_submissions
-        delayed.set_timeout(0, 0)
-        delayed.dump(self._pickle)
-        return [submitit.SlurmJob(self.folder, self._sbatch.submit())]
 
 
 class Slurm(Launcher):
@@ -61,7 +48,8 @@ class Slurm(Launcher):
             raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node") from None
         for array in shapes.values():
             answer = call("sbatch", "--test-only", script=self._text(array))
-            if answer.returncode != 0:
+            # A queue that is full now says nothing about the shape.
+            if answer.returncode != 0 and not FULL.search(words(answer)):
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words(answer)}")
 
     def _check_partition(self, array: ArraySpec) -> None:
@@ -99,16 +87,20 @@ class Slurm(Launcher):
         Raises `UserError` naming the template when it has a mistake.
         """
         path = self.run.scripts / script
-        atomic.write_text(path, self._text(array))
+        atomic.write_text(path, self._text(array), durable=False)
         return path
 
     @cached_property
-    def _template(self) -> jinja2.Template:
+    def _template(self) -> "jinja2.Template":
+        import jinja2
+
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         environment.filters["quote"] = lambda value: shlex.quote(str(value))
         return environment.from_string(share_file(TEMPLATE).read_text())
 
     def _text(self, array: ArraySpec) -> str:
+        import jinja2
+
         try:
             text = self._template.render(
                 array=array,
@@ -128,10 +120,12 @@ class Slurm(Launcher):
 
         Everything that the jobs read is there before sbatch is called: one that it accepts and does not tell of runs.
         """
+        from hpcddm.launch.executor import TemplateExecutor
+
         folder = self.run.jobs.resolve()
+        write_map(array.specs, folder, token)
         sbatch = Sbatch(self.render(array, script), job_name(array.name, token), array.after, self.site.has_sacct)
-        element = partial(run_element, str(write_map(array.specs, folder, token)))
-        return TemplateExecutor(folder, token, sbatch).submit(element).job_id
+        return TemplateExecutor(folder, token, sbatch).submit_elements()
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
         """One squeue call, whoever submitted; ids are used again and by other clusters too, so the token tells ours."""

@@ -97,6 +97,14 @@ def free(folder: Path) -> tuple[int, int | None]:
     return statistics.f_bavail * statistics.f_frsize, inodes
 
 
+def readable(count: int) -> str:
+    """Bytes for people: '12.3 GB'."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1e3:.0f} kB"
+
+
 def state_bytes(parameters: int, training: Training) -> int:
     """One training state: the weights as trained, and in fp32 masters, two moments of AdamW and the average."""
     weights = 2 if training.precision == "bf16" else 4

@@ -109,16 +109,17 @@ def decide(
     redo: Iterable[str] = (),
     only: Collection[str] | None = None,
     active: dict[str, Job] | None = None,
+    states: dict[str, UnitStatus] | None = None,
 ) -> Decision:
     """Look at the run and say what has to be submitted here.
 
-    `only` names the units to look for, and what reads them goes along; `active` is what is in the queue, where the
-    caller knows. Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    `only` names the units to look for, and what reads them goes along; `active` is what is in the queue, and `states`
+    what was found in the run after that, where the caller knows. Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
     """
-    units = plan(experiment)
     # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
     active = active_units(run, launcher) if active is None else active
-    states = survey(units, run)
+    states = survey(plan(experiment), run) if states is None else states
+    units = [status.unit for status in states.values()]
     check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
     decision = Decision(states, active=active)
     for unit in units:

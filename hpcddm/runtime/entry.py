@@ -23,6 +23,7 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime import allocation as allocations
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.attempt import Attempt, Superseded, open_attempt
+from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
@@ -100,11 +101,12 @@ def _outcome(
 
 
 def _told_by_file(run: RunDir) -> str | None:
-    """Why to stop, where a file says so: the run's STOP, or that of this job's batch script."""
-    if run.stop.exists():
-        return f"{run.stop.name} lies in the run's folder"
-    told = os.environ.get(STOP_VARIABLE)
-    return "the job was told to stop" if told and os.path.exists(told) else None
+    """Why to stop, where a file says so: STOP in the folder of the run or its sweep, or that of this batch script."""
+    told = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
+    for home in (run, RunDir(told.parent.parent)):
+        if home.stop.exists():
+            return f"{home.stop} says so"
+    return "the job was told to stop" if told.exists() else None
 
 
 def _leave_if_superseded(attempt: Attempt) -> None:
@@ -116,7 +118,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
 
 def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:
     folder = run.unit(spec.key)
-    inputs = _inputs(spec, run)
+    inputs = gather(spec, run).found
     expected = Manifest(*spec.key.split("/"), spec.covers, {key: found.digest for key, found in inputs.items()}, [])
     if _fits(folder, expected):
         return "already complete"
@@ -174,22 +176,6 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
 def _call_stage(spec: Spec, unit: Unit) -> Result:
     stage = importlib.import_module(f"hpcddm.stages.{spec.stage}")
     return stage.run(Experiment.model_validate(spec.experiment), unit, spec.num_units)
-
-
-def _inputs(spec: Spec, run: RunDir) -> dict[str, Manifest]:
-    """The manifests of everything that the unit reads: no unit starts on something unfinished."""
-    inputs = {}
-    for key in spec.needs:
-        found = manifests.read(run.unit(key))
-        if found is None:
-            raise UserError(f"{spec.key} cannot start: {key} is not complete; see 'hpcddm status {run.root}'")
-        broken = manifests.damage(run.unit(key), found)
-        if broken:
-            raise UserError(
-                f"{spec.key} cannot start: {broken}; delete {run.unit(key) / manifests.FILE_NAME} and submit again"
-            )
-        inputs[key] = found
-    return inputs
 
 
 def _prepare_environment(spec: Spec) -> None:

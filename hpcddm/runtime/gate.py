@@ -29,10 +29,13 @@ def main() -> None:
 
 def missing(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
     """What the unit reads and is not complete, as the journal of `home` names it."""
-    folders = [run.unit(key) for key in (*spec.needs, *spec.wants) if manifest.read(run.unit(key)) is None]
-    if home.root.resolve() == run.root.resolve():
-        return {key for key in (*spec.needs, *spec.wants) if run.unit(key) in folders}
-    return {str(folder.resolve().relative_to(home.root.resolve())) for folder in folders}
+    lacking = [key for key in (*spec.needs, *spec.wants) if manifest.read(run.unit(key)) is None]
+    top = home.root.resolve()
+    if top == run.root.resolve():
+        return set(lacking)
+    # What is shared is a link to where another run of the same home makes it.
+    places = {key: run.unit(key).resolve().relative_to(top) for key in lacking}
+    return {f"{place}/all" if key.endswith("/all") else str(place) for key, place in places.items()}
 
 
 def names(wanted: set[str], home: RunDir) -> list[str]:

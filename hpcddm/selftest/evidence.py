@@ -138,7 +138,7 @@ class Evidence:
 
 
 def last_line(text: str | None) -> str:
-    """The last line that says something; srun's remarks about the end of a task say less than the task."""
+    """The last line that says something; Slurm's remarks about the end of a step say less than what ended it."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
+    own = [line for line in lines if not line.startswith("srun:") and " CANCELLED " not in line]
     return (own or lines or [""])[-1]

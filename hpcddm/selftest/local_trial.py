@@ -13,9 +13,9 @@ from hpcddm.launch.base import clean_environment
 from hpcddm.rundir import atomic
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
 from hpcddm.selftest.checks.signals import SIGNALS
+from hpcddm.selftest.checks.storage import SCRATCH_VARIABLE
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
-
 
 
 class LocalTrial:
@@ -76,7 +76,7 @@ class LocalTrial:
         process.send_signal(getattr(signal, f"SIG{name}"))
 
     def _environment(self, rank: int, ranks: int, launch: str) -> dict[str, str]:
-        site = self.evidence.site
+        scratch = os.path.expandvars(self.evidence.site.scratch or "")
         return clean_environment() | {
             "SUBMITIT_EXECUTOR": "local",
             "SUBMITIT_LOCAL_GLOBALID": str(rank),
@@ -85,5 +85,5 @@ class LocalTrial:
             "SUBMITIT_LOCAL_JOB_ID": "0",
             LAUNCH_VARIABLE: launch,
             "OMP_NUM_THREADS": str(self.evidence.resources.cpus_per_rank),
-            **({"TMPDIR": os.path.expandvars(site.scratch)} if site.scratch else {}),
+            SCRATCH_VARIABLE: "" if "$" in scratch else scratch,
         }

@@ -1,4 +1,4 @@
-"""What runs on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; light, and no torch unless GPUs are asked for."""
+"""What runs on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; no torch unless GPUs are asked for."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,7 @@
 """The small jobs of a site with Slurm: rendered, submitted, waited for, cancelled."""
 
 import getpass
+import math
 import shlex
 import subprocess
 import sys
@@ -12,9 +13,9 @@ import jinja2
 
 from hpcddm.config import Resources, Site
 from hpcddm.errors import UserError
-from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.launch.client import Silent, ask, call
 from hpcddm.rundir import atomic
-from hpcddm.selftest.checks import requeue
+from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
 from hpcddm.share import share_file
@@ -48,8 +49,9 @@ class SlurmTrial:
 
     @property
     def minutes(self) -> int:
-        """The time limit of the jobs."""
-        return min(MINUTES, self.evidence.resources.minutes)
+        """The time limit of the jobs; Slurm's signal at its end must not come at once."""
+        lead = math.ceil(self.evidence.site.signal_lead_seconds / 60)
+        return min(MINUTES + lead, self.evidence.resources.minutes)
 
     def text(self, part: str, resources: Resources) -> str:
         """The batch script of a part.
@@ -74,22 +76,27 @@ class SlurmTrial:
             raise UserError(f"{source}{line}: {error.message}") from None
         return text + "\n"
 
-    def submit(self) -> str:
-        """Submit both parts and return '', or what sbatch says against one of them."""
+    def prepare(self) -> None:
+        """Write what the jobs read, and their scripts."""
         site, folder = self.evidence.site, self.evidence.folder
         gpus = self.evidence.element_resources.gpus_per_node
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": gpus}
         atomic.write_json(folder / SPEC, spec)
         for part, resources in self._shapes.items():
-            path = folder / f"{part}.sbatch"
-            atomic.write_text(path, self.text(part, resources.model_copy(update={"minutes": self.minutes})))
+            script = self.text(part, resources.model_copy(update={"minutes": self.minutes}))
+            atomic.write_text(self._script(part), script)
+
+    def submit(self) -> str:
+        """Submit both parts and return '', or what sbatch says against one of them."""
+        (self.evidence.folder / "submitted").touch()
+        for part in self._shapes:
             try:
-                answer = call("sbatch", "--parsable", f"--job-name={self._name}", str(path))
+                answer = call("sbatch", "--parsable", f"--job-name={self._name}", str(self._script(part)))
             except (OSError, subprocess.TimeoutExpired) as error:
                 return str(error)
             job = answer.stdout.strip().split(";")[0]
             if answer.returncode or not job.isdigit():
-                return words(answer) or "sbatch failed without a word"
+                return submit.complaint(answer)
             self.evidence.submitted[part] = job
         return ""
 
@@ -148,10 +155,15 @@ class SlurmTrial:
             return True
         return False
 
+    def _script(self, part: str) -> Path:
+        return self.evidence.folder / f"{part}.sbatch"
+
     def cancel(self) -> None:
         """End whatever is left of these jobs, one that resubmitted itself included; the name is theirs alone."""
         call("scancel", f"--user={getpass.getuser()}", f"--name={self._name}")
 
 
 def _describe(state: str, reason: str, nodes: str) -> str:
-    return f"pending because ({reason})" if state == "PD" else f"running on {nodes}"
+    if state != "PD":
+        return f"running on {nodes}"
+    return "pending" if reason == "None" else f"pending because ({reason})"

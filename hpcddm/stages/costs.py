@@ -114,7 +114,7 @@ class Costs:
         return [Work(ENCODER, False, self._images_of(key), encode.IMAGES_AT_ONCE)]
 
     def _images_of(self, key: str) -> int:
-        """The images of one shard.""" 
+        """The images of one shard."""
         split, part = key.split("/")[1].split("-")
         data = self.settings.data
         parts = data.shards if split == "train" else data.heldout_shards

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from hpcddm.config import Resources
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.runtime.records import Record, as_number, records
-from hpcddm.stages.benchmark import Benchmark
+from hpcddm.stages.benchmark import Benchmark, machine
 from hpcddm.stages.costs import Costs
 
 ENOUGH = 0.05
@@ -27,10 +29,13 @@ class Estimate:
 
 
 class Clock:
-    """Estimates for the units of one run; `speed`, if given, is in FLOPs per second of one rank."""
+    """Estimates for the units of one run.
 
-    def __init__(self, costs: Costs, run: RunDir, speed: float | None = None) -> None:
-        self._costs, self._run, self._speed = costs, run, speed
+    is_here: whether the jobs will run on this very machine; speed: FLOPs per second of one rank, if given.
+    """
+
+    def __init__(self, costs: Costs, run: RunDir, is_here: bool, speed: float | None = None) -> None:
+        self._costs, self._run, self._is_here, self._speed = costs, run, is_here, speed
         self._benchmark = Benchmark(costs)
 
     def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
@@ -60,12 +65,14 @@ class Clock:
     def _measured(self, key: str, resources: Resources, ranks: int) -> tuple[float | None, str, str]:
         work = self._costs.work(key)
         if not work:
-            return None, UNKNOWN, "no network at work; the run's own attempts will tell"
-        if key.split("/")[0] in COLLECTIVE_STAGES and not self._benchmark.is_like(resources):
-            has = "a GPU is here and none asked for" if not resources.gpus_per_node else "a GPU is asked for, none here"
-            return None, UNKNOWN, f"{has}: plan on a node like the site's, or give --flops-per-second"
-        seconds = sum(self._benchmark.seconds(one, ranks, resources.cpus_per_rank) for one in work)
-        return seconds, MEASURED, f"one process on {self._benchmark.where}; no communication, reading or start-up"
+            return None, UNKNOWN, "its own attempts will tell"
+        on_gpu = torch.cuda.is_available() if self._is_here else bool(resources.gpus_per_node)
+        if on_gpu and not torch.cuda.is_available():
+            return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
+        threads = resources.cpus_per_rank
+        seconds = sum(self._benchmark.seconds(one, ranks, threads, on_gpu) for one in work)
+        detail = f"one process of {threads} threads on {machine(on_gpu)}; no communication, reading or start-up"
+        return seconds, MEASURED, detail
 
     def _weight(self, key: str) -> int:
         work = self._costs.work(key)

@@ -128,6 +128,31 @@ def test_an_expert_of_another_seed_is_refused(run):
     assert drawn(run, "--strategy", "expert-0").mode == "LA"
 
 
+@pytest.fixture
+def partial(run, tmp_path):
+    """The same run, where one expert is enough and the second is not there."""
+    store_experiment(tiny(tmp_path, evaluate__min_experts=1), run)
+    (run.unit(expert_key(1)) / "manifest.json").unlink()
+    return run
+
+
+@pytest.mark.parametrize("strategy", ["full", "top-2", "oracle"])
+def test_an_ensemble_draws_without_a_missing_expert_and_says_so(partial, strategy):
+    output = partial.root / "grid.png"
+    done = hpcddm("sample", partial.root, "--output", output, "--strategy", strategy, "--class", 1, "--steps", 1)
+    assert done.exit_code == 0 and output.exists(), done.output
+    assert done.stdout.splitlines()[-1].endswith(f"images, {strategy} without {expert_key(1)}, 1 steps, guidance 1")
+
+
+def test_what_an_ensemble_cannot_do_without_is_named(partial, tmp_path):
+    assert f"{expert_key(1)} is missing; see" in refused(partial, "--strategy", "expert-1", code=1)
+    store_experiment(tiny(tmp_path, evaluate__min_experts=2), partial)
+    assert f"{expert_key(1)} is missing; see" in refused(partial, "--strategy", "top-1", code=1)
+    store_experiment(tiny(tmp_path, evaluate__min_experts=1), partial)
+    (partial.unit(ROUTER) / "manifest.json").unlink()
+    assert f"{ROUTER} is missing; see" in refused(partial, "--strategy", "oracle", code=1)
+
+
 def test_a_class_without_heldout_images_matters_to_the_oracle_alone(run):
     assert drawn(run, "--strategy", "top-1", "--class", 3).mode == "LA"
     done = hpcddm("sample", run.root, "--output", run.root / "grid.png", "--strategy", "oracle", "--num-images", 4)

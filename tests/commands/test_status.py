@@ -1,22 +1,27 @@
-"""The verb status: readable wherever it is printed, and never a traceback."""
+"""The verb status: the truth in every state, readable wherever it is printed, and never a traceback."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 
+from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import expert_key, plan
 from hpcddm.rundir import manifest
-from hpcddm.rundir.heartbeat import Pulse
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 
 EXPERT = expert_key(1)
+ENDED = time.time()
 
 
 @pytest.fixture
@@ -28,70 +33,248 @@ def run(tmp_path):
     return run
 
 
+@pytest.fixture
+def open_run(run):
+    """The same, with one expert to be made."""
+    (run.unit(EXPERT) / "manifest.json").unlink()
+    return run
+
+
 def status(run):
     done = hpcddm("status", run.root)
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def row(run, key=EXPERT):
+def as_json(run):
     def no_constant(text):
         raise AssertionError(f"{text} is no JSON")
 
-    units = json.loads(hpcddm("status", run.root, "--json").stdout, parse_constant=no_constant)["units"]
-    return {one["unit"]: one for one in units}[key]
+    return json.loads(hpcddm("status", run.root, "--json").stdout, parse_constant=no_constant)
 
 
-def unfinished(run, **figures):
-    """Take an expert's manifest away and open an attempt at it; return the attempt."""
-    (run.unit(EXPERT) / "manifest.json").unlink()
-    attempt = open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
-    Pulse(run.unit(EXPERT), "me", attempt.number, "host").beat(1, 2, **figures)
-    return attempt
+def row(run, key=EXPERT):
+    return {one["unit"]: one for one in as_json(run)["units"]}[key]
 
 
-def test_what_looks_like_markup_is_printed_as_it_is(run):
-    unfinished(run).close("failed", "[/red] no such tag [bold]")
-    shown = status(run)
-    assert "[/red] no such tag [bold]" in shown and f"hpcddm logs {run.root} {EXPERT}" in shown
-    (run.unit("shard/train-000") / "output.bin").unlink()
-    assert row(run, "shard/train-000")["reason"] == f"{run.unit('shard/train-000')}/output.bin is missing"
-    assert "[/b] run[red]" in status(run)
+def verdict(decision, reason="why", ago=5.0):
+    return {"decision": decision, "reason": reason, "exit_code": 0, "started": ENDED - 600, "ended": time.time() - ago}
 
 
-def test_a_reason_is_readable_where_the_output_is_no_terminal(run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    reason = "a reason of about sixty letters stands on one line of the table"
-    unfinished(run).close("failed", reason)
-    assert reason in status(run)
+# What the queue says, what the last attempt left (of this submission), and what follows.
+STATES = [
+    (Job("17_1", "pending", "Priority"), None, "pending", "other jobs come first"),
+    (Job("17_1", "pending", "Resources", "2026-11-20T10:00:00"), None, "pending", "may start 2026-11-20 10:00:00"),
+    (Job("17_1", "pending", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
+    (Job("17_1", "pending", "JobHeldUser"), None, "held", "JobHeldUser"),
+    (Job("17_1", "pending", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
+    (Job("17_1", "running", "h[1-2]"), None, "running", "starting"),
+    (Job("17_1", "running", "h[1-2]"), {"heartbeat": beat()}, "running", ""),
+    (Job("17_1", "running", "h[1-2]"), {"heartbeat": beat(age=600)}, "running", "no sign of life for 10 minutes"),
+    (
+        Job("17_1", "running", "h1"),
+        {"ended": {"outcome": "stopped", "reason": "SIGUSR2", "ended": ENDED}},
+        "stopping",
+        "",
+    ),
+    (Job("17_1", "running", "h1"), {"verdict": verdict("requeue", ago=90)}, "running", "attempt 2 is starting"),
+    (Job("17_1", "completing", "h1"), {"heartbeat": beat()}, "stopping", ""),
+    (None, {"verdict": verdict("requeue", "SIGUSR2")}, "requeued", "between attempts 1 and 2 (SIGUSR2)"),
+    (None, {"verdict": verdict("requeue", "SIGUSR2", 1000)}, "unknown", "was to come back after SIGUSR2"),
+    (None, {"verdict": verdict("failed", "the loss is nan")}, "failed", "the loss is nan"),
+    (None, {"verdict": verdict("gave up", "3 attempts")}, "gave up", "3 attempts"),
+    (None, {"verdict": verdict("cancelled")}, "cancelled", "why"),
+    (None, {"verdict": verdict("by hand")}, "stopped", "why"),
+    (None, {"verdict": verdict("stopped")}, "stopped", "why"),
+    (None, {"verdict": verdict("complete")}, "unknown", "its manifest is not here"),
+    (None, {"ended": {"outcome": "failed", "reason": "no disk"}}, "failed", "no disk"),
+    (None, {"heartbeat": beat()}, "running", "by its heartbeat"),
+    (None, {"heartbeat": beat(age=120)}, "unknown", "attempt 1 left no word; last sign of life"),
+    (None, None, "unknown", "its job 17_1 left the queue before Python began"),
+]
+
+
+@pytest.mark.parametrize("job, files, state, reason", STATES)
+def test_a_state_follows_from_the_queue_and_then_from_the_last_attempt(
+    open_run, monkeypatch, job, files, state, reason
+):
+    token = submitted(open_run, [expert_key(0), EXPERT])
+    answer(monkeypatch, {EXPERT: job} if job else {})
+    if files is not None:
+        write_attempt(open_run, EXPERT, 1, token, "17_1", **files)
+    found = row(open_run)
+    assert (found["state"], reason in found["reason"]) == (state, True), found
+    assert (found["reason"] == "") or reason != "" or state == "stopping"
+    assert state in status(open_run)
+
+
+SILENT = [
+    ({"heartbeat": beat()}, "running", "by its heartbeat"),
+    ({"heartbeat": beat(age=120)}, "unknown", "the scheduler does not answer; last sign of life"),
+    ({"verdict": verdict("requeue"), "heartbeat": beat()}, "unknown", "the scheduler does not answer"),
+    ({"ended": {"outcome": "stopped", "reason": "SIGUSR2"}}, "unknown", "the scheduler does not answer"),
+    ({"verdict": verdict("failed", "the loss is nan")}, "failed", "the loss is nan"),
+    (None, "unknown", "the scheduler does not answer"),
+]
+
+
+@pytest.mark.parametrize("files, state, reason", SILENT)
+def test_without_an_answer_only_a_fresh_heartbeat_or_a_verdict_is_believed(open_run, monkeypatch, files, state, reason):
+    token = submitted(open_run, [EXPERT])
+    answer(monkeypatch, None)
+    if files is not None:
+        write_attempt(open_run, EXPERT, 1, token, "17_0", **files)
+    found = row(open_run)
+    assert (found["state"], reason in found["reason"]) == (state, True), found
+    assert as_json(open_run)["queue"] == "silent" and "the scheduler does not answer" in status(open_run)
+
+
+def test_without_squeue_on_the_path_nothing_is_done_and_nothing_missing(open_run, monkeypatch):
+    submitted(open_run, [EXPERT])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert row(open_run)["state"] == "unknown"
+
+
+def test_the_failure_of_an_older_attempt_is_no_news_of_a_newer_job(open_run, monkeypatch):
+    old = submitted(open_run, [EXPERT], "17", age=5000)
+    write_attempt(open_run, EXPERT, 1, old, "17_0", verdict=verdict("failed", "old news"))
+    answer(monkeypatch, {})
+    assert row(open_run)["reason"] == "old news"
+    submitted(open_run, [EXPERT], "18", age=400)
+    found = row(open_run)
+    assert found["state"] == "unknown" and "old news" not in found["reason"]
+    assert found["reason"].startswith("its job 18_0 left the queue before Python began")
+    answer(monkeypatch, {EXPERT: Job("18_0", "pending", "Priority")})
+    assert row(open_run)["state"] == "pending"
+
+
+def test_a_cancelled_job_is_cancelled_and_one_that_was_never_confirmed_is_unknown(open_run, monkeypatch):
+    answer(monkeypatch, {})
+    submitted(open_run, [EXPERT], None)
+    assert (row(open_run)["state"], "never confirmed" in row(open_run)["reason"]) == ("unknown", True)
+    token = submitted(open_run, [EXPERT], "17")
+    Journal(open_run.journal).cancelled(token)
+    assert (row(open_run)["state"], row(open_run)["next"]) == ("cancelled", "submit again")
+
+
+def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
+    token = submitted(open_run, [EXPERT])
+    folder = write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat())
+    open_run.stop.touch()
+    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h1")})
+    assert row(open_run)["state"] == "stopping"
+    (folder / "verdict.json").write_text(json.dumps(verdict("stopped")))
+    answer(monkeypatch, {})
+    assert row(open_run)["next"] == f"rm {open_run.root}/STOP, then submit again"
+
+
+@pytest.mark.parametrize(
+    "job, files, following",
+    [
+        (Job("17_0", "pending", "JobHeldUser"), None, "scontrol release 17_0"),
+        (Job("17_0", "pending", "Priority"), None, ""),
+        (None, {"verdict": verdict("failed")}, "hpcddm logs {run} {unit}   then: hpcddm retry {run}"),
+        (None, {"verdict": verdict("gave up")}, "hpcddm logs {run} {unit}   then: hpcddm retry {run}"),
+        (None, {"verdict": verdict("by hand")}, "submit again"),
+        (None, None, "hpcddm logs {run} {unit}   then submit again"),
+    ],
+)
+def test_what_to_type_next(open_run, monkeypatch, job, files, following):
+    token = submitted(open_run, [EXPERT])
+    answer(monkeypatch, {EXPERT: job} if job else {})
+    if files:
+        write_attempt(open_run, EXPERT, 1, token, "17_0", **files)
+    expected = following.format(run=open_run.root, unit=EXPERT)
+    assert row(open_run)["next"] == expected
+    last = status(open_run).splitlines()[-1]
+    assert last.startswith(f"next: {expected}" if expected else "next: under way")
+
+
+def test_everything_that_a_running_training_says_is_shown(open_run, monkeypatch):
+    token = submitted(open_run, [EXPERT])
+    write_attempt(open_run, EXPERT, 3, token, "17_0", heartbeat=beat(16, 32, saved=12))
+    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h[1-2]")})
+    found = row(open_run)
+    assert (found["attempts"], found["where"], found["job"]) == (3, "h[1-2]", "17_0")
+    assert (found["done"], found["total"], found["step"], found["steps"]) == (16, 32, 2, 4)
+    assert (found["loss"], found["rate"], found["seconds_left"], found["saved_images"]) == (0.25, 10.0, 1.6, 12)
+    assert found["saved_seconds"] == pytest.approx(33, abs=2) and found["silent_seconds"] == pytest.approx(3, abs=2)
+    shown = status(open_run)
+    line = next(line for line in shown.splitlines() if line.startswith(EXPERT))
+    assert line.split() == [EXPERT, "running", "3", "h[1-2]", "16/32", "2/4", "0.2500", "10", "0:01", line.split()[-1]]
+    assert "units complete, 1 running" in shown and "experts 75.0% (48 of 64 images)" in shown and "0:01 left" in shown
+
+
+def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monkeypatch):
+    token = submitted(open_run, [EXPERT])
+    write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(48, 64, saved=40), verdict=verdict("requeue"))
+    write_attempt(open_run, EXPERT, 2, token, "17_0")
+    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h1")})
+    found = row(open_run)
+    assert (found["done"], found["saved_images"], found["rate"], found["seconds_left"]) == (48, 40, None, None)
+
+
+def test_keys_for_programs_stay(run):
+    assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
+    keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
+    assert row(run).keys() == {*keys.split(), "saved_seconds", "silent_seconds"}
+
+
+def test_one_look_is_one_question_to_the_scheduler(open_run, monkeypatch):
+    for job in ("17", "18", "19"):
+        submitted(open_run, [EXPERT], job)
+    asked = answer(monkeypatch, {})
+    status(open_run)
+    assert len(asked) == 1
+
+
+def test_a_setting_of_a_sweep_finds_its_jobs_in_the_journal_of_the_sweep(open_run, monkeypatch):
+    home = RunDir(open_run.root.parent)
+    submitted(home, ["other/train/expert-01", f"{open_run.root.name}/{EXPERT}"])
+    answer(monkeypatch, {})
+    assert "its job 17_1 left the queue" in row(open_run)["reason"]
+
+
+def test_what_looks_like_markup_is_printed_as_it_is(open_run):
+    write_attempt(open_run, EXPERT, 1, ended={"outcome": "failed", "reason": "[/red] no such tag [bold]"})
+    shown = status(open_run)
+    assert "[/red] no such tag [bold]" in shown and f"hpcddm logs {open_run.root} {EXPERT}" in shown
+    (open_run.unit("shard/train-000") / "output.bin").unlink()
+    reason = f"{open_run.unit('shard/train-000')}/output.bin is missing"
+    assert row(open_run, "shard/train-000")["reason"] == reason
+    assert "[/b] run[red]" in status(open_run)
+
+
+@pytest.mark.parametrize("columns", ["40", "100"])
+def test_a_reason_and_a_command_are_never_cut(open_run, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    reason = "a reason of about eighty letters stands on one line, for somebody may search for it"
+    write_attempt(open_run, EXPERT, 1, ended={"outcome": "failed", "reason": reason})
+    assert f"{EXPERT}: failed, {reason}   -> hpcddm logs {open_run.root} {EXPERT}" in status(open_run)
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
-def test_json_holds_no_number_that_is_none(run, loss):
-    unfinished(run, loss=0.5)
-    beat = run.unit(EXPERT) / "heartbeat.json"
-    beat.write_text(beat.read_text().replace("0.5", json.dumps(loss)))
-    assert row(run)["loss"] is None and row(run)["state"] == "running"
-    assert str(loss) in status(run)
+def test_json_holds_no_number_that_is_none(open_run, loss):
+    folder = write_attempt(open_run, EXPERT, 1)
+    (folder / "heartbeat.json").write_text(json.dumps(beat(figures={"loss": loss})))
+    assert row(open_run)["loss"] is None and row(open_run)["state"] == "running"
+    assert str(loss) in status(open_run)
 
 
 def test_a_stale_unit_gives_the_words_of_submit(run):
     before = manifest.read(run.unit(EXPERT))
     manifest.publish(run.unit(EXPERT), replace(before, settings=before.settings | {"seed": 7}))
     last = status(run).splitlines()[-1]
-    assert last.startswith("submit will refuse: settings changed") and "seed: 7 -> 0" in last
+    assert last.startswith("next: submit will refuse: settings changed") and "seed: 7 -> 0" in last
     assert last.endswith("--redo train")
 
 
-def test_a_job_that_died_before_python_points_to_what_the_scheduler_kept(run, monkeypatch):
-    (run.unit(EXPERT) / "manifest.json").unlink()
-    journal = Journal(run.journal)
-    journal.submitted(journal.intend("local", "embedded", [EXPERT]), "17")
-    assert row(run)["state"] == "starting"
-    now = time.time()
-    monkeypatch.setattr("time.time", lambda: now + 60)
-    assert row(run)["reason"] == "it left the queue without a word; 'hpcddm logs' shows what the scheduler kept"
-    assert status(run).splitlines()[-1].startswith(f"look at: hpcddm logs {run.root} {EXPERT}")
+def test_a_process_of_this_machine_that_died_before_it_said_a_word(open_run):
+    submitted(open_run, [EXPERT], "4711", "local", age=5)
+    assert row(open_run)["state"] == "starting"
+    submitted(open_run, [EXPERT], "4712", "local", age=60)
+    assert row(open_run)["reason"] == "its job 4712 left the queue before Python began"
+    assert status(open_run).splitlines()[-1].startswith(f"next: hpcddm logs {open_run.root} {EXPERT}")
 
 
 def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
@@ -100,4 +283,59 @@ def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
     content = json.loads((run.unit(EXPERT) / "manifest.json").read_text())
     (run.unit(EXPERT) / "manifest.json").write_text(json.dumps(content | {"settings": "text"}))
     assert row(run)["state"] == "missing" and row(run)["attempts"] == 0
-    assert EXPERT in status(run)
+    folder = write_attempt(run, EXPERT, 1)
+    for name in ("owner", "begun", "heartbeat", "ended", "verdict"):
+        (folder / f"{name}.json").write_text('["no record"]')
+    assert row(run)["state"] == "unknown" and EXPERT in status(run)
+
+
+def test_watching_needs_a_terminal(run):
+    for arguments in (["--watch"], ["--watch", "--json"]):
+        done = hpcddm("status", run.root, *arguments)
+        assert done.exit_code == 2 and "--watch needs a terminal" in done.stderr
+
+
+def watch(run):
+    """Start `status --watch` on a terminal of its own; return the process and the terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "hpcddm.cli", "status", str(run.root), "--watch"]
+    environment = os.environ | {"COLUMNS": "100", "LINES": "40", "TERM": "xterm"}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    return process, ours
+
+
+def read_until(terminal, word):
+    said = b""
+    while word not in said:
+        said += os.read(terminal, 4096)
+    return said
+
+
+def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(open_run):
+    process, terminal = watch(open_run)
+    read_until(terminal, b"next: submit again")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    finish(plan(tiny(open_run.root.parent)), open_run)
+    process, terminal = watch(open_run)
+    assert b"complete; look at" in read_until(terminal, b"index.html") and process.wait(20) == 0
+
+
+def test_watching_asks_the_scheduler_seldom(open_run, monkeypatch):
+    from hpcddm.commands import status as verb
+
+    submitted(open_run, [EXPERT])
+    asked, looks, clock = answer(monkeypatch, {}), [], [time.time()]
+
+    def sleep(seconds):
+        looks.append(seconds)
+        clock[0] += seconds
+        if len(looks) == 60:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    verb._watch(open_run, verb.Console(file=open(os.devnull, "w")))
+    assert 300 <= clock[0] - ENDED and len(asked) <= (clock[0] - ENDED) / 30 + 1
+    assert len(asked) >= 5 and all(5 <= seconds <= 6 for seconds in looks)

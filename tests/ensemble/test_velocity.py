@@ -84,7 +84,9 @@ def test_one_posterior_for_both_halves_of_guidance_does_not():
     def class_blind(x, t, classes):
         return router(x, t, torch.full_like(classes, NULL))
 
-    assert (ensemble(posterior=routed(class_blind, EVERYONE), guidance=3.0)(*batch()) - guided(*batch(), 3.0)).abs().max() > 1e-2
+    assert (
+        ensemble(posterior=routed(class_blind, EVERYONE), guidance=3.0)(*batch()) - guided(*batch(), 3.0)
+    ).abs().max() > 1e-2
 
 
 def test_top_1_asks_the_most_probable_expert_only():

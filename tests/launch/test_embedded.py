@@ -5,6 +5,7 @@ import pytest
 from hpcddm.config import Site
 from hpcddm.launch import embedded
 from hpcddm.launch.embedded import Embedded
+from hpcddm.launch.items import items_of
 from hpcddm.launch.submission import decide
 from hpcddm.pipeline import MONOLITH, plan
 from hpcddm.rundir.layout import RunDir
@@ -55,7 +56,10 @@ def drive(tmp_path, monkeypatch):
     def driven(experiment=None, **machine):
         experiment = experiment or tiny(tmp_path)
         launcher = Machine(run, experiment, **machine)
-        return launcher, Embedded(experiment, run, launcher, decide(experiment, run, launcher)).drive()
+        decision = decide(experiment, run, launcher)
+        absent = {*decision.elsewhere, *decision.blocked}
+        items = items_of(decision.to_run, experiment, run)
+        return launcher, Embedded(items, run, launcher, len(decision.complete), absent).drive()
 
     return driven
 
@@ -87,6 +91,14 @@ def test_a_failure_of_an_expert_leaves_the_final_step_to_those_that_are_enough(t
     assert list(failed) == ["train/expert-01"] and machine.order[-1] == "report/all"
     machine, failed = drive(broken=["train/expert-00", "train/expert-01"], experiment=tiny(tmp_path))
     assert "report/all" not in machine.order
+
+
+def test_the_final_step_waits_for_the_experts_that_run_even_when_enough_are_there(tmp_path, drive):
+    experiment = tiny(tmp_path, evaluate__min_experts=1)
+    drive(experiment=experiment)
+    (tmp_path / "run" / "train/expert-01" / "manifest.json").unlink()
+    machine, _ = drive(cores=8, experiment=experiment)
+    assert machine.together == [["train/expert-01"], ["evaluate/0000000-0000024"], ["report/all"]]
 
 
 def test_a_unit_that_is_made_anew_and_fails_is_not_taken_for_its_old_self(drive, tmp_path):

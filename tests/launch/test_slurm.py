@@ -2,22 +2,27 @@
 
 import shlex
 import subprocess
-import sys
+from contextlib import nullcontext
 
 import pytest
+from submitit.core.utils import DelayedSubmission
 
 from hpcddm.config import Site
 from hpcddm.errors import UserError
-from hpcddm.launch import slurm
-from hpcddm.launch.base import ArraySpec
+from hpcddm.launch import sbatch, slurm
+from hpcddm.launch.base import ArraySpec, Job
+from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.entry import run_element
 
 
 def rendered(folder, keys=("train/expert-00", "train/expert-01"), stage="train", **site):
     run = RunDir(folder)
     launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), run)
     specs = [run.spec(key) for key in keys]
-    array = ArraySpec("tiny-train", list(keys), specs, launcher.site.resources_for(stage), [])
+    throttle = min(len(keys), launcher.site.max_parallel)
+    array = ArraySpec("tiny-train", list(keys), specs, launcher.site.resources_for(stage), [], throttle)
     path = launcher.render(array, "0001-train.sbatch")
     assert path == folder / "scripts" / "0001-train.sbatch"
     return path.read_text()
@@ -79,7 +84,7 @@ def test_every_directive_stands_before_the_first_command(tmp_path):
     lines = rendered(tmp_path, setup=["module load python"], extra_sbatch=["--comment=x"]).splitlines()
     commands = [number for number, line in enumerate(lines) if line and not line.startswith("#")]
     assert max(number for number, line in enumerate(lines) if line.startswith("#SBATCH")) < min(commands)
-    assert lines[min(commands)] == "module load python"
+    assert "module load python" in [lines[number] for number in commands]
 
 
 def test_elements_are_listed_in_the_script(tmp_path):
@@ -93,9 +98,15 @@ def test_a_path_with_odd_characters_stays_one_word(tmp_path, name):
     script = rendered(folder)
     (command,) = [line for line in script.splitlines() if line.startswith("cd ")]
     assert shlex.split(command)[:2] == ["cd", str(folder)]
+    (jobs,) = [line for line in script.splitlines() if " jobs=" in line]
+    assert f"jobs={folder}/jobs" in shlex.split(jobs)
     srun = shlex.split(script[script.index("\nsrun ") :].replace("\\\n", " "))
-    assert f"--output={folder}/jobs/%A_%a_%t.out" in srun
-    assert srun[-5:] == [sys.executable, "-u", "-m", "submitit.core._submit", f"{folder}/jobs"]
+    assert "--output=$jobs/%A_%a_%t.out" in srun and srun[srun.index("-u") :][:4] == [
+        "-u",
+        "-m",
+        "submitit.core._submit",
+        "$jobs",
+    ]
 
 
 def test_a_dry_run_in_the_same_run_gives_the_same_bytes(tmp_path):
@@ -116,3 +127,149 @@ def test_a_mistake_in_the_template_is_named(tmp_path, monkeypatch, text):
     (tmp_path / "slurm" / "job.sbatch.j2").write_text(f"#!/bin/bash\n{text}\n")
     with pytest.raises(UserError, match="slurm/job.sbatch.j2.*: "):
         rendered(tmp_path / "run")
+
+
+QUEUE = """\
+81|0|RUNNING|None|h[1-2]|2026-11-20T08:00:00|tiny-train-{0}
+81|1|PENDING|Resources||2026-11-20T14:05:00|tiny-train-{0}
+92|2|PENDING|BeginTime||N/A|tiny-train-{0}
+81|7|RUNNING|None|h3|2026-11-20T08:00:00|tiny-train-{0}
+95|0|RUNNING|None|h4|2026-11-20T08:00:00|other-train-0123456789ab
+96|N/A|RUNNING|None|h4|2026-11-20T08:00:00|bash
+"""
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    return slurm.create(Site(name="here", scheduler="slurm"), RunDir(tmp_path))
+
+
+def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkeypatch):
+    asked = []
+    monkeypatch.setattr(slurm, "ask", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc"))
+    units = ["train/expert-00", "train/expert-01", "train/expert-02"]
+    mine = Submission("aaaabbbbcccc", "slurm", "here", units, 1.0, "tiny-train", "81")
+    assert launcher.states([mine]) == {
+        "train/expert-00": Job("81_0", "running", "h[1-2]"),
+        "train/expert-01": Job("81_1", "pending", "Resources", "2026-11-20T14:05:00"),
+        "train/expert-02": Job("92_2", "pending", "BeginTime"),
+    }
+    (command,) = asked
+    assert "--name=tiny-train-aaaabbbbcccc" in command and not [word for word in command if "user" in word]
+
+
+def test_only_names_that_can_be_in_the_queue_are_asked_for(launcher, monkeypatch):
+    asked = []
+    monkeypatch.setattr(slurm, "ask", lambda *command: asked.append(command) or "")
+    old = Submission("a" * 12, "slurm", "here", ["route/router"], 1.0, "t", "81")
+    lost = Submission("b" * 12, "slurm", "here", ["route/router"], 2.0, "t")
+    new = Submission("c" * 12, "slurm", "here", ["route/router"], 3.0, "t", "83")
+    assert launcher.states([old, lost, new]) == {}
+    assert f"--name=t-{'b' * 12},t-{'c' * 12}" in asked[0]
+
+
+def test_no_answer_is_unknown_and_not_an_empty_queue(launcher, monkeypatch, tmp_path):
+    one = [Submission("a" * 12, "slurm", "here", ["route/router"], 1.0, "t", "81")]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launcher.states(one) is None
+    (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "squeue").chmod(0o755)
+    assert launcher.states(one) is None
+
+
+def test_cancelled_elements_go_in_one_call_and_those_that_ended_meanwhile_do_not_matter(launcher, monkeypatch):
+    asked, said = [], ["scancel: error: Kill job error on job id 81_[0,2]: Job/step already completing or completed"]
+
+    def call(*command):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 1, "", said[0])
+
+    monkeypatch.setattr(slurm, "call", call)
+    launcher.cancel("81_0", "92_1", "81_2")
+    assert asked == [("scancel", "81_[0,2]", "92_[1]")]
+    launcher.cancel()
+    assert len(asked) == 1, "scancel without an id ends everything of this user"
+    said[0] = "scancel: error: Kill job error on job id 81: Access/permission denied"
+    with pytest.raises(UserError, match="permission denied"):
+        launcher.cancel("81_0")
+
+
+PARTITIONS = {"main": Partition("main", True, 60, 4), "high": Partition("high", False, 1440, 2)}
+
+REFUSED = {
+    "partition": ({"partition": "nope"}, "invalid partition nope, there are main, high; change the site key partition"),
+    "time": ({"resources": {"minutes": 61}}, "61 minutes, partition main allows 60; .* resources.minutes"),
+    "time of a stage": ({"stages": {"train": {"minutes": 61}}}, "site key stages.train.minutes"),
+    "time of a unit": ({"stages": {"train/expert-00": {"minutes": 61}}}, "site key stages.train/expert-00.minutes"),
+    "nodes": ({"resources": {"nodes": 5}}, "5 nodes, partition main allows 4; change the site key resources.nodes"),
+    "of its partition": ({"partition": "high", "resources": {"nodes": 3}}, "3 nodes, partition high allows 2"),
+    "partition of a stage": ({"stages": {"train": {"partition": "nope"}}}, "site key stages.train.partition"),
+}
+
+
+@pytest.mark.parametrize("site, message", REFUSED.values(), ids=REFUSED)
+def test_what_slurm_would_take_and_never_start_is_refused(tmp_path, monkeypatch, site, message):
+    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(slurm, "call", lambda *command, **options: pytest.fail("too late"))
+    launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), RunDir(tmp_path))
+    array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train", "expert-00"), [], 1)
+    with pytest.raises(UserError, match=message):
+        launcher.check([array])
+
+
+FINE = {
+    "default": {},
+    "longest": {"resources": {"minutes": 60, "nodes": 4}},
+    "the other one": {"partition": "high", "resources": {"minutes": 1440}},
+    "either": {"partition": "main,high", "resources": {"minutes": 1440, "nodes": 4}},
+    "a QOS may lift the limits": {"qos": "long", "resources": {"minutes": 5000}},
+}
+
+
+@pytest.mark.parametrize("site", FINE.values(), ids=FINE)
+def test_what_a_partition_allows_is_left_to_sbatch_to_judge(tmp_path, monkeypatch, site):
+    scripts = []
+    good = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(slurm, "call", lambda *command, script: scripts.append(script) or good)
+    launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), RunDir(tmp_path))
+    shape = launcher.site.resources_for("train")
+    launcher.check([ArraySpec("tiny-train", [f"train/expert-0{index}"], [], shape, [], 1) for index in range(3)])
+    assert len(scripts) == 1, "one call for each shape, not for each array"
+
+
+def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_path, monkeypatch):
+    run = RunDir(tmp_path)
+    launcher = slurm.create(Site(name="here", scheduler="slurm", has_sacct=False), run)
+    specs = [run.spec(f"train/expert-0{index}") for index in range(3)]
+    resources = launcher.site.resources_for("train")
+    array = ArraySpec("tiny-train", ["a", "b", "c"], specs, resources, ["5", "6"], 3)
+    seen = []
+
+    def call(*command):
+        seen.append((command, sorted(path.name for path in run.jobs.iterdir())))
+        return subprocess.CompletedProcess(command, 0, "77;cluster\n", "")
+
+    monkeypatch.setattr(sbatch, "call", call)
+    assert launcher.submit(array, "aaaabbbbcccc", "0001-train.sbatch") == "77"
+    ((command, files),) = seen
+    assert files == ["aaaabbbbcccc.json", "aaaabbbbcccc.pkl"]
+    assert command == (
+        "sbatch",
+        "--parsable",
+        "--job-name=tiny-train-aaaabbbbcccc",
+        "--dependency=afterany:5:6",
+        str(run.scripts / "0001-train.sbatch"),
+    )
+    function = DelayedSubmission.load(run.jobs / "aaaabbbbcccc.pkl").function
+    assert (function.func, function.args) == (run_element, (str(run.jobs / "aaaabbbbcccc.json"),))
+
+
+@pytest.mark.parametrize("words, is_refused", [("QOSMaxSubmitJobPerUserLimit", False), ("Invalid account", True)])
+def test_a_queue_that_is_full_now_is_no_reason_to_refuse_a_shape(launcher, monkeypatch, words, is_refused):
+    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    answer = subprocess.CompletedProcess([], 1, "", f"sbatch: error: {words}\nallocation failure: Job violates policy")
+    monkeypatch.setattr(slurm, "call", lambda *command, script: answer)
+    array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train"), [], 1)
+    with pytest.raises(UserError, match="sbatch would refuse tiny-train: .*Invalid") if is_refused else nullcontext():
+        launcher.check([array])

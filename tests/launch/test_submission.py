@@ -1,41 +1,19 @@
+import time
+
 import pytest
 
 from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
-from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.submission import check_experiment, check_folder, decide, settle, store_site, stored_site
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
 from tests.helpers import finish, tiny, write_source
+from tests.launch.queues import Queue, submit_all
 
 EXPERTS = [expert_key(0), expert_key(1)]
-
-
-class Queue(Launcher):
-    """A scheduler that takes everything and knows what it was told to know."""
-
-    def __init__(self, run, alive=(), state="running", **site):
-        super().__init__(Site(**{"name": "north", "scheduler": "slurm", **site}), run)
-        self.submitted, self.alive, self.state = [], alive, state
-
-    def check(self, arrays):
-        raise AssertionError("deciding asks for nothing of the kind")
-
-    def submit(self, array, token, script):
-        self.submitted.append(array)
-        return str(100 + len(self.submitted))
-
-    def states(self, submissions):
-        if self.alive is None:
-            return None
-        found = {key: f"{one.job}_{number}" for one in submissions for number, key in enumerate(one.units)}
-        return {key: Job(found[key], self.state) for key in self.alive if key in found}
-
-    def cancel(self, job):
-        raise AssertionError("deciding asks for nothing of the kind")
 
 
 @pytest.fixture
@@ -198,35 +176,6 @@ def test_what_is_redone_is_moved_and_not_overwritten(run, tmp_path):
     assert aside.read_bytes() == before and len(list(run.superseded.rglob("manifest.json"))) == 3
 
 
-@pytest.mark.parametrize("experts", [2, 8])
-def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts):
-    experiment = tiny(tmp_path, cluster__experts=experts)
-    queue = Queue(run, stages={"train": {"nodes": 2}, "train/monolith": {"minutes": 600}})
-    run.root.mkdir()
-    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
-    (array,) = [array for array in queue.submitted if "train/expert-00" in array.keys]
-    assert array.keys == [expert_key(index) for index in range(experts)] and array.resources.nodes == 2
-    assert [read_spec(path)[0].key for path in array.specs] == array.keys
-    assert [one.job for one in Journal(run.journal).submissions()] == [one.job for one in submitted]
-
-
-def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):
-    site = Site(name="north", scheduler="slurm", stages={"train/expert-01": {"nodes": 2}})
-    shapes = [keys(units) for units in arrays(plan(tiny(tmp_path)), site)]
-    assert [EXPERTS[0]] in shapes and [EXPERTS[1]] in shapes and [MONOLITH] in shapes
-
-
-def test_every_array_waits_for_what_its_units_read(run, tmp_path):
-    run.root.mkdir()
-    queue = Queue(run)
-    submitted = submit_all(tiny(tmp_path), run, queue, decide(tiny(tmp_path), run, queue))
-    job_of = {key: one.job for one in submitted for key in one.keys}
-    for unit in plan(tiny(tmp_path)):
-        (array,) = [one for one in submitted if unit.key in one.keys]
-        assert {job_of[key] for key in unit.needs} <= set(array.after)
-        assert all(int(job) < int(array.job) for job in array.after)
-
-
 def test_a_spec_says_everything_and_lies_in_its_run(run, tmp_path):
     run.root.mkdir()
     queue = Queue(run, network_interface="ib0", stages={"train": {"cpus_per_rank": 3}})
@@ -266,3 +215,74 @@ def test_what_an_allocation_leaves_in_the_environment_does_not_leak(monkeypatch)
     left = clean_environment()
     assert {name for name in left if name.startswith(("SLURM", "SBATCH", "SRUN", "PMI", "SUBMITIT"))} == {"SLURM_CONF"}
     assert left["HOME"] == "x"
+
+
+def test_only_what_is_asked_for_runs_and_what_reads_it_goes_along(run, tmp_path):
+    experiment = tiny(tmp_path)
+    finish([unit for unit in plan(experiment) if unit.stage not in ("train", "evaluate", "report")], run)
+    decision = decide(experiment, run, Queue(run), only=[EXPERTS[0]])
+    assert keys(decision.to_run) == [EXPERTS[0]] and decision.left == [MONOLITH, EXPERTS[1]]
+    assert list(decision.blocked) == FINAL
+    finish([unit for unit in plan(experiment) if unit.key in (MONOLITH, EXPERTS[1])], run)
+    assert keys(decide(experiment, run, Queue(run), only=[EXPERTS[0]]).to_run) == [EXPERTS[0], *FINAL]
+
+
+def test_what_the_caller_knows_of_the_queue_is_not_asked_again(run, tmp_path):
+    class Shy(Queue):
+        def states(self, submissions):
+            raise AssertionError("asked")
+
+    run.root.mkdir()
+    Journal(run.journal).intend("slurm", "north", [MONOLITH])
+    active = {MONOLITH: Job("7_0", "running")}
+    assert MONOLITH not in keys(decide(tiny(tmp_path), run, Shy(run), active=active).to_run)
+
+
+class Late(Queue):
+    """A queue in which a job shows only at the third look."""
+
+    looks = 0
+
+    def states(self, submissions):
+        self.looks += 1
+        return {MONOLITH: Job("77_0", "pending")} if self.looks > 2 else {}
+
+
+def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monkeypatch):
+    run.root.mkdir()
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    journal = Journal(run.journal)
+    journal.intend("slurm", "north", [MONOLITH])
+    queue = Late(run)
+    settle(run, queue)
+    assert [one.job for one in journal.submissions()] == ["77"] and queue.looks == 3
+    settle(run, queue)
+    assert queue.looks == 3, "asked about a submission that is confirmed"
+
+
+def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(run, monkeypatch):
+    run.root.mkdir()
+    Journal(run.journal).intend("slurm", "north", [MONOLITH])
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 60)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("waited"))
+    settle(run, Queue(run))
+
+
+def test_a_folder_without_room_or_permission_is_named(run, monkeypatch):
+    check_folder(run)
+    assert not run.root.exists()
+    monkeypatch.setattr("hpcddm.rundir.atomic.free_bytes", lambda folder: 5000)
+    with pytest.raises(ConfigError, match=f"--run-dir {run.root}: 5,000 bytes are free"):
+        check_folder(run)
+    monkeypatch.setattr("os.access", lambda *arguments: False)
+    with pytest.raises(ConfigError, match=f"--run-dir {run.root}: {run.root.parent} is not writable"):
+        check_folder(run)
+
+
+def test_a_site_comes_back_as_it_was_used(run):
+    site = Site(name="north", scheduler="slurm", stages={"train": {"minutes": 90}}, max_submitted=7)
+    store_site(site, run)
+    assert stored_site("north", run) == site
+    with pytest.raises(ConfigError, match="'south' was not used here; known: north"):
+        stored_site("south", run)

@@ -102,6 +102,47 @@ def test_the_number_of_evaluation_units_changes_no_metric(run, two_ranks, finish
             assert found[name] == pytest.approx(expected[name], rel=1e-8)
 
 
+THREE_ARE_ENOUGH = ["evaluate.min_experts=3", "experts.sites=[two-ranks, two-ranks, two-ranks, partner]"]
+MISSING = "train/expert-03"
+
+
+def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arrives(
+    run, two_ranks, finished, tmp_path
+):
+    away = shutil.move(run / MISSING, tmp_path / "expert-03")
+    partial = submit(run, two_ranks, *THREE_ARE_ENOUGH, "--redo", "evaluate", "--redo", "report")
+    assert partial.returncode == 0, partial.stdout + partial.stderr
+    said = f"made with 3 of 4 experts, without {MISSING}"
+    assert said in partial.stdout and said in (run / "report/index.html").read_text()
+    metrics, full = metrics_of(run), metrics_of(finished)
+    assert (metrics["missing_experts"], full["missing_experts"]) == ([MISSING], [])
+    cost = json.loads((finished / MISSING / "manifest.json").read_text())["facts"]["train_flops"]
+    for arm, expected in full["arms"].items():
+        assert (metrics["arms"][arm] == expected) == (arm == "monolith")
+        assert metrics["arms"][arm]["train_flops"] == expected["train_flops"] - (arm != "monolith") * cost
+    for key in ("evaluate/0000000-0000200", "evaluate/0000200-0000400", "report"):
+        content = json.loads((run / key / "manifest.json").read_text())
+        assert MISSING not in content["inputs"] and content["facts"]["missing_experts"] == [MISSING]
+    with h5py.File(run / EVALUATION.format("0000000-0000200")) as file:
+        usage = file["top-2"]["usage"][:]
+    assert not usage[:, 3].any() and usage.sum(axis=1) == pytest.approx([200] * 4)
+    oracle = hpcddm("sample", run, "--strategy", "oracle", "--num-images", 8, "--output", tmp_path / "grid.png")
+    assert f"8 images, oracle without {MISSING}, 4 steps" in oracle.stdout
+    again = submit(run, two_ranks, *THREE_ARE_ENOUGH)
+    assert again.returncode == 0 and said in again.stdout and " complete (" not in again.stdout
+
+    shutil.move(away, run / MISSING)
+    rows = {row["unit"]: row for row in json.loads(hpcddm("status", run, "--json").stdout)["units"]}
+    outdated = {key: row["reason"] for key, row in rows.items() if row["state"] != "complete"}
+    final = ["evaluate/0000000-0000200", "evaluate/0000200-0000400", "report/all"]
+    assert outdated == dict.fromkeys(final, f"{MISSING} has arrived since")
+    whole = submit(run, two_ranks, *THREE_ARE_ENOUGH)
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    assert sorted(re.findall(r"(\S+/\S+) complete \(", whole.stdout)) == final
+    for path in ("report/metrics.json", *map(EVALUATION.format, ("0000000-0000200", "0000200-0000400"))):
+        assert (run / path).read_bytes() == (finished / path).read_bytes(), path
+
+
 class Given(torch.nn.Module):
     """Passes features through, in the clothes of a feature extractor."""
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.journal import Journal, current
 
 
 @pytest.fixture
@@ -53,3 +53,39 @@ def test_a_line_that_says_nothing_is_passed_over(journal, tmp_path, line):
     (tmp_path / "journal.jsonl").write_text(line + "\n")
     journal.intend("slurm", "north", ["route/router"])
     assert [one.units for one in journal.submissions()] == [["route/router"]]
+
+
+def test_a_submission_that_was_refused_was_none(journal):
+    first = journal.intend("slurm", "north", ["route/router"], "tiny-route")
+    second = journal.intend("slurm", "north", ["train/monolith"], "tiny-monolith")
+    journal.refused(first)
+    assert [one.job_name for one in journal.submissions()] == [f"tiny-monolith-{second}"]
+
+
+def test_a_cancellation_names_its_units_or_means_all(journal):
+    token = journal.intend("slurm", "north", ["a/x", "a/y"])
+    journal.submitted(token, "17")
+    journal.cancelled(token, ["a/y"])
+    assert [one.cancelled for one in journal.submissions()] == [("a/y",)]
+    journal.cancelled(token)
+    assert set(journal.submissions()[0].cancelled) == {"a/x", "a/y"}
+
+
+def test_of_a_unit_the_last_submission_of_each_site_can_be_in_a_queue(journal):
+    def submit(site, *units):
+        token = journal.intend("slurm", site, list(units))
+        journal.submitted(token, "17")
+        return token
+
+    first = submit("north", "a/x", "a/y")
+    submit("north", "a/z")
+    south = submit("south", "a/x")
+    again = submit("north", "a/x", "a/z")
+    assert [one.uuid for one in current(journal.submissions())] == [first, south, again], "a/y is only in the first"
+    later = submit("north", "a/y")
+    lost = journal.intend("slurm", "north", ["a/x"])
+    submit("north", "a/x")
+    assert {one.uuid for one in current(journal.submissions())} >= {south, later, lost}, (
+        "nobody knows what became of it"
+    )
+    assert first not in {one.uuid for one in current(journal.submissions())}

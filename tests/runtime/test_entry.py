@@ -8,13 +8,14 @@ import pytest
 
 from hpcddm.config import Site
 from hpcddm.errors import UserError
-from hpcddm.launch.submission import write_spec
+from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.inputs import Inputs
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Result
@@ -26,12 +27,12 @@ def ended(tmp_path, monkeypatch):
     """Run a unit of a stage with what its stage comes to; return the exit code and the record of the end."""
     run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
-    monkeypatch.setattr(entry, "_inputs", lambda spec, run: {})
+    monkeypatch.setattr(entry, "gather", lambda spec, run: Inputs({}, []))
     monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
 
     def ended(result, stage="train", rank=0):
         unit = next(unit for unit in units if unit.stage == stage)
-        spec = write_spec(unit, tiny(tmp_path), run, Site(name="here", scheduler="local"))
+        write_specs(items_of([unit], tiny(tmp_path), run), Site(name="here", scheduler="local"))
         if rank:
             open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, "me"))
         monkeypatch.setattr(ranks_module, "from_environment", lambda: Ranks(rank, rank, 2, 1, "me"))
@@ -43,7 +44,7 @@ def ended(tmp_path, monkeypatch):
             return result
 
         monkeypatch.setattr(entry, "_call_stage", call)
-        code = entry._run(spec, StopFlag())
+        code = entry._run(run.spec(unit.key), StopFlag())
         record = atomic.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
         return code, record and (record["outcome"], record["reason"])
 

@@ -11,12 +11,13 @@ def judge(evidence: Evidence) -> Row:
     missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})
     if missing:
         row = evidence.absent("array", Part.ARRAY, missing[0], "environment")
-        return Row("array", row.verdict, None, f"element {missing[0]} of {Element.COUNT}: {row.seen}", row.advice)
+        which = f"element {missing[0]} of {Element.COUNT}: " if starts else ""
+        return Row("array", row.verdict, None, which + row.seen, row.advice)
     twice = [start.element for start in starts if start.element != Element.REQUEUE and start.restart]
     if twice:
         seen = f"element {twice[0]} started again although it was not requeued by itself"
         return Row("array", Verdict.WARN, None, seen, "preempted? else see requeue")
-    submitted = min(start.time for start in starts)
+    submitted = (evidence.folder / "submitted").stat().st_mtime
     seconds = max(start.time for start in starts if not start.restart) - submitted
     elements = ", ".join(f"{job}_{index}" for index in range(Element.COUNT))
     return Row("array", Verdict.OK, seconds, f"{elements} ran, each once")

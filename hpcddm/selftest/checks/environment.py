@@ -2,14 +2,15 @@
 
 import importlib
 import os
-import socket
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
 from hpcddm.rundir import atomic
+from hpcddm.selftest.checks.rendezvous import node_name
 from hpcddm.selftest.evidence import Element, Evidence, Part, Start
 from hpcddm.selftest.verdict import Row, Verdict
 
@@ -27,9 +28,10 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
         "version": ".".join(map(str, sys.version_info[:3])),
         "hpcddm": __version__,
         "missing": [name for name in PACKAGES if not _is_installed(name)],
-        "host": socket.gethostname(),
+        "host": node_name(),
         "cores": sorted(os.sched_getaffinity(0)),
         "threads": os.environ.get("OMP_NUM_THREADS"),
+        "time": time.time(),
         "gpus": _visible_gpus() if spec["gpus"] else 0,
     }
     atomic.write_json(folder / "environment.json", answer, durable=False)
@@ -68,7 +70,8 @@ def judge(evidence: Evidence) -> Row:
     verdict, seen, advice = _complaint(evidence, found, start)
     cores = f"cores {_ranges(found['cores'])} on {found['host']}"
     good = f"Python {found['version']}, hpcddm {found['hpcddm']}; {cores}, OMP_NUM_THREADS={found['threads']}"
-    return Row("environment", verdict, None, f"{seen}; {cores}" if seen else good, advice)
+    seconds = found["time"] - start.time
+    return Row("environment", verdict, seconds, f"{seen}; {cores}" if seen else good, advice)
 
 
 def _setup_failure(evidence: Evidence, start: Start | None) -> str:
@@ -94,7 +97,7 @@ def _complaint(evidence: Evidence, found: dict[str, Any], start: Start) -> tuple
         return Verdict.FAIL, seen, "look at gpus_flag, gpu_type, and at torch's CUDA build"
     if len(found["cores"]) < asked:
         seen = f"bound to {len(found['cores'])} cores, {asked} asked for"
-        advice = "something binds the job: look at setup for SLURM_CPU_BIND or taskset, at extra_sbatch for --cpu-bind"
+        advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"
         return Verdict.FAIL, seen, advice
     if found["threads"] != str(asked):
         return Verdict.WARN, f"OMP_NUM_THREADS={found['threads']}, {asked} asked for", "does container change it?"

@@ -12,9 +12,11 @@ from hpcddm.selftest.verdict import Row, Verdict
 SIGNALS = ("USR2", "TERM")
 WAITING_SECONDS = 8
 ADVICE = (
-    "what stands before Python (site key container, or a wrapper) must 'exec' it; or the cluster sets"
-    " SignalChildrenProcesses=yes in cgroup.conf; until then only the STOP file and the deadline end a job without loss"
+    "let what stands before Python (site key container, or a wrapper) start it by 'exec', or ask the cluster's support"
+    " for SignalChildrenProcesses=yes in cgroup.conf; until then "
 )
+DEADLY = "every signal costs the steps since the last checkpoint"
+DEAF = "only the STOP file and the deadline end a job without loss"
 
 
 def observe(folder: Path, name: str) -> None:
@@ -45,6 +47,6 @@ def judge(evidence: Evidence) -> Row:
         killed = [name for name in lost if start.json(name) is None]
         how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
         seen = f"{' and '.join(lost)} did not reach Python{how}"
-        return Row("signals", Verdict.FAIL, None, seen, ADVICE)
+        return Row("signals", Verdict.FAIL, None, seen, ADVICE + (DEADLY if killed else DEAF))
     seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
     return Row("signals", Verdict.OK, seconds, f"{' and '.join(SIGNALS)} reached the Python process")

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime import ranks as ranks_module
-from hpcddm.selftest.checks.rendezvous import Circle
+from hpcddm.selftest.checks.rendezvous import Circle, node_name
 from hpcddm.selftest.evidence import Evidence, Part, Start
 from hpcddm.selftest.verdict import Row, Verdict
 
@@ -18,6 +19,7 @@ SEEN_SECONDS = 60
 """How long a node may take to see a file; the ranks of a job wait longer for each other."""
 SLOW_SECONDS = 5
 RENAMING_SECONDS = 1.0
+SCRATCH_VARIABLE = "HPCDDM_SCRATCH"
 CONTENT = 4096
 PROBE = b"x" * 1_000_000
 
@@ -27,20 +29,33 @@ def observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
     ranks = ranks_module.from_environment()
     if not spec["scratch"] or ranks.local_rank > 0:
         return
-    # The batch script has set TMPDIR to it; the site may name variables of the job.
-    path, complaint = os.environ.get("TMPDIR", ""), ""
+    # Filled in by the batch script, since the site may name variables of the job. Not TMPDIR: Slurm quietly puts
+    # /tmp there when it cannot use the folder.
+    path, complaint, free = os.environ.get(SCRATCH_VARIABLE, ""), "", 0
     if not path:
         complaint = "names a variable that is not set in a job"
     else:
         try:
-            probe = Path(path) / f".hpcddm-selftest-{os.getpid()}-{ranks.rank}"
-            probe.write_bytes(PROBE)
-            probe.unlink()
+            free = _write_to(Path(path), f".hpcddm-selftest-{os.getpid()}-{ranks.rank}")
         except OSError as error:
-            complaint = f"cannot be written on {os.uname().nodename}: {error.strerror}"
+            complaint = f"cannot be written on {node_name()}: {error.strerror}"
     path = path or spec["scratch"]
-    answer = {"path": path, "complaint": complaint, "free": 0 if complaint else atomic.free_bytes(Path(path))}
+    answer = {"path": path, "complaint": complaint, "free": free}
     atomic.write_json(folder / f"scratch.{ranks.rank}.json", answer, durable=False)
+
+
+def _write_to(place: Path, name: str) -> int:
+    """Write a file into a folder, leave nothing, and return the bytes that are free there."""
+    is_new = not place.exists()
+    # As Slurm does it for TMPDIR: the folder itself, but not those above it.
+    place.mkdir(exist_ok=True)
+    (place / name).write_bytes(PROBE)
+    free = atomic.free_bytes(place)
+    (place / name).unlink()
+    if is_new:
+        with suppress(OSError):
+            place.rmdir()
+    return free
 
 
 def observe(folder: Path, circle: Circle) -> None:

@@ -51,19 +51,19 @@ def shapes(site: Site) -> Shapes:
 
 
 def judge(site: Site, text_of: Callable[[Resources], str]) -> list[Row]:
-    """What sbatch would refuse, one row for the stages that it says the same about; empty when it accepts everything."""
+    """What sbatch would refuse, one row for the stages that it says the same about; none where it accepts all."""
     partitions = _partitions()
     refused: dict[tuple[str, str], list[str]] = {}
     started = time.time()
     for stage, resources in shapes(site).items():
-        complaint = _try(text_of(resources)) or _too_long(resources, partitions)
-        if complaint:
-            refused.setdefault((complaint, advice(site, stage, complaint)), []).append(stage)
+        against = _try(text_of(resources)) or _too_long(resources, partitions)
+        if against:
+            refused.setdefault((against, advice(site, stage, against)), []).append(stage)
     seconds = time.time() - started
     found = []
-    for (complaint, what), stages in refused.items():
+    for (against, what), stages in refused.items():
         names = ", ".join(stage or "all others" for stage in stages)
-        found.append(Row("submit", Verdict.FAIL, seconds, f"{complaint} ({names})", what))
+        found.append(Row("submit", Verdict.FAIL, seconds, f"{against} ({names})", what))
     return found
 
 
@@ -78,9 +78,9 @@ def accepted(site: Site, seconds: float) -> Row:
     return Row("submit", Verdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
 
 
-def advice(site: Site, stage: str, complaint: str) -> str:
+def advice(site: Site, stage: str, against: str) -> str:
     """The key that a refusal is about, and what would be valid."""
-    key = next((key for key, pattern in COMPLAINTS if re.search(pattern, complaint, re.IGNORECASE)), None)
+    key = next((key for key, pattern in COMPLAINTS if re.search(pattern, against, re.IGNORECASE)), None)
     if key is None:
         return "look at partition, account, qos, resources, extra_sbatch"
     place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else key_of(site, stage, key)
@@ -92,9 +92,9 @@ def key_of(site: Site, stage: str, key: str) -> str:
     for place in (stage, stage.partition("/")[0]):
         if key in site.stages.get(place, {}):
             return f"stages.{place}.{key}"
-    if key in site.resources.model_fields_set or key not in Site.model_fields:
-        return f"resources.{key}"
-    return key
+    if key in Site.model_fields and getattr(site.resources, key, None) is None:
+        return key
+    return f"resources.{key}"
 
 
 def _valid(key: str) -> str:
@@ -105,7 +105,7 @@ def _valid(key: str) -> str:
         found = sorted({line.strip() for line in ask(*command).splitlines()} - {"(null)", ""})
     except Silent:
         found = []
-    return f"; {label}: {', '.join(found)}" if found else f"; no {label} found by {command[0]}"
+    return f"; {label} here: {', '.join(found)}" if found else f"; {label} cannot be asked for with {command[0]}"
 
 
 def _try(script: str) -> str:
@@ -114,16 +114,24 @@ def _try(script: str) -> str:
         answer = call("sbatch", "--test-only", script=script)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return words(answer) or "sbatch failed without a word" if answer.returncode else ""
+    return complaint(answer) if answer.returncode else ""
+
+
+def complaint(answer: subprocess.CompletedProcess[str]) -> str:
+    """What sbatch says against a job, without its own name in it."""
+    said = re.sub(r"(sbatch: )?(error|fatal|allocation failure): ", "", words(answer))
+    return said or "sbatch failed without a word"
 
 
 def _too_long(resources: Resources, partitions: dict[str, Partition]) -> str:
     """Where EnforcePartLimits is off, sbatch accepts a job above the time limit, and it waits for ever."""
     default = next((one.name for one in partitions.values() if one.is_default), "")
-    partition = partitions.get(resources.partition or default)
-    if partition is None or resources.minutes <= partition.max_minutes:
+    asked = [partitions[name] for name in (resources.partition or default).split(",") if name in partitions]
+    longest = max(asked, key=lambda one: one.max_minutes, default=None)
+    # A QOS may lift the limit of the partition; then sbatch knows better.
+    if longest is None or resources.qos or resources.minutes <= longest.max_minutes:
         return ""
-    return f"{resources.minutes} minutes are above the time limit of {partition.name}, {partition.max_minutes}"
+    return f"{resources.minutes} minutes are above the time limit of {longest.name}, {longest.max_minutes}"
 
 
 def _partitions() -> dict[str, Partition]:

@@ -1,0 +1,45 @@
+"""The table of a sweep on the terminal."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hpcddm.sweep.table import FLOOR, Result, varied_keys
+
+LEAST_COLUMNS = 100
+
+
+def print_results(rows: list[Result]) -> None:
+    """Print one line for each setting: FD, KID and agreement of every arm, or what keeps it from being complete."""
+    keys = varied_keys(rows)
+    arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
+    table = Table(title="FD / KID / judge agrees, by arm", title_justify="left", show_lines=False)
+    for name in keys.values():
+        table.add_column(name, no_wrap=True)
+    if any(row.arms for row in rows):
+        for arm in arms:
+            table.add_column(arm, justify="right", no_wrap=True)
+    if any(not row.arms for row in rows):
+        table.add_column("state")
+    for row in rows:
+        cells = [_word(row.setting.get(key, "")) for key in keys]
+        if any(other.arms for other in rows):
+            cells += [_figures(row.arms.get(arm)) for arm in arms]
+        if any(not other.arms for other in rows):
+            cells.append(row.state if not row.arms else "")
+        table.add_row(*map(Text, cells))
+    console = Console()
+    Console(width=console.width if console.is_terminal else max(console.width, LEAST_COLUMNS)).print(table)
+    for remark in dict.fromkeys(row.remark for row in rows if row.remark):
+        labels = [row.label for row in rows if row.remark == remark]
+        console.print(Text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)
+
+
+def _figures(metrics: dict | None) -> str:
+    if not metrics:
+        return ""
+    return f"{metrics['fd']:.2f} / {metrics['kid']:.3f} / {metrics['agreement']:.1%}"
+
+
+def _word(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,245 @@
+"""From what a Slurm says about itself to the draft of a site's file, every key with its source."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from hpcddm.errors import ConfigError
+from hpcddm.launch.cluster import UNLIMITED
+from hpcddm.launch.cluster import minutes as in_minutes
+
+DAY = 1440
+SHARE_OF_MEMORY = 0.9
+"""What of a node's memory is asked for: some of it is the system's."""
+COMMENT_COLUMN = 44
+GPUS = re.compile(r"(?:^|,)gpu:(?:([^:,(]+):)?([0-9]+)")
+"""GPUs in GRES words such as 'gpu:a100:4(S:0-1),nvme:1'."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The words of Slurm's clients; empty where one of them did not answer."""
+
+    config: str
+    """`scontrol show config`."""
+    partitions: str
+    """`scontrol --oneliner show partition`."""
+    nodes: str
+    """`sinfo -h -e -o '%R|%D|%c|%m|%G'`: partition, number of nodes, CPUs, MB, GRES."""
+    associations: str = ""
+    """`sacctmgr -n -P show assoc ... format=Account,QOS,MaxSubmit`."""
+    has_sacct: bool = False
+    memory_refusal: str = ""
+    """What sbatch says against --mem."""
+    interfaces: tuple[str, ...] = ()
+    """Of the login node."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of one kind."""
+
+    count: int
+    cpus: int
+    memory_gb: int
+    gpu_type: str | None
+    gpus: int
+
+    def __str__(self) -> str:
+        gpus = f", {self.gpus} GPUs{f' {self.gpu_type}' if self.gpu_type else ''}" if self.gpus else ""
+        return f"{self.count} nodes of {self.cpus} CPUs, {self.memory_gb} GB{gpus}"
+
+
+class Draft:
+    """One site's file in the making."""
+
+    def __init__(self, answers: Answers, partition: str | None) -> None:
+        self._answers = answers
+        self._config = _pairs(answers.config)
+        self._partitions = {one["PartitionName"]: one for one in map(_words, answers.partitions.splitlines()) if one}
+        self._nodes = {name: _nodes(answers.nodes, name) for name in self._partitions}
+        self._name, self._why = self._choose(partition)
+        self._partition = self._partitions[self._name]
+        self._lines: list[str] = []
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name, as a site may be called."""
+        return re.sub(r"[^A-Za-z0-9_.-]", "-", self._config.get("ClusterName", "")).strip("-._") or "cluster"
+
+    def text(self, name: str) -> str:
+        """The whole file."""
+        version = self._config.get("SLURM_VERSION", "of unknown version")
+        self._lines = [
+            f"# Drafted by 'hpcddm site-init' from what cluster {self.cluster} (Slurm {version}) says about itself.",
+            f"# Check every line, then try it: hpcddm selftest --site {name}",
+            "# Partitions:",
+            *(f"#   {self._describe(one)}" for one in self._partitions),
+        ]
+        self._set("name", name)
+        self._set("scheduler", "slurm")
+        self._set("partition", self._name, self._why)
+        self._who_pays()
+        self._gpus_and_memory()
+        self._nodes_know()
+        self._coming_back()
+        self._limits()
+        self._shapes()
+        return "\n".join(self._lines) + "\n"
+
+    def _choose(self, wanted: str | None) -> tuple[str, str]:
+        if not self._partitions:
+            raise ConfigError("scontrol show partition names no partition; try on a login node of the cluster")
+        if wanted is not None:
+            if wanted not in self._partitions:
+                raise ConfigError(f"--partition {wanted}: no such partition; valid: {', '.join(self._partitions)}")
+            return wanted, "as asked for"
+        for name, values in self._partitions.items():
+            if values.get("Default") == "YES":
+                return name, "scontrol show partition: Default=YES"
+        return next(iter(self._partitions)), "the first one; the cluster has no default: choose"
+
+    def _describe(self, name: str) -> str:
+        values = self._partitions[name]
+        star = "*" if values.get("Default") == "YES" else ""
+        state = "" if values.get("State", "UP") == "UP" else f", {values['State']}"
+        kinds = "; ".join(map(str, self._nodes[name])) or f"{values.get('TotalNodes', '?')} nodes"
+        return f"{name}{star}: up to {values.get('MaxTime', '?')}{state}, {kinds}"
+
+    def _who_pays(self) -> None:
+        rows = [(line.split("|") + [""] * 3)[:3] for line in self._answers.associations.splitlines() if line]
+        accounts = list(dict.fromkeys(row[0] for row in rows if row[0]))
+        qos = list(dict.fromkeys(one for row in rows for one in row[1].split(",") if one))
+        enforced = self._config.get("AccountingStorageEnforce", "none")
+        self._chosen("account", accounts, self._partition.get("AllowAccounts", "ALL"), enforced != "none")
+        self._chosen("qos", qos, self._partition.get("AllowQos", "ALL"), False)
+        self._max_submitted = next((row[2] for row in rows if row[2].isdigit()), None)
+
+    def _chosen(self, key: str, own: list[str], allowed: str, is_needed: bool) -> None:
+        """An account or a QOS: written where the partition or the accounting wants one, else left to the default."""
+        valid = own if allowed == "ALL" else [one for one in own if one in allowed.split(",")]
+        yours = f"sacctmgr: yours are {', '.join(own)}" if own else "sacctmgr names none for you"
+        if allowed != "ALL":
+            yours += f"; the partition takes {allowed}"
+        if valid and (is_needed or allowed != "ALL"):
+            self._set(key, valid[0], yours)
+        else:
+            self._hint(key, (valid or [f"my-{key}"])[0], yours)
+
+    def _gpus_and_memory(self) -> None:
+        select = self._config.get("SelectType", "")
+        kinds = Counter({one.gpu_type: one.count for one in self._nodes[self._name] if one.gpu_type})
+        if any(one.gpus for one in self._nodes[self._name]):
+            # --gpus-per-node came with select/cons_tres; the older plugins take --gres only.
+            if select.endswith("cons_tres"):
+                self._set("gpus_flag", "gpus_per_node", f"SelectType={select}; else: gres")
+            else:
+                self._set("gpus_flag", "gres", f"SelectType={select} takes no --gpus-per-node")
+        if kinds:
+            write = self._set if len(kinds) > 1 else self._hint
+            write("gpu_type", kinds.most_common(1)[0][0], f"sinfo: {', '.join(sorted(kinds))}")
+        parameters = self._config.get("SelectTypeParameters", "")
+        if self._answers.memory_refusal:
+            self._set("memory_flag", "none", f"sbatch refuses --mem: {self._answers.memory_refusal}")
+        elif "MEMORY" in parameters.upper():
+            self._set("memory_flag", "total", f"SelectTypeParameters={parameters}; else: per_cpu")
+        else:
+            self._set("memory_flag", "total", f"accepted, though {parameters or 'this Slurm'} does not count memory")
+
+    def _nodes_know(self) -> None:
+        seen = f"this login node has {', '.join(self._answers.interfaces)}; " if self._answers.interfaces else ""
+        self._hint("network_interface", "ib0", f"{seen}needed where node names give the wrong address")
+        self._hint("scratch", "$TMPDIR", f"a disk of the node; TmpFS={self._config.get('TmpFS', '?')}")
+        self._hint("setup", '["module load python"]', "lines before Python starts, modules for instance", raw=True)
+        self._hint("container", "[apptainer, exec, --nv, image.sif]", "words before Python", raw=True)
+        self._hint("extra_sbatch", '["--reservation=course"]', "further #SBATCH lines", raw=True)
+
+    def _coming_back(self) -> None:
+        grace, wait = self._partition.get("GraceTime", "0"), self._config.get("KillWait", "?")
+        self._set("signal_lead_seconds", 120, f"a save must fit in; KillWait={wait}, GraceTime={grace}")
+        if self._config.get("JobRequeue", "1").startswith("0"):
+            self._set("requeue", "resubmit", "JobRequeue=0: jobs may not be requeued; else: scontrol, none")
+        else:
+            mode = self._partition.get("PreemptMode", self._config.get("PreemptMode", "?"))
+            self._set("requeue", "scontrol", f"JobRequeue=1, PreemptMode={mode}; else: resubmit, none")
+        storage = self._config.get("AccountingStorageType", "?")
+        self._set("has_sacct", self._answers.has_sacct, f"AccountingStorageType={storage}")
+
+    def _limits(self) -> None:
+        size = self._config.get("MaxArraySize", "?")
+        self._set("max_parallel", 256, f"elements at the same time; MaxArraySize={size} is kept to by itself")
+        comment = "sacctmgr: MaxSubmit" if self._max_submitted else "jobs you may have; by default what Slurm says"
+        self._hint("max_submitted", self._max_submitted or "100", comment, raw=True)
+        self._hint("mail", "you@example.org", f"MailProg={self._config.get('MailProg', '?')}")
+
+    def _shapes(self) -> None:
+        """One rank with its share of the commonest node by default, whole nodes for a training."""
+        node = max(self._nodes[self._name], key=lambda one: (one.gpus > 0, one.count), default=Nodes(1, 1, 4, None, 0))
+        limit = in_minutes(self._partition.get("MaxTime", ""))
+        time = f"MaxTime={self._partition.get('MaxTime', '?')}"
+        ranks = max(1, node.gpus)
+        cpus = max(1, node.cpus // ranks) if node.gpus else min(4, node.cpus)
+        whole = max(1, int(node.memory_gb * SHARE_OF_MEMORY))
+        share = max(1, whole // ranks if node.gpus else whole * cpus // node.cpus)
+        self._lines.append(f"# {time}; the commonest node has {node.cpus} CPUs, {node.memory_gb} GB, {node.gpus} GPUs.")
+        values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
+        values |= {"memory_gb": share, "minutes": DAY if limit == UNLIMITED else limit}
+        self._lines.append(f"resources: {_flow(values)}")
+        asked = {"nodes": 2 if self._most_nodes() > 1 else 1}
+        if node.gpus:
+            asked |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
+        self._lines += ["stages:", f"  train: {_flow(asked)}   # one expert is one job over so many nodes"]
+
+    def _most_nodes(self) -> int:
+        numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
+        return min((int(number) for number in numbers if number.isdigit()), default=1)
+
+    def _set(self, key: str, value: object, comment: str = "") -> None:
+        self._lines.append(_commented(f"{key}: {_scalar(value)}", comment))
+
+    def _hint(self, key: str, value: str, comment: str, raw: bool = False) -> None:
+        self._lines.append(_commented(f"# {key}: {value if raw else _scalar(value)}", comment))
+
+
+def _commented(text: str, comment: str) -> str:
+    # What a client says must not become a line of its own.
+    comment = " ".join(comment.split())
+    return f"{text:<{COMMENT_COLUMN}}  # {comment}" if comment else text
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    # An account can be called 007, and YAML takes 'no' for a truth value.
+    plain = re.fullmatch(r"[A-Za-z$][\w.@-]*", text) and text.lower() not in ("yes", "no", "on", "off", "true", "false")
+    return text if isinstance(value, int) or plain else json.dumps(text)
+
+
+def _flow(values: dict[str, int]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in values.items()) + "}"
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _words(line: str) -> dict[str, str]:
+    found = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return found if "PartitionName" in found else {}
+
+
+def _nodes(text: str, partition: str) -> list[Nodes]:
+    found = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 5 or fields[0] != partition:
+            continue
+        # '64+' stands for nodes that differ.
+        count, cpus, memory = (int(re.match(r"[0-9]*", field)[0] or 0) for field in fields[1:4])
+        gpus = GPUS.findall(fields[4])
+        kind, number = (gpus[0][0] or None, sum(int(one[1]) for one in gpus)) if gpus else (None, 0)
+        found.append(Nodes(count, cpus, memory // 1000, kind, number))
+    return found

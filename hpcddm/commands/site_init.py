@@ -1,0 +1,78 @@
+"""The verb site-init: asks the cluster at hand about itself and drafts a site's file."""
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.config import Site, validate
+from hpcddm.errors import UserError
+from hpcddm.files import load_site
+from hpcddm.launch.client import Silent, ask, call, silence, words
+from hpcddm.rundir import atomic
+
+SCRIPT = "#!/bin/bash\ntrue\n"
+
+
+def site_init(name: str | None, partition: str | None, output: Path | None) -> None:
+    """Write the draft and say what to do next.
+
+    Raises `UserError` when no Slurm answers or the file exists, `ConfigError` for a wrong name or partition.
+    """
+    why = silence()
+    if why:
+        raise UserError(f"no Slurm answers here ({why}); try on a login node of the cluster")
+    draft = Draft(_ask_all(partition), partition)
+    name = name or draft.cluster
+    validate(Site, {"name": name, "scheduler": "slurm"}, f"the name '{name}'")
+    path = output or Path("slurm/sites") / f"{name}.yaml"
+    if path.exists():
+        raise UserError(f"{path} exists and is not overwritten; move it away, or choose another NAME or --output")
+    atomic.write_text(path, draft.text(name))
+    load_site(str(path))
+    place = name if output is None else path
+    print(f"drafted {path}; read it, correct it, then try it:\n  hpcddm selftest --site {place}")
+
+
+def _ask_all(partition: str | None) -> Answers:
+    config = ask("scontrol", "show", "config")
+    cluster = next((line.split("=")[1].strip() for line in config.splitlines() if line.startswith("ClusterName")), "")
+    user = pwd.getpwuid(os.getuid()).pw_name
+    associations = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", f"cluster={cluster}")
+    return Answers(
+        config=config,
+        partitions=ask("scontrol", "--oneliner", "show", "partition"),
+        nodes=_said("sinfo", "-h", "-e", "-o", "%R|%D|%c|%m|%G"),
+        associations=_said(*associations, "format=Account,QOS,MaxSubmit"),
+        has_sacct=_answers("sacct", "-n", "-X"),
+        memory_refusal=_memory_refusal(partition),
+        interfaces=tuple(one for one in psutil.net_if_addrs() if one != "lo"),
+    )
+
+
+def _said(*command: str) -> str:
+    try:
+        return ask(*command)
+    except Silent:
+        return ""
+
+
+def _answers(*command: str) -> bool:
+    try:
+        ask(*command)
+    except Silent:
+        return False
+    return True
+
+
+def _memory_refusal(partition: str | None) -> str:
+    """What sbatch says against a small job with --mem, where it would take the same job without."""
+    command = ["sbatch", "--test-only", *([f"--partition={partition}"] if partition else [])]
+    try:
+        plain, with_memory = (call(*command, *flags, script=SCRIPT) for flags in ((), ("--mem=100M",)))
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return words(with_memory) if plain.returncode == 0 and with_memory.returncode else ""

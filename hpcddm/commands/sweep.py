@@ -1,0 +1,236 @@
+"""The verb sweep: every setting an ordinary run, what they share made once, all in one queue, one table at the end."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from hpcddm.commands.comparison import print_results
+from hpcddm.commands.submit import PATIENCE_SECONDS, hand_over, make_folder, rehearse
+from hpcddm.config import Site
+from hpcddm.errors import ConfigError
+from hpcddm.files import load_site, within_run
+from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.items import Item, array_spec, arrays
+from hpcddm.launch.preflight import preflight
+from hpcddm.launch.submission import Decision, active_units, check_experiment, check_folder, decide, settle, store_site
+from hpcddm.pipeline import REPORT, PlannedUnit
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.lease import lease
+from hpcddm.status import State, UnitStatus
+from hpcddm.sweep.index import Index, link, read_index, write_index
+from hpcddm.sweep.members import Member, assign, members_of, survey_members
+from hpcddm.sweep.settings import Sweep, read_sweep
+from hpcddm.sweep.table import CSV, PLOT, publish, state_of
+
+TABLE = "table/all"
+"""The last job, which writes the table of what is complete by then."""
+
+
+def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_table: bool) -> int:
+    """Submit what is missing of all settings, or show the table; return the exit code.
+
+    Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
+    """
+    asked = read_sweep(name)
+    home = RunDir(folder or Path("sweeps") / asked.name)
+    members = members_of(asked, home)
+    for left, taken in asked.folded:
+        click.echo(f"note: setting {left} means the same as {taken} and runs once")
+    launcher = launcher_of(load_site(site_name), home)
+    seen = look(asked, members, home, launcher)
+    if only_table or not seen.items:
+        return _show(seen, home)
+    _check(seen, launcher)
+    make_folder(home)
+    is_queue = launcher.site.scheduler != "local"
+    with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
+        settle(home, launcher)
+        # Another one may have been at work between the first look and the lock.
+        seen = look(asked, members, home, launcher)
+        if dry_run:
+            return _dry_run(seen, home, launcher)
+        if not seen.items:
+            return _show(seen, home)
+        _store(seen, home, launcher.site)
+        _announce(seen, home, launcher.site)
+        if is_queue:
+            return _queue(seen, home, launcher)
+        return _run_here(asked, seen, home, launcher)
+
+
+@dataclass
+class Look:
+    """A sweep at one moment: its settings, the states of their units, and what is to be submitted of them."""
+
+    members: list[Member]
+    index: Index
+    states: dict[str, dict[str, UnitStatus]]
+    active: dict[str, Job]
+    """What is in the queue, by the sweep's names."""
+    items: list[Item] = field(default_factory=list)
+    """What is to run, each once, after what it needs."""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    recalled: dict[str, Job] = field(default_factory=dict)
+    complete: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What is known of the settings that are not complete, by label."""
+        found = {}
+        for member in self.members:
+            states = self.states[member.label]
+            if states[REPORT].state is not State.COMPLETE:
+                jobs = {key: self.active[member.name(key)].state for key in states if member.name(key) in self.active}
+                found[member.label] = state_of(states, member.run, jobs)
+        return found
+
+
+def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher) -> Look:
+    """Look at all settings and decide what is to be submitted.
+
+    Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    """
+    # The queue first: what leaves it while we look has its manifest by then.
+    active = active_units(home, launcher)
+    index = read_index(home)
+    index.name, index.current = asked.name, [member.label for member in members]
+    index.settings |= asked.settings
+    assign(members, index)
+    seen = Look(members, index, survey_members(members), active)
+    named: set[str] = set()
+    for member in members:
+        _refuse_changes(seen.states[member.label], member, launcher.site)
+        own = {key: active[member.name(key)] for key in member.owners if member.name(key) in active}
+        decision = decide(member.experiment, member.run, launcher, active=own, states=seen.states[member.label])
+        seen.decisions[member.label] = decision
+        seen.complete |= {member.name(key) for key in decision.complete}
+        seen.absent |= {member.name(key) for key in (*decision.elsewhere, *decision.blocked)}
+        seen.recalled |= {job.id: job for job in decision.recalled}
+        for item in _items(decision.to_run, member):
+            if item.name not in named:
+                named.add(item.name)
+                seen.items.append(item)
+    return seen
+
+
+def _refuse_changes(states: dict[str, UnitStatus], member: Member, site: Site) -> None:
+    for status in states.values():
+        if status.state is State.STALE and status.unit.site in (None, site.name):
+            raise ConfigError(
+                f"setting {member.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
+            )
+
+
+def _items(units: list[PlannedUnit], member: Member) -> Iterator[Item]:
+    """Units of a member in the runs that make them."""
+    experiments = {}
+    for unit in units:
+        run = member.owner(unit.key)
+        if run not in experiments:
+            experiments[run] = within_run(member.experiment, run)
+        needs = tuple(map(member.name, unit.reads))
+        yield Item(run, unit, experiments[run], member.name(unit.key), needs)
+
+
+def _check(seen: Look, launcher: Launcher) -> None:
+    """Refuse what can be known to fail, with the name of the setting where it is one of several."""
+    units: dict[str, list[PlannedUnit]] = {}
+    for item in seen.items:
+        units.setdefault(item.run.root.name, []).append(item.unit)
+    for member in seen.members:
+        own = units.get(member.label, [])
+        check_experiment(member.experiment, launcher.site, Decision({}, to_run=own))
+    home = RunDir(seen.members[0].run.root.parent)
+    check_folder(home)
+    launcher.check([array_spec(group[:1], launcher.site) for group in arrays(seen.items, launcher.site)])
+    first = seen.members[0]
+    preflight(first.experiment, launcher.site, home, units.get(first.label, []))
+
+
+def _store(seen: Look, home: RunDir, site: Site) -> None:
+    """The index before the links, which it explains; none of it waits for the disk: the same command makes it anew."""
+    write_index(seen.index, home)
+    store_site(site, home)
+    for member in seen.members:
+        link(member.run, member.owners)
+        values = within_run(member.experiment, member.run).model_dump(mode="json")
+        if atomic.read_json(member.run.experiment) != values:
+            atomic.write_json(member.run.experiment, values, durable=False)
+
+
+def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
+    items, active = seen.items, dict(seen.active)
+    job = active.pop(TABLE, None)
+    if job and job.state == "pending":
+        # It waits for the jobs of then only.
+        seen.recalled[job.id] = job
+    launcher.cancel(*seen.recalled)
+    hand_over([*items, _table_item(seen, home)], home, launcher, active)
+    click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
+    click.echo(f"next     the same command   hpcddm status {seen.members[0].run.root}")
+    return 0
+
+
+def _table_item(seen: Look, home: RunDir) -> Item:
+    """The job that waits for everything that is in the queue by then."""
+    first = seen.members[0]
+    names = [*(item.name for item in seen.items), *seen.active]
+    covers = {"settings": len(seen.members), "submitted": time.time()}
+    return Item(home, PlannedUnit(TABLE, 1, [], covers, None), within_run(first.experiment, home), TABLE, tuple(names))
+
+
+def _dry_run(seen: Look, home: RunDir, launcher: Launcher) -> int:
+    click.echo(_counts(seen))
+    if launcher.site.scheduler == "local":
+        click.echo("would run here: " + " ".join(item.name for item in seen.items))
+    else:
+        rehearse([*seen.items, _table_item(seen, home)], home, launcher)
+    return 0
+
+
+def _run_here(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher) -> int:
+    from hpcddm.launch.embedded import Embedded
+
+    failed = Embedded(seen.items, home, launcher, len(seen.complete), seen.absent).drive()
+    for name, reason in failed.items():
+        label, _, key = name.partition("/")
+        click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
+    if failed:
+        click.echo("after mending, the same command continues", err=True)
+    _show(look(asked, seen.members, home, launcher), home)
+    return 1 if failed else 0
+
+
+def _announce(seen: Look, home: RunDir, site: Site) -> None:
+    click.echo(f"sweep {home.root}   site {site.name}   {_counts(seen)}")
+
+
+def _counts(seen: Look) -> str:
+    everything = {member.name(key) for member in seen.members for key in member.owners}
+    counts = f"{len(seen.members)} settings, {len(everything)} units, what they share counted once:"
+    counts += f" {len(seen.complete)} complete, {len(seen.items)} to run"
+    return counts + (f", {len(seen.active)} in the queue or running" if seen.active else "")
+
+
+def _show(seen: Look, home: RunDir) -> int:
+    """Write and print the table of what is there."""
+    if seen.items:
+        click.echo(_counts(seen))
+    elif seen.active:
+        click.echo(f"{len(seen.active)} units are in the queue or running; nothing new to submit")
+    elif seen.absent:
+        click.echo("everything that belongs to this site is complete; nothing to submit")
+    else:
+        click.echo(f"everything is complete ({len(seen.members)} settings); nothing to submit")
+    if home.root.is_dir():
+        rows = publish(home, seen.words)
+        print_results(rows)
+        click.echo(f"table    {home.root / CSV}, {home.root / PLOT}")
+    if seen.index.left_out:
+        click.echo(f"left out, for the file names them no more: {', '.join(seen.index.left_out)}")
+    return 0

@@ -1,0 +1,13 @@
+"""The last job of a sweep: the table and the plot of what is complete by then. It is none of the pipeline's stages."""
+
+from hpcddm.config import Experiment
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.sweep.table import publish
+
+
+def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+    """Write table.csv and table.png beside the settings' runs; what is not complete is named there with its state."""
+    rows = publish(unit.run)
+    complete = sum(bool(row.arms) for row in rows)
+    print(f"{complete} of {len(rows)} settings are complete", flush=True)
+    return Result([], {"settings": len(rows), "complete": complete})

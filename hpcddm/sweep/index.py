@@ -1,0 +1,89 @@
+"""What a sweep's folder knows of itself: `sweep.json`, and the links from each setting's run to what it shares."""
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+
+FILE_NAME = "sweep.json"
+
+
+@dataclass
+class Index:
+    """The settings of a sweep, and whose run holds the work that several of them share."""
+
+    name: str = ""
+    current: list[str] = field(default_factory=list)
+    """The labels of the settings that the YAML file named last, in its order."""
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """All settings that ever were, by label."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """For every identity of a unit the label of the member in whose run it is made."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """Settings that were removed from the file; their runs stay."""
+        return [label for label in self.settings if label not in set(self.current)]
+
+
+def read_index(home: RunDir) -> Index:
+    """The index of a sweep, without owners whose run somebody has removed; a new one where there is none.
+
+    Raises `UserError` when the file is there and torn.
+    """
+    path = home.root / FILE_NAME
+    content = atomic.read_json(path)
+    if content is None:
+        if path.exists():
+            raise UserError(f"{path}: no readable JSON; remove it and run the sweep again: what is made is found")
+        return Index()
+    index = Index(**content)
+    there = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
+    index.owners = {identity: label for identity, label in index.owners.items() if label in there}
+    return index
+
+
+def write_index(index: Index, home: RunDir) -> None:
+    """Store the index."""
+    atomic.write_json(home.root / FILE_NAME, asdict(index))
+
+
+def link(run: RunDir, owners: Mapping[str, str]) -> None:
+    """Let the folders of units that other members own, and those of their logs, be relative links to theirs.
+
+    owners: unit -> label. A stage that one other member owns as a whole is one link. Nothing but links is replaced.
+    """
+    own = run.root.name
+    stages: dict[str, dict[str, str]] = defaultdict(dict)
+    for key, owner in owners.items():
+        stages[key.split("/")[0]][key] = owner
+    for stage, units in stages.items():
+        labels = set(units.values())
+        for place in (RunDir.unit, RunDir.logs):
+            folder = place(run, stage)
+            if len(labels) == 1 and own not in labels and (folder.is_symlink() or not folder.exists()):
+                _point(folder, place(RunDir(run.root.parent / units[next(iter(units))]), stage))
+                continue
+            _point(folder, None)
+            for key, owner in units.items():
+                _point(place(run, key), None if owner == own else place(RunDir(run.root.parent / owner), key))
+
+
+def _point(path: Path, target: Path | None) -> None:
+    """Make a relative link, or, without a target, remove one."""
+    wanted = os.path.relpath(target, path.parent) if target else None
+    if path.is_symlink():
+        if os.readlink(path) == wanted:
+            return
+        path.unlink()
+    elif path.exists():
+        return
+    if wanted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(wanted)

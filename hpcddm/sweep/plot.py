@@ -1,0 +1,120 @@
+"""One picture of a sweep: a panel for each metric, a line for each arm where one number varies, else bars."""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from hpcddm.sweep.table import FLOOR, METRICS, Result, varied_keys
+
+COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")
+MARKERS = "osD^vP"
+FLOOR_STYLE = {"color": "0.45", "linestyle": (0, (4, 2)), "linewidth": 1.2}
+MAX_BARS = 40
+"""Settings that bars can show side by side; of more the best ones are shown."""
+BETTER = {"fd": "lower is better", "kid": "lower is better", "agreement": "higher is better"}
+
+
+def write_plot(rows: list[Result], path: Path, title: str) -> bool:
+    """Write the picture as PNG and say whether there was anything to show."""
+    complete = [row for row in rows if row.arms]
+    if not complete:
+        return False
+    keys = varied_keys(rows)
+    key = next(iter(keys), "")
+    is_line = len(keys) == 1 and all(_is_number(row.setting.get(key)) for row in rows)
+    with style.context(["default", {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}]):
+        figure = _lines(complete, key) if is_line else _bars(complete, list(keys))
+        done = f"{len(complete)} of {len(rows)} settings"
+        figure.suptitle(f"{title}: {done}", x=0.01, ha="left", size=11)
+        _save(figure, path)
+    return True
+
+
+def _lines(rows: list[Result], key: str) -> Figure:
+    rows = sorted(rows, key=lambda row: row.setting[key])
+    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    for axes, metric in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
+        for number, arm in enumerate(_arms(rows)):
+            points = [(row.setting[key], row.arms[arm][metric]) for row in rows if arm in row.arms]
+            axes.plot(*zip(*points, strict=True), **_look(arm, number), label=arm, markersize=4)
+        axes.set(xlabel=key)
+        _dress(axes, metric)
+    _legend(figure, axes)
+    return figure
+
+
+def _bars(rows: list[Result], keys: list[str]) -> Figure:
+    arms = _arms(rows)
+    shown = rows
+    if len(rows) > MAX_BARS:
+        best = sorted(rows, key=lambda row: min(row.arms[arm]["fd"] for arm in row.arms if arm != FLOOR))
+        shown = best[:MAX_BARS]
+    names = [", ".join(_value(row.setting.get(key, "")) for key in keys) or row.label for row in shown]
+    drawn = [arm for arm in arms if arm != FLOOR]
+    figure = Figure(figsize=(11, 1.6 + len(shown) * (0.14 + 0.13 * len(drawn))), layout="constrained")
+    for axes, metric in zip(figure.subplots(1, len(METRICS), sharey=True), METRICS, strict=True):
+        height = 0.8 / len(drawn)
+        for number, arm in enumerate(drawn):
+            places = [place + (number - (len(drawn) - 1) / 2) * height for place in range(len(shown))]
+            values = [row.arms.get(arm, {}).get(metric, 0) for row in shown]
+            axes.barh(places, values, height, color=COLOURS[number % len(COLOURS)], label=arm)
+        floor = [row.arms[FLOOR][metric] for row in shown]
+        if max(floor) - min(floor) < 1e-9:
+            axes.axvline(floor[0], **FLOOR_STYLE, label=FLOOR)
+        axes.set_yticks(range(len(shown)), names)
+        axes.tick_params(axis="y", length=0)
+        _dress(axes, metric, "x")
+    axes.invert_yaxis()
+    left = f"; the {MAX_BARS} settings of lowest FD" if len(shown) < len(rows) else ""
+    figure.supylabel(", ".join(key.rpartition(".")[2] for key in keys) + left, size=9)
+    _legend(figure, axes)
+    return figure
+
+
+def _dress(axes: Axes, metric: str, axis: str = "y") -> None:
+    axes.set_title(f"{METRICS[metric]}  ({BETTER[metric]})", size=9, loc="left")
+    axes.grid(axis=axis, color="0.9", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if metric == "agreement":
+        (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda value, place: f"{value:.0%}")
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 7), frameon=False)
+
+
+def _arms(rows: list[Result]) -> list[str]:
+    """All arms that some setting has, the floor last."""
+    found = dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR)
+    return [*found, FLOOR]
+
+
+def _look(arm: str, number: int) -> dict[str, Any]:
+    if arm == FLOOR:
+        return FLOOR_STYLE
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "linewidth": 1.5}
+
+
+def _value(value: Any) -> str:
+    text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 28 else f"{text[:27]}~"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Whole or not at all, because two may write it at once."""
+    file = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(file)
+    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    staged.write_bytes(file.getvalue())
+    os.replace(staged, path)

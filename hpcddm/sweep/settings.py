@@ -1,0 +1,161 @@
+"""A sweep as its YAML file tells it: an experiment, and which of its settings are tried."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from hpcddm.config import Experiment, Name, StrictModel, validate
+from hpcddm.errors import ConfigError
+from hpcddm.files import read_yaml, resolve_folder, set_value
+from hpcddm.rundir.manifest import digest
+from hpcddm.share import find_yaml
+
+FOLDER = "experiments/sweeps"
+MAX_LABEL = 100
+"""Characters of a setting's label: it is a folder's name."""
+
+Values = Annotated[list[Any], Field(min_length=1)]
+Setting = dict[str, Any]
+Listed = list[Setting]
+
+
+class SweepFile(StrictModel):
+    """What a sweep's YAML file may hold; keys are dotted keys of the experiment."""
+
+    name: Name
+    experiment: str
+    set: Setting = {}
+    """What all settings have in common."""
+    grid: dict[str, Values] = {}
+    """Every value of a key with every value of the others."""
+    zip: dict[str, Values] = {}
+    """The first values of all keys together, then the second ones, and so on."""
+    list: Listed = []
+    """Whole settings, one by one."""
+
+    @model_validator(mode="after")
+    def _is_a_sweep(self) -> "SweepFile":
+        lengths = {key: len(values) for key, values in self.zip.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+            raise PydanticCustomError("inner", "{text}", {"text": f"zip: needs as many values of every key; {told}"})
+        places = {"set": self.set, "grid": self.grid, "zip": self.zip, "list": self._listed_keys()}
+        for (one, first), (other, second) in itertools.combinations(places.items(), 2):
+            for key in first:
+                if key in second:
+                    text = f"{key}: stands in {one} and in {other}"
+                    raise PydanticCustomError("inner", "{text}", {"text": text})
+        if not (self.grid or self.zip or self.list):
+            raise PydanticCustomError("inner", "{text}", {"text": "needs grid, zip or list: nothing is varied"})
+        return self
+
+    def _listed_keys(self) -> dict[str, None]:
+        return dict.fromkeys(key for setting in self.list for key in setting)
+
+    @property
+    def varied(self) -> dict[str, None]:
+        """All keys that are not the same in all settings, in the order of the file."""
+        return dict.fromkeys([*self.grid, *self.zip, *self._listed_keys()])
+
+    def settings(self) -> Iterable[Setting]:
+        """The product of grid, zip and list."""
+        grid = [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
+        zipped = [dict(zip(self.zip, values, strict=True)) for values in zip(*self.zip.values(), strict=True)]
+        for parts in itertools.product(grid, zipped or [{}], self.list or [{}]):
+            yield parts[0] | parts[1] | parts[2]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All settings of a sweep, by the label that is also the name of the setting's run folder."""
+
+    name: str
+    settings: dict[str, Setting]
+    experiments: dict[str, Experiment]
+    folded: list[tuple[str, str]]
+    """Settings that mean the same as one before them: (left out, taken)."""
+
+
+def read_sweep(name: str) -> Sweep:
+    """Read a sweep by name or path and validate every setting.
+
+    Raises `ConfigError` with the file, the setting, the key and the valid values.
+    """
+    path = find_yaml(name, FOLDER, "sweep")
+    file = validate(SweepFile, read_yaml(path), str(path))
+    values = _base(file, path)
+    short = short_names(file.varied)
+    sweep = Sweep(file.name, {}, {}, [])
+    known: dict[str, str] = {}
+    for setting in file.settings():
+        label = label_of(setting, short)
+        experiment = _experiment(values, setting, path, label)
+        # The same in every key, defaults filled in, however it is written.
+        whole = experiment.model_dump_json()
+        if whole in known:
+            sweep.folded.append((label, known[whole]))
+            continue
+        if label in sweep.settings:
+            label = _hashed(label, setting)
+        known[whole] = label
+        sweep.settings[label], sweep.experiments[label] = setting, experiment
+    return sweep
+
+
+def _base(file: SweepFile, path: Path) -> dict[str, Any]:
+    """The experiment's values with what all settings have in common; its path is relative to the sweep's file."""
+    beside = path.parent / file.experiment
+    found = beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
+    values = read_yaml(found)
+    resolve_folder(values, found.resolve().parent)
+    for key, value in file.set.items():
+        set_value(values, key, value, f"{path}: set")
+    return values
+
+
+def _experiment(values: dict[str, Any], setting: Setting, path: Path, label: str) -> Experiment:
+    place = f"{path}: setting {label}"
+    own = dict(values)
+    for key, value in setting.items():
+        set_value(own, key, value, place)
+    resolve_folder(own, path.resolve().parent)
+    return validate(Experiment, own, place)
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """For every dotted key the fewest of its last parts that tell it from the others."""
+    keys = list(keys)
+    short = {}
+    for key in keys:
+        parts = key.split(".")
+        for count in range(1, len(parts) + 1):
+            short[key] = ".".join(parts[-count:])
+            if sum(f".{other}".endswith(f".{short[key]}") for other in keys) == 1:
+                break
+    return short
+
+
+def label_of(setting: Setting, short: dict[str, str]) -> str:
+    """A setting as a folder's name, for instance 'guidance=1.5,steps=8'; long ones end in a hash of the whole."""
+    words = ",".join(f"{short[key]}={_word(value)}" for key, value in setting.items())
+    label = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", words) or "as-it-stands"
+    return label if len(label) <= MAX_LABEL else _hashed(label, setting)
+
+
+def _hashed(label: str, setting: Setting) -> str:
+    return f"{label[: MAX_LABEL - 9]}-{digest(setting)[:8]}"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return "+".join(map(_word, value))
+    if isinstance(value, dict):
+        return "+".join(_word(part) for part in value.values())
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,101 @@
+"""How long `hpcddm submit` takes, and how often it calls Slurm: python -m tests.benchmarks.submitting
+
+Needs the testbed and HPCDDM_TESTBED, its folder. All jobs are held and cancelled at the end, so nothing runs.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm.rundir.journal import Journal
+from tests.runs import hpcddm
+
+CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "scancel")
+SITE = "{name: held, scheduler: slurm, extra_sbatch: ['--hold'], stages: {train: {nodes: 2}}}"
+TARGETS = {"submit": 1.5, "no-op": 1.0}
+"""Seconds from the command to the last sbatch that was accepted; seconds of the whole command."""
+ROUNDS = 3
+
+
+class Place:
+    """A folder with a site whose jobs are held, and with clients of Slurm that count their calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "calls"
+        (folder / "held.yaml").write_text(SITE)
+        (folder / "bin").mkdir()
+        for name in CLIENTS:
+            real = shutil.which(name)
+            wrapper = folder / "bin" / name
+            wrapper.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.log}\nexec {real} "$@"\n')
+            wrapper.chmod(0o755)
+
+    def submit(self, run: str, experts: int, counted: bool = False) -> tuple[float, float]:
+        """Submit the quickstart; return the seconds to the last accepted sbatch and those of the whole command."""
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}" if counted else os.environ["PATH"]
+        fine = f"cluster.clustering.fine={max(64, experts)}"
+        started = time.time()
+        site, folder = self.folder / "held.yaml", self.folder / run
+        settings = (f"cluster.experts={experts}", "experts.training.batch=256", fine)
+        done = hpcddm("submit", "quickstart", "--site", site, "--run-dir", folder, *settings, PATH=path)
+        ended = time.time()
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+        last = max(line["time"] for line in lines if line["event"] == "submitted")
+        return max(last - started, 0.0), ended - started
+
+    def calls(self, run: str, experts: int) -> Counter[str]:
+        """The calls of one submit, by client."""
+        self.log.write_text("")
+        self.submit(run, experts, counted=True)
+        words = [line.split() for line in self.log.read_text().splitlines()]
+        return Counter("sbatch --test-only" if "--test-only" in line else line[0] for line in words)
+
+    def clean(self) -> None:
+        """Cancel everything that was submitted here."""
+        for journal in self.folder.glob("*/journal.jsonl"):
+            jobs = [one.job for one in Journal(journal).submissions() if one.job]
+            subprocess.run(["scancel", *jobs], check=True)
+
+
+def measure(place: Place) -> list[tuple[str, float, float, Counter[str]]]:
+    """Per case: its name, the best seconds and the worst, and the calls of Slurm's clients."""
+    rows = []
+    for experts in (2, 8):
+        times = [place.submit(f"k{experts}-{number}", experts)[0] for number in range(ROUNDS)]
+        rows.append((f"submit, K={experts}", min(times), max(times), place.calls(f"k{experts}", experts)))
+    for experts in (2, 8):
+        times = [place.submit(f"k{experts}", experts)[1] for _ in range(ROUNDS)]
+        rows.append((f"no-op, K={experts}", min(times), max(times), place.calls(f"k{experts}", experts)))
+    return rows
+
+
+def main() -> None:
+    """Measure and print one table."""
+    os.environ.setdefault("SLURM_CONF", f"{os.environ['HPCDDM_TESTBED']}/home/slurm.conf")
+    table = Table(title="hpcddm submit", title_justify="left")
+    for name in ("case", "best s", "worst s", "target s", "calls", "of these"):
+        table.add_column(name, justify="left" if name in ("case", "of these") else "right")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder))
+        try:
+            for name, best, worst, calls in measure(place):
+                target = TARGETS[name.split(",")[0]]
+                listed = ", ".join(f"{count} {client}" for client, count in sorted(calls.items()))
+                table.add_row(name, f"{best:.2f}", f"{worst:.2f}", f"{target:.1f}", str(calls.total()), listed)
+        finally:
+            place.clean()
+    Console(width=120).print(table)
+    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()

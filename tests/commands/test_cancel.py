@@ -1,0 +1,81 @@
+"""The verb cancel: this run's jobs, told by token, and nothing else."""
+
+import pytest
+
+from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.pipeline import plan
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import hpcddm, tiny
+from tests.launch.queues import Queue
+
+UNITS = ["train/expert-00", "train/expert-01", "evaluate/0000000-0000024", "report/all"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of which some units were submitted, one of them twice."""
+    run = RunDir(tmp_path / "run")
+    run.root.mkdir()
+    store_experiment(tiny(tmp_path), run)
+    store_site(Queue(run).site, run)
+    journal = Journal(run.journal)
+    for job, units in (("7", UNITS[:2]), ("8", UNITS[1:])):
+        journal.submitted(journal.intend("slurm", "north", units), job)
+    return run
+
+
+@pytest.fixture
+def queue(run, monkeypatch):
+    """The queue that the verb talks to; it holds everything."""
+    queue = Queue(run, alive=UNITS)
+    monkeypatch.setattr("hpcddm.commands.cancel.launcher_of", lambda site, home: queue)
+    return queue
+
+
+def cancel(run, *arguments, code=0):
+    done = hpcddm("cancel", run.root, *arguments)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_everything_goes_and_what_waits_goes_first(run, queue):
+    cancel(run)
+    assert queue.gone == ["8_2", "8_1", "8_0", "7_0"]
+
+
+def test_the_journal_says_of_which_submission_it_was_before_the_jobs_hear_of_it(run, queue, monkeypatch):
+    seen = []
+    monkeypatch.setattr(queue, "cancel", lambda *jobs: seen.append(Journal(run.journal).submissions()))
+    cancel(run, "train/expert-00", "train/expert-01")
+    ((first, second),) = seen
+    assert (first.cancelled, second.cancelled) == (("train/expert-00",), ("train/expert-01",))
+
+
+def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):
+    said = cancel(run, "train/expert-00")
+    assert queue.gone == ["7_0"] and "cancelled job 7_0  train/expert-00" in said
+    assert "evaluate/0000000-0000024, report/all will find it missing" in said and "hpcddm retry" in said
+
+
+def test_nothing_in_the_queue_is_no_error(run, queue):
+    queue.alive = []
+    assert "nothing was cancelled" in cancel(run) and queue.gone == []
+    assert all(one.cancelled == () for one in Journal(run.journal).submissions())
+
+
+def test_a_silent_scheduler_is_told_and_nothing_is_journalled(run, queue):
+    queue.alive = None
+    assert "the scheduler does not answer; nothing was cancelled" in cancel(run, code=1)
+    assert all(one.cancelled == () for one in Journal(run.journal).submissions())
+
+
+def test_an_unknown_unit_is_named_with_those_that_there_are(run, queue, tmp_path):
+    said = cancel(run, "train/expert-7", code=2)
+    assert "has no unit 'train/expert-7'" in said and plan(tiny(tmp_path))[0].key in said and queue.gone == []
+
+
+def test_a_run_without_a_queue_says_how_it_is_stopped(run):
+    run.journal.unlink()
+    Journal(run.journal).intend("local", "embedded", ["train/expert-00"])
+    assert f"touch {run.root}/STOP" in cancel(run)

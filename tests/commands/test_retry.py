@@ -1,0 +1,151 @@
+"""The verb retry: only what failed, with the stored experiment and site."""
+
+import pytest
+
+from hpcddm.commands import retry as command
+from hpcddm.files import within_run
+from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import finish, hpcddm, tiny, write_source
+from tests.launch.queues import Queue
+
+EXPERT, OTHER = expert_key(1), expert_key(0)
+FINAL = ["evaluate/0000000-0000024", "report/all"]
+
+
+class Willing(Queue):
+    """A queue that lets everything pass its check."""
+
+    def check(self, arrays):
+        """Fine."""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run whose every unit was submitted once; all but an expert and what reads it are complete."""
+    write_source(tmp_path / "images")
+    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    run.root.mkdir()
+    store_experiment(within_run(experiment, run), run)
+    queue = Willing(run)
+    store_site(queue.site, run)
+    journal = Journal(run.journal)
+    journal.submitted(journal.intend("slurm", "north", [unit.key for unit in plan(experiment)]), "7")
+    finish([unit for unit in plan(experiment) if unit.key not in (EXPERT, *FINAL)], run)
+    return run
+
+
+@pytest.fixture
+def queue(run, monkeypatch):
+    """The queue that the verb talks to."""
+    queue = Willing(run)
+
+    def launcher_of(site, home):
+        queue.site = site
+        return queue
+
+    for module in ("hpcddm.commands.retry", "hpcddm.commands.submit"):
+        monkeypatch.setattr(f"{module}.launcher_of", launcher_of)
+    # It reads facts that the units of this test have not.
+    monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
+    return queue
+
+
+def retry(run, *arguments, code=0):
+    done = hpcddm("retry", run.root, *arguments)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def submitted(queue):
+    return [key for array in queue.submitted for key in array.keys]
+
+
+def test_what_failed_and_what_reads_it_is_submitted_anew(run, queue):
+    said = retry(run)
+    assert submitted(queue) == [EXPERT, *FINAL] and f"again: {EXPERT}, {', '.join(FINAL)}" in said
+
+
+def test_what_waits_behind_it_is_recalled(run, queue):
+    queue.alive, queue.state = FINAL, "pending"
+    retry(run)
+    assert submitted(queue) == [EXPERT, *FINAL] and len(queue.gone) == 2
+
+
+def test_what_runs_is_left_alone(run, queue):
+    queue.alive = [EXPERT, *FINAL]
+    assert "nothing to retry" in retry(run) and submitted(queue) == []
+
+
+def test_what_was_never_submitted_is_not_retried(run, queue):
+    journal = Journal(run.journal)
+    (one,) = journal.submissions()
+    run.journal.unlink()
+    journal.submitted(journal.intend("slurm", "north", [EXPERT]), "7")
+    retry(run)
+    assert submitted(queue) == [EXPERT, *FINAL], "what reads it goes along"
+    run.journal.unlink()
+    journal.submitted(journal.intend("slurm", "north", [MONOLITH]), "7")
+    queue.submitted.clear()
+    assert "nothing to retry" in retry(run) and submitted(queue) == []
+
+
+def test_resources_change_for_what_failed_only(run, queue):
+    queue.alive, queue.state = FINAL, "pending"
+    retry(run, "--resource", "minutes=120", "--resource", "partition=long")
+    shapes = {
+        key: (array.resources.minutes, array.resources.partition) for array in queue.submitted for key in array.keys
+    }
+    assert shapes == {EXPERT: (120, "long"), FINAL[0]: (60, None), FINAL[1]: (60, None)}
+
+
+def test_a_named_unit_alone_leaves_other_failures(run, queue):
+    (run.unit(OTHER) / "manifest.json").unlink()
+    retry(run, EXPERT)
+    assert submitted(queue) == [EXPERT], "the final step would lack the other"
+    queue.submitted.clear()
+    retry(run, EXPERT, OTHER)
+    assert submitted(queue) == [OTHER, EXPERT, *FINAL]
+
+
+REFUSED = {
+    "unknown": (["train/expert-09"], 2, "has no unit 'train/expert-09'; valid: shard/train-000"),
+    "complete": ([OTHER], 1, f"{OTHER}: it is complete"),
+    "reads what failed": ([FINAL[1]], 1, f"{FINAL[1]}: it reads {FINAL[0]}, which is not complete"),
+    "no resource": ([EXPERT, "--resource", "minutes"], 2, "--resource minutes: needs NAME=VALUE"),
+    "unknown resource": ([EXPERT, "--resource", "hours=2"], 2, "hours: unknown key; valid keys: nodes"),
+    "no number": ([EXPERT, "--resource", "minutes=many"], 2, "minutes: input should be a valid integer"),
+    "unknown site": ([EXPERT, "--site", "nowhere"], 2, "no site named 'nowhere'"),
+}
+
+
+@pytest.mark.parametrize("arguments, code, words", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_retried_is_named(run, queue, arguments, code, words):
+    said = retry(run, *arguments, code=code)
+    assert said.startswith("error: ") and words in said and said.count("\n") == 1 and submitted(queue) == []
+
+
+def test_one_that_is_in_the_queue_is_named(run, queue):
+    queue.alive = [EXPERT]
+    assert f"{EXPERT}: it is in the queue or running; cancel it before" in retry(run, EXPERT, code=1)
+
+
+def test_a_run_of_two_sites_asks_which(run, queue):
+    store_site(queue.site.model_copy(update={"name": "south"}), run)
+    Journal(run.journal).intend("slurm", "south", ["x"])
+    assert "submitted from north, south; say with --site" in retry(run, code=2)
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    assert "no run here" in retry(RunDir(tmp_path), code=2)
+
+
+def test_the_images_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
+    (run.unit("shard/train-000") / "manifest.json").unlink()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    retry(run)
+    assert submitted(queue)[0] == "shard/train-000"
+    assert command.stored_experiment(run).data.source.folder == "../images"

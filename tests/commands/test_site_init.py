@@ -1,0 +1,178 @@
+"""Drafts of sites from what Slurm 20.11, 22.05 and 24.05 print, and on the real clusters."""
+
+import re
+
+import pytest
+import yaml
+
+from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.config import Site, validate
+from hpcddm.errors import ConfigError
+from hpcddm.files import load_site
+from tests.helpers import hpcddm
+
+OLD_CONFIG = """Configuration data as of 2026-01-12T10:00:00
+AccountingStorageBackupHost = (null)
+AccountingStorageEnforce = associations,limits,qos
+AccountingStorageType   = accounting_storage/slurmdbd
+ClusterName             = Ye_Olde
+GresTypes               = gpu
+JobRequeue              = 0
+KillWait                = 30 sec
+MailProg                = /bin/mail
+MaxArraySize            = 1001
+PreemptMode             = OFF
+SelectType              = select/cons_res
+SelectTypeParameters    = CR_CORE_MEMORY
+SLURM_VERSION           = 20.11.9
+TmpFS                   = /tmp
+
+Slurmctld(primary) at login1 is UP
+"""
+OLD_PARTITIONS = (
+    "PartitionName=cpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A "
+    "DefaultTime=01:00:00 DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED "
+    "MaxTime=2-00:00:00 MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=c[01-40] PreemptMode=OFF State=UP "
+    "TotalCPUs=1280 TotalNodes=40 SelectTypeParameters=NONE DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n"
+    "PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A "
+    "DefaultTime=01:00:00 GraceTime=0 MaxNodes=4 MaxTime=1-00:00:00 Nodes=g[01-08] PreemptMode=OFF State=UP "
+    "TotalCPUs=256 TotalNodes=8 SelectTypeParameters=NONE DefMemPerCPU=4000 MaxMemPerNode=UNLIMITED\n"
+)
+OLD_NODES = """cpu|40|32|192000|(null)
+gpu|6|32|384000|gpu:v100:4(S:0-1)
+gpu|2|48|768000|gpu:a100:8(S:0-1),nvme:1
+"""
+OLD = Answers(OLD_CONFIG, OLD_PARTITIONS, OLD_NODES, "0815|normal,long|500\nteaching|normal|\n", True)
+
+MIDDLE = Answers(
+    OLD_CONFIG.replace("20.11.9", "22.05.8")
+    .replace("select/cons_res", "select/cons_tres")
+    .replace("JobRequeue              = 0", "JobRequeue              = 1")
+    .replace("associations,limits,qos", "none")
+    .replace("accounting_storage/slurmdbd", "accounting_storage/none")
+    .replace("CR_CORE_MEMORY", "CR_CPU"),
+    "PartitionName=main AllowAccounts=ALL AllowQos=ALL Default=YES DefaultTime=00:10:00 GraceTime=20 "
+    "MaxNodes=UNLIMITED MaxTime=01:00:00 Nodes=h[1-4] PreemptMode=REQUEUE State=UP TotalCPUs=16 TotalNodes=4 "
+    "TRES=cpu=16,mem=32000M,node=4,billing=16\n",
+    "main|4|4|8000|(null)\n",
+)
+
+NEW_CONFIG = """Configuration data as of 2026-02-01T08:00:00
+AccountingStorageEnforce = associations,limits,qos,safe
+AccountingStorageType   = accounting_storage/slurmdbd
+ClusterName             = aurora
+CgroupPlugin            = autodetect
+JobRequeue              = 1
+KillWait                = 30 sec
+MailProg                = /usr/bin/mail
+MaxArraySize            = 10001
+PreemptMode             = CANCEL
+SelectType              = select/cons_tres
+SelectTypeParameters    = CR_CORE_MEMORY,CR_CORE_DEFAULT_DIST_BLOCK
+SLURM_VERSION           = 24.05.4
+TmpFS                   = /tmp
+
+Cgroup Support Configuration:
+ConstrainCores          = yes
+SignalChildrenProcesses = no
+"""
+NEW = Answers(
+    NEW_CONFIG,
+    "PartitionName=debug AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO MaxTime=00:30:00 State=DOWN "
+    "TotalNodes=1\n"
+    "PartitionName=h100 AllowGroups=ALL AllowAccounts=hai_aurora,other AllowQos=gpu-prio,gpu-std AllocNodes=ALL "
+    "Default=NO QoS=h100 DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO GraceTime=120 Hidden=NO "
+    "MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED "
+    "Nodes=n[001-016] PreemptMode=CANCEL State=UP TotalCPUs=1536 TotalNodes=16 JobDefaults=DefCpuPerGPU=24 "
+    "DefMemPerCPU=5000 MaxMemPerNode=UNLIMITED TRES=cpu=1536,mem=16T,node=16,gres/gpu=64,gres/gpu:h100=64\n",
+    "debug|1|8|16000|(null)\nh100|16|96+|1031000+|gpu:h100:4(S:0-3)\n",
+    "free|std|\nhai_aurora|gpu-std|200\n",
+    True,
+    "Memory flags are not allowed on this cluster",
+    ("eno1", "ib0"),
+)
+
+
+def drafted(answers: Answers, partition: str | None = None) -> tuple[Site, str]:
+    text = Draft(answers, partition).text("drafted")
+    return validate(Site, yaml.safe_load(text), "the draft"), text
+
+
+def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue():
+    site, text = drafted(OLD)
+    assert (site.partition, site.account, site.qos) == ("gpu", "0815", None)
+    assert (site.gpus_flag, site.gpu_type, site.memory_flag) == ("gres", "v100", "total")
+    assert (site.requeue, site.has_sacct) == ("resubmit", True)
+    assert "JobRequeue=0" in text and "Default=YES" in text and "# max_submitted: 500" in text
+    one, training = site.resources_for("evaluate"), site.resources_for("train")
+    assert (one.gpus_per_node, one.cpus_per_rank, one.memory_gb, one.minutes) == (1, 8, 86, 1440)
+    assert (training.nodes, training.ranks_per_node, training.gpus_per_node) == (2, 4, 4)
+    assert training.memory_gb * 1024 < 384000
+    assert "#   gpu*: up to 1-00:00:00, 6 nodes of 32 CPUs, 384 GB, 4 GPUs v100; 2 nodes of 48 CPUs" in text
+
+
+def test_a_cluster_without_gpus_accounting_and_counted_memory():
+    site, text = drafted(MIDDLE)
+    assert (site.partition, site.account, site.gpu_type) == ("main", None, None)
+    assert (site.requeue, site.has_sacct, site.memory_flag) == ("scontrol", False, "total")
+    assert "CR_CPU does not count memory" in text and "PreemptMode=REQUEUE" in text and "GraceTime=20" in text
+    assert site.resources_for("train").model_dump(exclude_none=True) == {
+        "nodes": 2, "ranks_per_node": 1, "cpus_per_rank": 4, "gpus_per_node": 0, "memory_gb": 7, "minutes": 60,
+        "partition": "main",
+    }  # fmt: skip
+
+
+def test_new_slurm_where_the_partition_takes_certain_accounts_and_memory_flags_are_refused():
+    site, text = drafted(NEW, "h100")
+    assert (site.partition, site.account, site.qos) == ("h100", "hai_aurora", "gpu-std")
+    assert (site.gpus_flag, site.gpu_type, site.memory_flag) == ("gpus_per_node", None, "none")
+    assert "# gpu_type: h100" in text and "Memory flags are not allowed" in text
+    assert "this login node has eno1, ib0" in text and "debug: up to 00:30:00, DOWN" in text
+    assert site.resources_for("train").minutes == 1440 and "MaxTime=UNLIMITED" in text
+    assert site.resources_for("shard").cpus_per_rank == 24
+
+
+def test_without_a_default_partition_the_first_one_is_taken_and_said():
+    site, text = drafted(NEW)
+    assert site.partition == "debug" and "the cluster has no default: choose" in text
+
+
+def test_a_wrong_partition_lists_the_valid_ones():
+    with pytest.raises(ConfigError, match="--partition gpu: no such partition; valid: debug, h100"):
+        Draft(NEW, "gpu")
+
+
+@pytest.mark.parametrize("answers", [OLD, MIDDLE, NEW])
+def test_hints_are_valid_when_their_mark_is_taken_away(answers):
+    """What a user does with a draft is to take the # away."""
+    lines = [re.sub(r"^# (?=[a-z_]+: )", "", line) for line in drafted(answers)[1].splitlines()]
+    site = validate(Site, yaml.safe_load("\n".join(lines)), "the draft")
+    assert site.container == ["apptainer", "exec", "--nv", "image.sif"] and site.scratch == "$TMPDIR"
+
+
+def test_words_of_a_client_never_become_keys():
+    evil = Answers(NEW.config, NEW.partitions, NEW.nodes, memory_refusal="no\nrequeue: none\n")
+    assert drafted(evil, "h100")[0].requeue == "scontrol"
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("cluster", ["home", "partner"])
+def test_the_draft_of_a_real_cluster_can_be_loaded_and_is_not_overwritten(request, tmp_path, monkeypatch, cluster):
+    monkeypatch.setenv("SLURM_CONF", request.getfixturevalue(cluster))
+    path = tmp_path / "sites" / "mine.yaml"
+    done = hpcddm("site-init", "mine", "--output", path)
+    assert done.exit_code == 0, done.output
+    assert f"hpcddm selftest --site {path}" in done.output
+    site = load_site(str(path))
+    assert (site.name, site.partition, site.requeue) == ("mine", "main", "scontrol")
+    assert site.has_sacct is (cluster == "home")
+    assert (site.resources_for("train").nodes, site.resources_for("train").minutes) == (2, 60)
+    before = path.read_text()
+    again = hpcddm("site-init", "mine", "--output", path)
+    assert again.exit_code == 1 and "is not overwritten" in again.output and path.read_text() == before
+
+
+def test_without_slurm_it_says_where_to_try(monkeypatch, tmp_path):
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "nowhere.conf"))
+    done = hpcddm("site-init", "mine", "--output", tmp_path / "mine.yaml")
+    assert done.exit_code == 1 and "try on a login node" in done.output

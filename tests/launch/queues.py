@@ -1,0 +1,45 @@
+"""A scheduler that takes what it is told to take and knows what it was told to know."""
+
+from hpcddm.config import Site
+from hpcddm.launch.base import Job, Launcher, QueueFull
+from hpcddm.launch.chunks import Limits
+from hpcddm.launch.items import items_of, write_map
+from hpcddm.launch.queue import batches_of, submit_batches
+
+
+class Queue(Launcher):
+    """`alive` units are in the queue, all in one state; None means that nobody answers. It takes `room` jobs."""
+
+    def __init__(self, run, alive=(), state="running", limits=None, room=1000, **site):
+        super().__init__(Site(**{"name": "north", "scheduler": "slurm", **site}), run)
+        self.submitted, self.gone, self.alive, self.state, self.room = [], [], alive, state, room
+        self._limits = limits or Limits()
+
+    def check(self, arrays):
+        raise AssertionError("deciding asks for nothing of the kind")
+
+    def limits(self, wanted):
+        return self._limits
+
+    def submit(self, array, token, script):
+        if self.room < len(array.keys):
+            raise QueueFull("no more jobs")
+        self.room -= len(array.keys)
+        write_map(array.specs, self.run.jobs, token)
+        self.submitted.append(array)
+        return str(100 + len(self.submitted))
+
+    def states(self, submissions):
+        if self.alive is None:
+            return None
+        found = {key: f"{one.job}_{number}" for one in submissions for number, key in enumerate(one.units)}
+        return {key: Job(found[key], self.state) for key in self.alive if key in found}
+
+    def cancel(self, *jobs):
+        self.gone += jobs
+
+
+def submit_all(experiment, run, queue, decision):
+    """Submit all of a decision, as the verb does."""
+    batches, _ = batches_of(items_of(decision.to_run, experiment, run), run, queue)
+    return list(submit_batches(batches, run, queue, decision.active))

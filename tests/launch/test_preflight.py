@@ -1,0 +1,100 @@
+import time
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.files import load_site
+from hpcddm.launch import preflight as module
+from hpcddm.launch import storage
+from hpcddm.launch.preflight import preflight
+from hpcddm.pipeline import plan
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import python, tiny, write_source
+
+
+@pytest.fixture
+def case(tmp_path, monkeypatch):
+    """A function that runs the checks on the tiny experiment with some keys changed."""
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "NODE_LOCAL", ())
+    write_source(tmp_path / "images")
+
+    def check(stages=None, site="slurm", **changes):
+        experiment = tiny(tmp_path, **changes)
+        units = [unit for unit in plan(experiment) if stages is None or unit.stage in stages]
+        preflight(experiment, load_site(site), RunDir(tmp_path / "run"), units)
+
+    return check
+
+
+LITE0 = {"encode__encoder": {"name": "efficientnet_lite0"}}
+
+
+def test_nothing_wrong_says_nothing(case, capsys):
+    case()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_weights_that_were_not_fetched_are_refused_with_the_command(case):
+    with pytest.raises(
+        UserError, match=r"encode\.encoder: efficientnet_lite0 needs .* is missing; .* run: hpcddm prefetch$"
+    ):
+        case(**LITE0)
+
+
+def test_weights_that_no_unit_to_run_reads_are_not_asked_for(case):
+    case(stages=("train", "route"), **LITE0)
+
+
+def test_a_torn_file_of_weights_is_refused(case, tmp_path):
+    path = tmp_path / "cache" / "weights" / "efficientnet_lite0-579344248a93e230.pth"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half")
+    with pytest.raises(UserError, match="is torn: 4 of 18826032 bytes"):
+        case(**LITE0)
+
+
+@pytest.mark.parametrize(
+    "free, said",
+    [
+        ((100_000, None), r"about [0-9.]+ MB are needed and 100 kB are free; make room, or take another --run-dir"),
+        ((10**12, 5), r"about [0-9]+ files are needed and 5 inodes are free; make room"),
+    ],
+    ids=["bytes", "inodes"],
+)
+def test_a_file_system_without_room_is_refused(case, monkeypatch, free, said):
+    monkeypatch.setattr(storage, "free", lambda folder: free)
+    with pytest.raises(UserError, match=said):
+        case()
+
+
+def test_what_is_left_to_run_needs_less_room_than_everything(case, monkeypatch):
+    monkeypatch.setattr(storage, "free", lambda folder: (700_000, 200))
+    case(stages=("report",))
+    with pytest.raises(UserError, match="are free"):
+        case()
+
+
+def test_a_file_system_that_counts_no_inodes_has_enough(case, monkeypatch):
+    monkeypatch.setattr(storage, "free", lambda folder: (10**12, None))
+    case()
+
+
+@pytest.mark.parametrize("site, warns", [("slurm", True), ("embedded", False)])
+def test_a_disk_of_one_node_is_warned_of_where_other_nodes_must_see_it(
+    case, monkeypatch, tmp_path, capsys, site, warns
+):
+    monkeypatch.setattr(module, "NODE_LOCAL", (str(tmp_path),))
+    case(site=site)
+    assert ("is often a disk of one node only" in capsys.readouterr().err) == warns
+
+
+def test_looking_takes_a_moment_and_no_torch(case):
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        case()
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.05
+    done = python("import sys\nimport hpcddm.launch.preflight\nprint({'torch', 'numpy', 'PIL'} & set(sys.modules))")
+    assert (done.stdout, done.stderr) == ("set()\n", "")

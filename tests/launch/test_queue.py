@@ -1,0 +1,173 @@
+"""A run's arrays: what they hold, what they wait for, and what is left when the cluster takes less."""
+
+import pytest
+
+from hpcddm.config import Site
+from hpcddm.launch.base import Job, QueueFull
+from hpcddm.launch.chunks import Limits
+from hpcddm.launch.items import arrays, items_of
+from hpcddm.launch.queue import batches_of, render_batches, submit_batches
+from hpcddm.launch.slurm import create
+from hpcddm.launch.submission import decide
+from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.rundir import atomic
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.spec import read_map, read_spec
+from tests.helpers import tiny
+from tests.launch.queues import Queue, submit_all
+
+
+@pytest.fixture
+def run(tmp_path):
+    """An empty run."""
+    run = RunDir(tmp_path / "run")
+    run.root.mkdir()
+    return run
+
+
+def all_of(experiment, run):
+    return items_of(plan(experiment), experiment, run)
+
+
+@pytest.mark.parametrize("experts", [2, 8])
+def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts):
+    experiment = tiny(tmp_path, cluster__experts=experts)
+    queue = Queue(run, stages={"train": {"nodes": 2}, "train/monolith": {"minutes": 600}})
+    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    (array,) = [array for array in queue.submitted if "train/expert-00" in array.keys]
+    assert array.keys == [expert_key(index) for index in range(experts)] and array.resources.nodes == 2
+    assert array.throttle == experts
+    assert [read_spec(path)[0].key for path in array.specs] == array.keys
+    assert [one.job for one in Journal(run.journal).submissions()] == [one.job for one in submitted]
+
+
+def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):
+    site = Site(name="north", scheduler="slurm", stages={"train/expert-01": {"nodes": 2}})
+    shapes = [[item.name for item in items] for items in arrays(all_of(tiny(tmp_path), run), site)]
+    assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes and [MONOLITH] in shapes
+
+
+def test_every_array_waits_for_what_its_units_read(run, tmp_path):
+    experiment, queue = tiny(tmp_path), Queue(run)
+    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    job_of = {key: one.job for one in submitted for key in one.keys}
+    for unit in plan(experiment):
+        (array,) = [one for one in submitted if unit.key in one.keys]
+        assert {job_of[key] for key in unit.reads} <= set(array.after)
+        assert all(int(job) < int(array.job) for job in array.after)
+
+
+def test_the_map_leads_every_element_to_its_spec_wherever_the_run_lies(run, tmp_path):
+    experiment, queue = tiny(tmp_path), Queue(run)
+    submit_all(experiment, run, queue, decide(experiment, run, queue))
+    moved = RunDir(run.root.rename(tmp_path / "moved"))
+    for one in Journal(moved.journal).submissions():
+        specs = [read_spec(path)[0] for path in read_map(moved.jobs / f"{one.uuid}.json")]
+        assert [spec.key for spec in specs] == one.units
+        assert "/" not in atomic.read_json(moved.jobs / f"{one.uuid}.json")["specs"][0].split("../specs/")[0]
+
+
+def test_an_array_may_hold_units_of_several_runs(tmp_path):
+    """As in a sweep: the home's journal and jobs, the runs' own specs."""
+    home, experiment = RunDir(tmp_path / "sweep"), tiny(tmp_path)
+    home.root.mkdir()
+    runs = {label: RunDir(home.root / label) for label in ("a", "b")}
+    items = [item for label, one in runs.items() for item in items_of(plan(experiment), experiment, one, label)]
+    queue = Queue(home)
+    batches, _ = batches_of(items, home, queue)
+    submitted = list(submit_batches(batches, home, queue, {}))
+    names = {name for one in submitted for name in one.keys}
+    assert names == {f"{label}/{unit.key}" for label in runs for unit in plan(experiment)}
+    assert not runs["a"].journal.exists() and runs["a"].spec(MONOLITH).exists()
+    (one,) = [one for one in Journal(home.journal).submissions() if f"b/{MONOLITH}" in one.units]
+    assert one.units == [f"a/{MONOLITH}", f"b/{MONOLITH}"]
+    specs = read_map(home.jobs / f"{one.uuid}.json")
+    assert [path.resolve() for path in specs] == [run.spec(MONOLITH).resolve() for run in runs.values()]
+    job_of = {name: one.job for one in submitted for name in one.keys}
+    (evaluate,) = [one for one in submitted if "b/evaluate/0000000-0000024" in one.keys]
+    assert {job_of["a/train/expert-01"], job_of["b/train/expert-01"]} <= set(evaluate.after)
+
+
+def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
+    experiment = tiny(tmp_path, cluster__experts=8)
+    queue = Queue(run, limits=Limits(max_array=3), max_parallel=2)
+    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    pieces = [array for array in queue.submitted if "train/expert" in array.keys[0]]
+    assert [key for array in pieces for key in array.keys] == [expert_key(index) for index in range(8)]
+    assert [len(array.keys) for array in pieces] == [3, 3, 2] and [array.throttle for array in pieces] == [1, 1, 1]
+    jobs = [one.job for one in submitted if "train/expert" in one.keys[0]]
+    assert jobs[0] in pieces[2].after and not {jobs[0], jobs[1]} & {*pieces[0].after, *pieces[1].after}
+    (evaluate,) = [one for one in submitted if one.keys[0].startswith("evaluate")]
+    assert set(jobs) <= set(evaluate.after)
+    tokens = [one.uuid for one in Journal(run.journal).submissions()]
+    assert len(tokens) == len(set(tokens)) == len(submitted)
+
+
+@pytest.mark.parametrize("room", range(15))
+def test_what_fits_is_submitted_and_needs_nothing_of_what_is_left(run, tmp_path, room):
+    experiment = tiny(tmp_path)
+    queue = Queue(run, limits=Limits(room=room, reason="ten are enough"))
+    batches, reason = batches_of(all_of(experiment, run), run, queue)
+    taken = [item.name for batch in batches for item in batch.items]
+    assert len(taken) == min(room, len(plan(experiment))) and reason == "ten are enough"
+    for unit in plan(experiment):
+        assert unit.key not in taken or set(unit.reads) <= set(taken)
+
+
+@pytest.mark.parametrize("room", range(15))
+def test_a_queue_that_turns_out_to_be_full_is_filled_and_nothing_refused_leaves_a_trace(run, tmp_path, room):
+    """As under a limit that cannot be read; an array that is longer than the limit goes in by pieces."""
+    experiment = tiny(tmp_path, cluster__experts=4)
+    queue = Queue(run, room=room)
+    batches, _ = batches_of(all_of(experiment, run), run, queue)
+    with pytest.raises(QueueFull):
+        list(submit_batches(batches, run, queue, {}))
+    known = Journal(run.journal).submissions()
+    assert [one.units for one in known] == [array.keys for array in queue.submitted]
+    taken = [key for one in known for key in one.units]
+    assert len(taken) == room
+    # The rest goes in later, behind what is in the queue.
+    later = Queue(run, alive=taken)
+    submit_all(experiment, run, later, decide(experiment, run, later))
+    everything = [unit.key for unit in plan(experiment)]
+    assert sorted(taken + [key for array in later.submitted for key in array.keys]) == sorted(everything)
+
+
+def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
+    class Narrow(Queue):
+        """Takes arrays of three."""
+
+        def submit(self, array, token, script):
+            self.room = 3
+            return super().submit(array, token, script)
+
+    experiment = tiny(tmp_path, cluster__experts=8)
+    queue = Narrow(run)
+    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    pieces = [one for one in submitted if "train/expert" in one.keys[0]]
+    assert [len(one.keys) for one in pieces] == [2, 2, 2, 2]
+    (evaluate,) = [one for one in submitted if one.keys[0].startswith("evaluate")]
+    assert {one.job for one in pieces} <= set(evaluate.after)
+    assert len({one.script for one in submitted}) == len(submitted)
+
+
+def test_what_waits_in_the_queue_already_is_waited_for(run, tmp_path):
+    experiment, queue = tiny(tmp_path), Queue(run)
+    items = [item for item in all_of(experiment, run) if item.unit.stage == "report"]
+    batches, _ = batches_of(items, run, queue)
+    (report,) = submit_batches(batches, run, queue, {"train/expert-01": Job("55_1", "running")})
+    assert report.after == ["55"]
+
+
+def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_another(run, tmp_path):
+    experiment = tiny(tmp_path)
+    launcher = create(Site(name="north", scheduler="slurm", max_parallel=2), run)
+    launcher.limits = lambda wanted: Limits(max_array=1)
+    Journal(run.journal).intend("slurm", "north", ["x"])
+    batches, _ = batches_of(all_of(experiment, run), run, launcher)
+    rendered = list(render_batches(batches, launcher))
+    names = sorted(path.name for path in run.scripts.iterdir())
+    assert names == sorted(one.script for one in rendered) and names[0].startswith("0002-")
+    assert len(set(names)) == len(plan(experiment))
+    assert "#SBATCH --array=0-0%1\n" in (run.scripts / names[0]).read_text()

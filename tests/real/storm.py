@@ -1,0 +1,308 @@
+"""Disturbs one expert over two nodes of the testbed, again and again, and compares its weights with an undisturbed one.
+
+`python -m tests.real.storm --seed 0 --folder FOLDER` prints a table: disturbance, where it hit, steps repeated.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm.runtime.records import Record, records
+from tests.runs import TINY, hpcddm
+
+KEY, NEIGHBOUR = "train/expert-00", "train/expert-01"
+BATCH = 16
+PHASES = ("imports", "rendezvous", "step", "save")
+GENTLE = ("usr2", "term", "scancel", "preemption", "time limit")
+"""After these nothing may be repeated."""
+KINDS = (*GENTLE, "sigkill", "slurmd killed", "slurmctld restarted")
+LONG = [
+    "experts.training.images=480000",
+    "experts.training.checkpoint_minutes=0.05",
+    "experts.training.log_images=4096",
+    "site=nobody",
+]
+SITE = """
+name: {name}
+scheduler: {scheduler}
+{more}
+stages:
+  train: {shape}
+"""
+ON_SLURM = "partition: main\nnetwork_interface: lo\nsignal_lead_seconds: 30\nresources: {memory_gb: 1, minutes: 30}"
+
+
+@dataclass
+class Disturbance:
+    """One entry of the schedule, and what came of it."""
+
+    kind: str
+    phase: str
+    delay: float
+    hit: str = ""
+    attempt: int = 0
+    reached: int | None = None
+    continued_from: int | None = None
+    note: str = ""
+
+    @property
+    def repeated(self) -> int | None:
+        """Steps that were made again; None while nobody knows."""
+        if self.continued_from is None:
+            return None
+        return max(0, (self.reached or 0) - self.continued_from) // BATCH
+
+
+def schedule(seed: int, kinds: list[str]) -> list[Disturbance]:
+    """The disturbances in random order and phases; every phase is hit, fruitless ones never follow each other."""
+    dice = random.Random(seed)
+    movable = [kind for kind in kinds if kind in ("usr2", "term", "scancel", "sigkill")]
+    phases = [PHASES[number % 4] for number in range(len(movable))]
+    dice.shuffle(phases)
+    for _ in range(10_000):
+        dice.shuffle(kinds)
+        hard = [kind not in GENTLE for kind in kinds]
+        if not any(one and other for one, other in zip(hard, hard[1:], strict=False)):
+            break
+    found = []
+    for kind in kinds:
+        phase = phases.pop() if kind in movable else "step"
+        found.append(Disturbance(kind, phase, round(dice.uniform(0.0, 0.3 if phase != "step" else 3.0), 2)))
+    return found
+
+
+@dataclass
+class Storm:
+    """One run on the testbed's cluster 'home', and the hand that disturbs it."""
+
+    folder: Path
+    conf: str
+    seed: int
+    log: list[Disturbance] = field(default_factory=list)
+    images: int = 480_000
+    targets: list[psutil.Process] = field(default_factory=list)
+    """The ranks that a disturbance may strike."""
+
+    @property
+    def run(self) -> Path:
+        """The disturbed run."""
+        return self.folder / "storm"
+
+    def submit(self, run: Path, scheduler: str) -> None:
+        """Submit the first two experts of the tiny experiment, with a training long enough to be disturbed."""
+        site = self.folder / f"{scheduler}.yaml"
+        shape, more = ("{nodes: 2}", ON_SLURM) if scheduler == "slurm" else ("{ranks_per_node: 2}", "")
+        site.write_text(SITE.format(name="storm", scheduler=scheduler, more=more, shape=shape))
+        own = [*TINY, *LONG, f"experts.training.images={self.images}", "experts.sites=[storm,storm,nobody,nobody]"]
+        where = ["--site", site, "--run-dir", run]
+        done = hpcddm("submit", "quickstart", *where, *own, SLURM_CONF=self.conf, timeout=1800)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def rage(self, disturbances: list[Disturbance]) -> None:
+        """Carry out the schedule, then let the training end."""
+        for number, one in enumerate(disturbances, 1):
+            self.disturb(one)
+            self.log.append(one)
+            place = f"[{number}/{len(disturbances)}]"
+            print(f"{place} {one.kind} at {one.hit}, attempt {one.attempt} {one.note}", flush=True)
+            (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
+        self.until(lambda: self.complete(KEY) and self.complete(NEIGHBOUR), 1800, "the training to end")
+        self.settle()
+
+    def disturb(self, one: Disturbance) -> None:
+        """Wait for the phase, strike, and wait until the unit has begun anew."""
+        aim = "step" if one.phase == "save" else one.phase
+        self.until(lambda: self.complete(KEY) or self.phase() == aim, 600, aim)
+        time.sleep(one.delay)
+        # A save is over in a moment: everything that takes time is looked up before it.
+        self.targets = self.ranks()
+        self.until(lambda: self.complete(KEY) or self.phase() == one.phase or one.phase != "save", 600, "a save")
+        assert not self.complete(KEY), "the training was over before the storm was; give it more images"
+        one.attempt, one.hit = self.last.number, self.phase()
+        strike = getattr(self, "_" + one.kind.replace(" ", "_"))
+        if strike(one) is not False:
+            self.until(lambda: self.complete(KEY) or self.last.number > one.attempt, 300, "the next attempt")
+
+    @property
+    def last(self) -> Record:
+        """The newest attempt."""
+        return records(self.run / "logs" / KEY)[-1]
+
+    def phase(self) -> str:
+        """What the newest attempt is at."""
+        if not records(self.run / "logs" / KEY):
+            return "pending"
+        folder, last = self.last.folder, self.last
+        if last.ended or last.verdict:
+            return "over"
+        if not (folder / "meeting.json").exists():
+            return "imports"
+        if not last.begun:
+            return "rendezvous"
+        return "save" if list((self.run / KEY / "state").glob(".staged-*")) else "step"
+
+    def complete(self, key: str) -> bool:
+        """Whether a unit is complete."""
+        return (self.run / key / "manifest.json").exists()
+
+    def ranks(self) -> list[psutil.Process]:
+        """The processes of the newest attempt, by rank."""
+        element, restart = self.last.job, str(self.last.owner["restart"])
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                values = process.environ()
+                if "submitit.core._submit" in process.cmdline() and "SLURM_PROCID" in values:
+                    own = f"{values['SLURM_ARRAY_JOB_ID']}_{values['SLURM_ARRAY_TASK_ID']}"
+                    if own == element and values.get("SLURM_RESTART_COUNT", "0") == restart:
+                        found[int(values["SLURM_PROCID"])] = process
+            except (psutil.Error, KeyError):
+                continue
+        return [found[rank] for rank in sorted(found)]
+
+    def until(self, condition, seconds: float, what: str) -> None:
+        """Wait, often enough to catch a save in the act."""
+        deadline = time.time() + seconds
+        while not condition():
+            assert time.time() < deadline, f"waited {seconds} s for {what}; see {self.run}"
+            time.sleep(0.005)
+
+    def slurm(self, *command: str) -> str:
+        """Ask a Slurm command."""
+        environment = os.environ | {"SLURM_CONF": self.conf}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def repair(self) -> None:
+        """Start the daemons that are dead."""
+        testbed = Path(self.conf).parent.parent
+        subprocess.run(["bash", "slurm/testbed/up.sh", str(testbed)], check=True, capture_output=True, timeout=120)
+
+    def daemon(self, program: str, *words: str) -> psutil.Process:
+        """A daemon of this cluster."""
+        for process in psutil.process_iter():
+            try:
+                command = process.cmdline()
+                if command and os.path.basename(command[0]) == program and set(words) <= set(command):
+                    if process.environ().get("SLURM_CONF") == self.conf:
+                        return process
+            except psutil.Error:
+                continue
+        raise AssertionError(f"no {program} {' '.join(words)} runs")
+
+    def _usr2(self, one: Disturbance) -> None:
+        self._signal(one, signal.SIGUSR2)
+
+    def _term(self, one: Disturbance) -> None:
+        self._signal(one, signal.SIGTERM)
+
+    def _sigkill(self, one: Disturbance) -> None:
+        self._signal(one, signal.SIGKILL)
+
+    def _signal(self, one: Disturbance, number: signal.Signals) -> None:
+        rank = (one.attempt + self.seed) % len(self.targets)
+        one.note = f"rank {rank}"
+        self.targets[rank].send_signal(number)
+
+    def _scancel(self, one: Disturbance) -> None:
+        name = ("USR1", "USR2", "TERM")[one.attempt % 3]
+        one.note = f"--signal={name}"
+        self.slurm("scancel", f"--signal={name}", self.last.job)
+
+    def _preemption(self, one: Disturbance) -> None:
+        node = self.nodes()[one.attempt % 2]
+        one.note = f"on {node}"
+        wanted = ["-p", "high", "-N1", "-w", node, "--exclusive", "-t", "1", "-o", "/dev/null"]
+        self.slurm("sbatch", *wanted, "-J", "storm-high", "--wrap", "sleep 2")
+
+    def _time_limit(self, one: Disturbance) -> None:
+        elapsed = time.time() - self.last.started
+        minutes = int((elapsed + 30) // 60) + 1
+        self.slurm("scontrol", "update", f"JobId={self.last.job}", f"TimeLimit={minutes}")
+        one.note = f"{minutes} min"
+
+    def _slurmd_killed(self, one: Disturbance) -> None:
+        node = self.nodes()[one.attempt % 2]
+        self.daemon("slurmd", "-N", node).kill()
+        self.until(lambda: self.last.number > one.attempt, 300, "Slurm to give the node up")
+        alive = [process.is_running() for process in self.targets]
+        one.note = f"on {node}; ranks of the old attempt alive when the new one began: {sum(alive)}"
+        self.repair()
+
+    def _slurmctld_restarted(self, one: Disturbance) -> bool:
+        """Every other time a rank is told to leave while nobody answers: its batch script must be patient."""
+        self.daemon("slurmctld").send_signal(signal.SIGTERM)
+        tells = one.attempt % 2 == 0
+        if tells:
+            self.targets[0].send_signal(signal.SIGUSR2)
+        time.sleep(4)
+        self.repair()
+        one.note = "and USR2 while it was down" if tells else "alone"
+        return tells
+
+    def nodes(self) -> list[str]:
+        """The nodes of the newest attempt."""
+        return self.slurm("scontrol", "show", "hostnames", self.last.owner["node_list"]).split()
+
+    def settle(self) -> None:
+        """Fill in how far each disturbed attempt was and where the next one continued."""
+        tried = {record.number: record for record in records(self.run / "logs" / KEY)}
+        for one in self.log:
+            record = tried[one.attempt]
+            later = [tried[number] for number in sorted(tried) if number > one.attempt and tried[number].begun]
+            if record.begun and later:
+                one.reached, one.continued_from = int(record.images or 0), later[0].begun["images"]
+            elif later or not record.begun:
+                one.reached = one.continued_from = 0
+        (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
+
+
+def weights(run: Path, key: str = KEY) -> bytes:
+    """The final weights of a unit."""
+    return (run / key / "weights.safetensors").read_bytes()
+
+
+def table(log: list[Disturbance]) -> Table:
+    """What the README shows."""
+    found = Table("#", "disturbance", "hit at", "attempt", "steps repeated", "remark")
+    for number, one in enumerate(log, 1):
+        repeated = "" if one.repeated is None else str(one.repeated)
+        found.add_row(str(number), one.kind, one.hit, str(one.attempt), repeated, one.note)
+    return found
+
+
+def main() -> int:
+    """Run a whole storm."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--kinds", default=",".join(KINDS), help="comma-separated")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each kind strikes")
+    parser.add_argument("--images", type=int, default=480_000)
+    arguments = parser.parse_args()
+    conf = f"{os.environ.get('HPCDDM_TESTBED', '/tmp/hpcddm-testbed')}/home/slurm.conf"
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    storm = Storm(arguments.folder, conf, arguments.seed, images=arguments.images)
+    storm.submit(arguments.folder / "calm", "local")
+    storm.submit(storm.run, "slurm")
+    storm.rage(schedule(arguments.seed, arguments.kinds.split(",") * arguments.rounds))
+    Console(width=110).print(table(storm.log))
+    same = weights(storm.run) == weights(arguments.folder / "calm")
+    neighbours = len(records(storm.run / "logs" / NEIGHBOUR))
+    print(f"{len(storm.log)} disturbances, {storm.last.number} attempts; weights bit-identical: {same};", end=" ")
+    print(f"attempts of the neighbour: {neighbours}")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""What a requeued expert cost, on a real Slurm: our own records against its accounting."""
+
+import json
+import os
+import subprocess
+import time
+from contextlib import suppress
+from functools import partial
+
+import psutil
+import pytest
+
+from hpcddm.files import load_site, within_run
+from hpcddm.launch.base import launcher_of
+from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
+from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.pipeline import DATA_STAGES, expert_key, plan
+from hpcddm.rundir import heartbeat
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import records
+from tests.helpers import python, tiny, write_source
+from tests.runs import hpcddm
+
+pytestmark = pytest.mark.slurm
+EXPERT = expert_key(1)
+SECONDS = 3
+"""How far our records may be from accounting, for each attempt whose end was recorded."""
+MAKE = """
+import sys
+from pathlib import Path
+from hpcddm.runtime import entry
+from hpcddm.runtime.stopping import StopFlag
+sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
+"""
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.time() + seconds
+    while not (found := condition()):
+        assert time.time() < deadline, f"not within {seconds} s"
+        time.sleep(0.3)
+    return found
+
+
+def slurm(conf, *command):
+    environment = os.environ | {"SLURM_CONF": conf}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def stormy(home, tmp_path_factory):
+    """An endless two-node expert that died without a word, was requeued by two signals, and stopped; run and job."""
+    folder = tmp_path_factory.mktemp("cost")
+    write_source(folder / "images")
+    run, site = RunDir(folder / "run"), load_site("testbed-home")
+    experiment = within_run(tiny(folder, experts__training__images=16_000_000), run)
+    units = plan(experiment)
+    store_experiment(experiment, run)
+    store_site(site, run)
+    items = items_of([unit for unit in units if unit.stage in DATA_STAGES], experiment, run)
+    write_specs(items, site)
+    made = python(MAKE, *(item.spec for item in items), timeout=120)
+    assert made.returncode == 0, made.stderr
+    expert = items_of([unit for unit in units if unit.key == EXPERT], experiment, run)
+    before = os.environ.get("SLURM_CONF")
+    os.environ["SLURM_CONF"] = home
+    try:
+        array = submit_array(expert, run, launcher_of(site, run), array_spec(expert, site), "0001-train.sbatch")
+    finally:
+        os.environ.pop("SLURM_CONF") if before is None else os.environ.update(SLURM_CONF=before)
+    job = f"{array}_0"
+    try:
+        endings = (partial(kill, home), partial(send, home, "USR2"), partial(send, home, "TERM"), stop)
+        for number, end in enumerate(endings, 1):
+            wait_for(partial(is_training, run, number))
+            # Long enough for a heartbeat that is not the first one.
+            time.sleep(5)
+            end(run, job)
+        wait_for(lambda: not slurm(home, "squeue", "--noheader", f"--jobs={array}", "--states=R,CG,PD"))
+    finally:
+        subprocess.run(["scancel", array], env=os.environ | {"SLURM_CONF": home}, check=False)
+    return run, job
+
+
+def send(conf, signal, run, job):
+    slurm(conf, "scancel", f"--signal={signal}", job)
+
+
+def stop(run, job):
+    run.stop.touch()
+
+
+def kill(conf, run, job):
+    """End batch script and ranks at once, as the death of a node would: nobody can record anything; then come back."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            environment = process.environ()
+            element = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
+            if element == tuple(job.split("_")) and "slurmstepd" not in process.name():
+                process.kill()
+    wait_for(lambda: not slurm(conf, "squeue", "--noheader", f"--jobs={job}", "--states=R,CG"))
+    slurm(conf, "scontrol", "requeue", job)
+
+
+def is_training(run, number):
+    tried = records(run.logs(EXPERT))
+    return len(tried) == number and (beat := heartbeat.read(tried[-1].folder)) and beat.done > 0
+
+
+def executions(conf, job):
+    """Seconds of every execution, the oldest first, as Slurm's accounting has them."""
+    wanted = ["-X", "-D", "-n", "-P", "-j", job, "-S", "now-1hours", "-o", "Start,ElapsedRaw,End"]
+    rows = [line.split("|") for line in slurm(conf, "sacct", *wanted).splitlines()]
+    assert all(end != "Unknown" for _, _, end in rows)
+    return [int(seconds) for _, seconds, _ in sorted(rows)]
+
+
+def cost(run, conf, *arguments):
+    """Where the figures are from, and the attempts at the expert."""
+    done = hpcddm("cost", run.root, "--json", *arguments, SLURM_CONF=conf)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return found["source"], [one for one in found["attempts"] if one["unit"] == EXPERT]
+
+
+def test_own_records_without_sacct_are_true_to_seconds_and_a_death_is_an_estimate(stormy, home, partner):
+    run, job = stormy
+    accounted = wait_for(lambda: len(found := executions(home, job)) == 4 and found, 30)
+    # The other cluster keeps no accounting, so sacct is out of reach there.
+    source, own = cost(run, partner)
+    assert source.startswith("the run's own records (sacct does not answer")
+    pairs = [(one["seconds"], seconds) for one, seconds in zip(own, accounted, strict=True)]
+    assert all(abs(recorded - seconds) <= SECONDS for recorded, seconds in pairs[1:]), pairs
+    assert abs(pairs[0][0] - pairs[0][1]) <= 5 * SECONDS, "a guess, but not a wild one"
+    assert [one["is_estimate"] for one in own] == [True, False, False, False]
+    assert [one["ending"] for one in own] == ["no word", "requeue", "requeue", "stopped"]
+    assert [one["cpus"] for one in own] == [2, 2, 2, 2]
+
+
+def test_sacct_tells_the_same_four_executions(stormy, home):
+    run, job = stormy
+    source, found = cost(run, home)
+    assert [one["seconds"] for one in found] == executions(home, job)
+    assert {(one["source"], one["job"], one["cpus"]) for one in found} == {("sacct", job, 2)}
+    assert source.startswith("sacct")
+
+
+def test_what_was_saved_on_a_signal_is_not_wasted_and_what_died_unsaved_is(stormy, home):
+    _, found = cost(stormy[0], home)
+    assert [one["wasted"] for one in found] == [1, 0, 0, 0]
+
+
+def test_status_and_logs_say_what_happened(stormy, home):
+    run, job = stormy
+    rows = json.loads(hpcddm("status", run.root, "--json", SLURM_CONF=home).stdout)["units"]
+    (row,) = [row for row in rows if row["unit"] == EXPERT]
+    assert (row["state"], row["attempts"], row["job"]) == ("stopped", 4, job)
+    assert row["next"] == f"rm {run.root}/STOP, then submit again" and row["saved_images"] > 0
+    said = hpcddm("logs", run.root, EXPERT, "--all", SLURM_CONF=home).stdout
+    heads = [line for line in said.splitlines() if line.startswith("===")]
+    words = ("no word about its end", "requeue (SIGUSR2)", "requeue (SIGTERM)", "stopped")
+    assert len(heads) == 4 and all(word in head for word, head in zip(words, heads, strict=True)), heads

@@ -1,0 +1,86 @@
+"""The disk fills up, or turns read-only, in the middle of a training: what was saved stays, and room brings it back."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs import hpcddm
+
+pytestmark = pytest.mark.root
+KEY = "train/expert-00"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of 24 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", place], check=True)
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def run(disk, finished):
+    """The finished run on the small disk, its first expert not yet trained; it saves at every step."""
+    run = disk / "run"
+    for stage in ("shard", "encode", "cluster"):
+        run.mkdir(exist_ok=True)
+        (run / stage).symlink_to(finished / stage)
+    experiment = json.loads((finished / "experiment.json").read_text())
+    experiment["experts"]["training"]["checkpoint_minutes"] = 1e-6
+    (run / "experiment.json").write_text(json.dumps(experiment))
+    return run
+
+
+def states(run: Path) -> list[Path]:
+    return sorted((run / KEY / "state").glob("images-*/state.json"))
+
+
+def start(run: Path) -> subprocess.Popen:
+    """Train until a state has been saved."""
+    command = [sys.executable, "-m", "hpcddm.cli", "run-stage", run, KEY, "--ranks", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.time() + 120
+    while not states(run) and process.poll() is None and time.time() < deadline:
+        time.sleep(0.01)
+    return process
+
+
+def fill(disk: Path) -> Path:
+    """Leave not a byte."""
+    ballast = disk / "ballast"
+    subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=4k"], capture_output=True, check=False)
+    return ballast
+
+
+def finish(run: Path, finished: Path) -> None:
+    assert states(run), "what had been saved before is gone"
+    done = hpcddm("run-stage", run, KEY, "--ranks", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (run / KEY / "weights.safetensors").read_bytes() == (finished / KEY / "weights.safetensors").read_bytes()
+    log = (sorted((run / "logs" / KEY).glob("attempt-*"))[-1] / "rank0.log").read_text()
+    assert f"{KEY}: 0 of" not in log, "it began anew instead of continuing"
+
+
+def test_a_full_disk_is_named_with_its_bytes_and_room_brings_the_training_back(run, disk, finished):
+    process = start(run)
+    ballast = fill(disk)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 1 and "cannot save the training state" in said and "bytes are free" in said, said
+    assert f"{run}/{KEY}/state" in said
+    ballast.unlink()
+    finish(run, finished)
+
+
+def test_a_disk_that_turns_read_only_loses_nothing(run, disk, finished):
+    process = start(run)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    said = process.communicate(timeout=120)[0]
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    assert process.returncode == 1, said
+    finish(run, finished)

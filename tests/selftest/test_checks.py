@@ -1,0 +1,289 @@
+"""Verdicts from what jobs left behind, for everything that goes wrong on clusters other than the testbed."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import jinja2
+import pytest
+
+from hpcddm.config import Resources, Site
+from hpcddm.selftest.checks import (
+    accounting,
+    array,
+    environment,
+    rendezvous,
+    requeue,
+    signals,
+    storage,
+    submit,
+    time_left,
+)
+from hpcddm.selftest.evidence import Evidence, Part, last_line
+from hpcddm.selftest.slurm_trial import SlurmTrial
+from hpcddm.selftest.verdict import Verdict
+from hpcddm.share import share_file
+
+STARTED = 1_000_000.0
+GOOD_PLACE = {
+    "python": "/usr/bin/python", "version": "3.11.7", "hpcddm": "0.1", "missing": [], "host": "h1",
+    "cores": [0, 1, 2, 3, 8], "threads": "4", "time": STARTED + 2, "gpus": 0,
+}  # fmt: skip
+GOOD_STORAGE = {"seconds": 0.1, "torn": [], "locks": "good"}
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site(name="s", scheduler="slurm", resources={"cpus_per_rank": 4}, stages={"train": {"nodes": 2}})
+
+
+@pytest.fixture
+def evidence(tmp_path: Path, site: Site) -> Evidence:
+    """Both parts were submitted, and left nothing so far."""
+    (tmp_path / "submitted").touch()
+    return Evidence(site, tmp_path, {"array": "7", "nodes": "8"})
+
+
+def start(evidence: Evidence, name: str, **files: object) -> Path:
+    """One start of one element, such as 'array-7_0.0', with the files that it left; '__' in a name is a dot."""
+    folder = evidence.folder / name
+    folder.mkdir()
+    for key, value in {"started": STARTED, "setup__done": "", "done": "", **files}.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        (folder / key.replace("__", ".")).write_text(text)
+    return folder
+
+
+def with_site(evidence: Evidence, **changes: object) -> Evidence:
+    site = Site.model_validate(evidence.site.model_dump() | changes)
+    return Evidence(site, evidence.folder, evidence.submitted, evidence.waiting)
+
+
+def test_what_still_waits_is_not_run_and_says_why(evidence):
+    evidence.waiting["array"] = evidence.waiting["nodes"] = "pending because (Resources)"
+    for judge in (array, rendezvous, signals, requeue, storage, environment):
+        row = judge.judge(evidence)
+        assert (row.verdict, row.seen) == (Verdict.NOT_RUN, "pending because (Resources)"), row
+        assert "--timeout" in row.advice
+
+
+def test_jobs_without_a_trace_are_a_folder_that_the_nodes_do_not_see(evidence):
+    for judge in (array, rendezvous, storage, environment):
+        row = judge.judge(evidence)
+        assert row.verdict is Verdict.FAIL and "--folder, on a shared file system" in row.advice, row
+
+
+def test_an_element_that_started_twice_was_preempted_or_taken_along(evidence):
+    for name in ("array-7_0.0", "array-7_1.0", "array-7_2.0", "array-7_0.1"):
+        start(evidence, name)
+    row = array.judge(evidence)
+    assert row.verdict is Verdict.WARN and "element 0 started again" in row.seen
+    (evidence.folder / "array-7_2.0/requeue.exit").write_text("0\n")
+    start(evidence, "array-7_2.1")
+    row = requeue.judge(evidence)
+    assert row.verdict is Verdict.FAIL and "took 7_0 along" in row.seen and "requeue: resubmit" in row.advice
+
+
+def test_a_requeue_that_is_accepted_and_never_comes_is_no_requeue(evidence):
+    start(evidence, "array-7_2.0", requeue__exit="0")
+    assert "requeue: resubmit" in requeue.judge(evidence).advice
+    assert "requeue: none" in requeue.judge(with_site(evidence, requeue="resubmit")).advice
+    evidence.waiting["array"] = "pending because (BeginTime)"
+    row = requeue.judge(evidence)
+    assert row.verdict is Verdict.NOT_RUN and "BeginTime" in row.seen and not requeue.is_settled(evidence)
+
+
+def test_a_client_that_died_with_its_job_was_not_refused(evidence):
+    """The order to requeue can end the job before scontrol has said that all is well."""
+    start(evidence, "array-7_2.0", requeue__exit="143")
+    assert not requeue.is_settled(evidence)
+    start(evidence, "array-7_2.1", started=STARTED + 125)
+    assert requeue.is_settled(evidence)
+    row = requeue.judge(evidence)
+    assert (row.verdict, row.seconds) == (Verdict.OK, 125)
+
+
+@pytest.mark.parametrize(
+    ("way", "files", "advice"),
+    [
+        ("scontrol", {"sbatch__exit": "0"}, "set requeue: resubmit"),
+        ("scontrol", {"sbatch__exit": "1", "sbatch__said": "no route"}, "set requeue: none .*no route"),
+        ("resubmit", {}, "set requeue: none"),
+    ],
+)
+def test_a_refused_way_back_names_the_next_one_that_works(evidence, way, files, advice):
+    start(evidence, "array-7_2.0", requeue__exit="1", requeue__said="Operation not permitted", **files)
+    row = requeue.judge(with_site(evidence, requeue=way))
+    assert row.verdict is Verdict.FAIL and "Operation not permitted" in row.seen
+    assert re.search(advice, row.advice), row.advice
+
+
+def test_a_wrapper_that_is_deaf_is_told_from_one_that_dies(evidence):
+    ready = {"USR2__ready__json": {}, "TERM__ready__json": {}, "USR2__exit": "0", "TERM__exit": "0"}
+    folder = start(evidence, "array-7_1.0", **ready, USR2__json={"came": None}, TERM__json={"came": STARTED})
+    row = signals.judge(evidence)
+    assert row.seen == "USR2 did not reach Python" and "deadline" in row.advice and "exec" in row.advice
+    (folder / "USR2.json").unlink()
+    (folder / "USR2.exit").write_text("140")
+    row = signals.judge(evidence)
+    assert "died of it (exit 140)" in row.seen and "last checkpoint" in row.advice
+    (folder / "USR2.refused").write_text("scancel: access denied")
+    assert signals.judge(evidence).verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "seen"),
+    [
+        ({}, Verdict.OK, "cores 0-3,8 on h1"),
+        ({"missing": ["torch"]}, Verdict.FAIL, "/usr/bin/python has no torch"),
+        ({"cores": [5]}, Verdict.FAIL, "bound to 1 cores, 4 asked for"),
+        ({"threads": None}, Verdict.WARN, "OMP_NUM_THREADS=None, 4 asked for"),
+    ],
+)
+def test_the_environment(evidence, changes, verdict, seen):
+    start(evidence, "array-7_0.0", environment__json=GOOD_PLACE | changes)
+    row = environment.judge(evidence)
+    assert row.verdict is verdict and seen in row.seen, row
+    assert bool(row.advice) == (verdict is not Verdict.OK)
+
+
+def test_variables_of_another_allocation_are_named(evidence):
+    start(evidence, "array-7_0.0", environment__json=GOOD_PLACE, variables="SLURM_CPU_BIND=x\nHOME=/\nSRUN_DEBUG=3\n")
+    row = environment.judge(evidence)
+    assert row.verdict is Verdict.WARN and "SLURM_CPU_BIND, SRUN_DEBUG" in row.seen
+
+
+@pytest.mark.parametrize("sees", [0, "ImportError: libcudart.so.12"])
+def test_gpus_that_torch_does_not_see_fail(evidence, sees):
+    evidence = with_site(evidence, resources={"cpus_per_rank": 4, "gpus_per_node": 4})
+    start(evidence, "array-7_0.0", environment__json=GOOD_PLACE | {"gpus": sees})
+    row = environment.judge(evidence)
+    assert row.verdict is Verdict.FAIL and f"torch sees {sees}" in row.seen and "gpu_type" in row.advice
+
+
+def test_a_setup_line_that_fails_is_named(evidence):
+    failed = "127 module load nix\n"
+    (evidence.folder / "7_0.out").write_text("script: line 9: module: command not found\n")
+    start(evidence, "array-7_0.0", environment__json=GOOD_PLACE, setup__failed=failed)
+    row = environment.judge(evidence)
+    assert row.verdict is Verdict.FAIL and "'module load nix' ended with 127" in row.seen and "setup" in row.advice
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "seen"),
+    [
+        ({}, Verdict.OK, "locks hold"),
+        ({"seconds": 20.0}, Verdict.WARN, "seen late"),
+        ({"seconds": None}, Verdict.FAIL, "not seen by rank 1"),
+        ({"torn": ["No such file or directory"]}, Verdict.FAIL, "renamed file"),
+        ({"locks": "two nodes hold the same lock at once"}, Verdict.FAIL, "two nodes"),
+    ],
+)
+def test_storage(evidence, answer, verdict, seen):
+    start(evidence, "nodes-8_0.0", storage__json=[GOOD_STORAGE, GOOD_STORAGE | answer])
+    row = storage.judge(evidence)
+    assert row.verdict is verdict and seen in row.seen, row
+
+
+def test_ranks_that_did_not_meet_say_why_and_storage_was_not_tried(evidence):
+    message = "rank 1 on h2 cannot reach rank 0 at 10.0.0.1: No route to host"
+    start(evidence, "nodes-8_0.0", **{"meet.1.error.json": {"message": message}})
+    row = rendezvous.judge(evidence)
+    assert row.verdict is Verdict.FAIL and row.seen == message and "network_interface" in row.advice
+    assert storage.judge(evidence).verdict is Verdict.NOT_RUN
+
+
+def test_fewer_nodes_than_the_site_asks_for_fail(evidence):
+    met = [{"rank": rank, "world": 2, "node": "h1", "seconds": 0.1} for rank in range(2)]
+    start(evidence, "nodes-8_0.0", meet__json=met)
+    row = rendezvous.judge(evidence)
+    assert row.verdict is Verdict.FAIL and "2 ranks on h1; the site asks for 2 on 2 nodes" in row.seen
+
+
+@pytest.mark.parametrize(
+    ("files", "verdict", "seen"),
+    [
+        ({"variables": f"SLURM_JOB_END_TIME={int(STARTED) + 300}\n", "ends": ""}, Verdict.OK, "SLURM_JOB_END_TIME"),
+        ({"ends": str(int(STARTED) + 300)}, Verdict.OK, "squeue on the node"),
+        ({"ends": str(int(STARTED) + 3600)}, Verdict.WARN, "says 60.0 minutes for a limit of 5"),
+        ({"ends": "", "ends__said": "squeue: not found"}, Verdict.WARN, "squeue: not found"),
+    ],
+)
+def test_time_left(evidence, files, verdict, seen):
+    start(evidence, "array-7_0.0", ends__exit="0", **files)
+    row = time_left.judge(evidence, 5)
+    assert row.verdict is verdict and seen in row.seen, row
+
+
+def test_sacct_against_what_the_site_says(evidence, monkeypatch):
+    monkeypatch.setattr(accounting, "_is_known", lambda job: True)
+    assert accounting.judge(evidence).verdict is Verdict.OK
+    row = accounting.judge(with_site(evidence, has_sacct=False))
+    assert row.verdict is Verdict.WARN and "has_sacct: true" in row.advice
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("Batch job submission failed: Invalid partition name specified", "set partition;"),
+        ("Invalid account or account/partition combination specified", "set account;"),
+        ("Batch job submission failed: Invalid qos specification", "set qos;"),
+        ("accepted, but pending because (PartitionTimeLimit)", "set resources.minutes;"),
+        ("Requested time limit is invalid (missing or exceeds some limit)", "set resources.minutes;"),
+        ("Invalid feature specification", "set constraint;"),
+        ("Invalid generic resource (gres) specification", "set gpus_per_node, gpu_type or gpus_flag;"),
+        ("Memory specification can not be satisfied", "set resources.memory_gb;"),
+        ("unrecognized option '--bogus'", "set extra_sbatch"),
+        ("Requested node configuration is not available", "set stages.train.nodes;"),
+        ("Zero Bytes were transmitted or received", "look at partition, account"),
+    ],
+)
+def test_a_refusal_names_the_key(site, monkeypatch, words, advice):
+    monkeypatch.setattr(submit, "ask", lambda *command: "one\ntwo\n")
+    said = submit.advice(site, "train", words)
+    assert said.startswith(advice)
+    assert ("here: one, two" in said) == advice.endswith(";")
+
+
+def test_a_key_of_one_stage_is_named_with_its_stage():
+    site = Site(name="s", scheduler="slurm", partition="a", stages={"train": {"partition": "b"}})
+    assert submit.key_of(site, "train", "partition") == "stages.train.partition"
+    assert submit.key_of(site, "evaluate", "partition") == "partition"
+    assert list(submit.shapes(site)) == ["train", ""]
+
+
+def test_jobs_ask_for_what_trainings_ask_for(tmp_path):
+    """The two templates must not drift apart: selftest would try flags that nobody uses."""
+    resources = {"partition": "p", "account": "a", "qos": "q", "constraint": "c", "gpus_per_node": 2, "gpu_type": "x"}
+    for flags in ({}, {"gpus_flag": "gres", "memory_flag": "per_cpu"}, {"memory_flag": "none"}):
+        site = Site(name="s", scheduler="slurm", extra_sbatch=["--reservation=r"], resources=resources, **flags)
+        trial = SlurmTrial(site, tmp_path)
+        ours = trial.text(Part.NODES, Resources(**resources))
+        template = share_file("slurm/job.sbatch.j2").read_text()
+        assert "--reservation=r" in ours and "--partition=p" in ours
+        assert asked(ours) == asked(rendered(template, site, tmp_path))
+
+
+def asked(script: str) -> list[str]:
+    """The #SBATCH lines that say what is asked for; which elements, whom to mail and where to write differ."""
+    lines = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+    return [line for line in lines if not re.search("--(array|output|mail-user)", line)]
+
+
+def rendered(template: str, site: Site, folder: Path) -> str:
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["quote"] = str
+    array = SimpleNamespace(name="train", keys=["train/a"], throttle=1)
+    resources = site.resources_for("train").model_dump()
+    return environment.from_string(template).render(
+        array=array, site=site.model_dump(), resources=resources, run=folder, jobs=str(folder), python="python"
+    )
+
+
+def test_the_line_that_tells_is_not_slurms_remark_about_the_end():
+    said = "slurmstepd-h2: error: execve(): /nix: No such file\nslurmstepd-h1: error: *** STEP 4.0 ON h1 CANCELLED AT x"
+    assert last_line(said) == "slurmstepd-h2: error: execve(): /nix: No such file"
+    assert last_line("Traceback\nModuleNotFoundError: no hpcddm\nsrun: error: task 0: Exited") == (
+        "ModuleNotFoundError: no hpcddm"
+    )
