@@ -33,11 +33,12 @@ MAY_IMPORT = {
     "sweep": FOUNDATION | {"pipeline", "status", "files"},
     "launch": FOUNDATION | {"pipeline", "status"},
     "selftest": FOUNDATION | {"launch"},
-    "commands": FOUNDATION | {"pipeline", "status", "files", "launch", "selftest"},
+    "commands": FOUNDATION | {"pipeline", "status", "files", "sweep", "launch", "selftest"},
     "cli": {"errors", "commands"},
     "report": {"rundir"},
     "stages": NUMERIC
-    | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "pipeline", "report"},
+    | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "pipeline", "report"}
+    | {"sweep"},
 }
 LATE = {
     "files": {"launch"},

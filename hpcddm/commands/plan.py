@@ -78,23 +78,26 @@ def _rows(
     speed: float | None,
 ) -> list[Row]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
+    from hpcddm.stages.benchmark import Benchmark
     from hpcddm.stages.costs import Costs
     from hpcddm.stages.timing import Clock
 
-    clock = Clock(Costs(experiment, counts), run, site.scheduler == "local", speed)
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
         name = unit.key if unit.key == MONOLITH else unit.stage
         groups.setdefault((name, site.resources_for(*unit.key.split("/"))), []).append(unit)
     rows = []
-    for (name, resources), group in groups.items():
-        siblings = [unit.key for unit in units if unit.stage == group[0].stage]
-        estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
-        slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
-        needs = [
-            storage.estimate(unit, experiment, site, counts, many or 1) for unit, many in zip(group, slots, strict=True)
-        ]
-        rows.append(_row(name, resources, estimates, slots, sum(needs, Need())))
+    with Benchmark(experiment) as benchmark:
+        clock = Clock(Costs(experiment, counts), benchmark, run, site.scheduler == "local", speed)
+        for (name, resources), group in groups.items():
+            siblings = [unit.key for unit in units if unit.stage == group[0].stage]
+            estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
+            slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
+            needs = [
+                storage.estimate(unit, experiment, site, counts, many or 1)
+                for unit, many in zip(group, slots, strict=True)
+            ]
+            rows.append(_row(name, resources, estimates, slots, sum(needs, Need())))
     return rows
 
 

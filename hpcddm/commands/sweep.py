@@ -10,11 +10,12 @@ import click
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.submit import PATIENCE_SECONDS, hand_over, make_folder, rehearse
 from hpcddm.config import Site
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
+from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.items import Item, array_spec, arrays
-from hpcddm.launch.preflight import preflight
+from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
 from hpcddm.launch.submission import Decision, active_units, check_experiment, check_folder, decide, settle, store_site
 from hpcddm.pipeline import REPORT, PlannedUnit
 from hpcddm.rundir import atomic
@@ -44,7 +45,7 @@ def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_ta
     seen = look(asked, members, home, launcher)
     if only_table or not seen.items:
         return _show(seen, home)
-    _check(seen, launcher)
+    _check(seen, home, launcher)
     make_folder(home)
     is_queue = launcher.site.scheduler != "local"
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
@@ -137,19 +138,36 @@ def _items(units: list[PlannedUnit], member: Member) -> Iterator[Item]:
         yield Item(run, unit, experiments[run], member.name(unit.key), needs)
 
 
-def _check(seen: Look, launcher: Launcher) -> None:
-    """Refuse what can be known to fail, with the name of the setting where it is one of several."""
+def _check(seen: Look, home: RunDir, launcher: Launcher) -> None:
+    """Refuse what can be known to fail, before anything is written.
+
+    Raises `UserError` or `ConfigError`, with the setting where it is about one.
+    """
     units: dict[str, list[PlannedUnit]] = {}
     for item in seen.items:
         units.setdefault(item.run.root.name, []).append(item.unit)
+    # Of the settings with the same images, the one that evaluates most tells whether there are enough.
+    hungriest: dict[str, Member] = {}
+    for member in sorted(seen.members, key=lambda member: member.experiment.evaluate.images):
+        hungriest[member.experiment.data.model_dump_json()] = member
+    needed, counts = storage.Need(), {}
+    for data, member in hungriest.items():
+        counts[data] = storage.image_counts(member.experiment, member.run)
     for member in seen.members:
-        own = units.get(member.label, [])
-        check_experiment(member.experiment, launcher.site, Decision({}, to_run=own))
-    home = RunDir(seen.members[0].run.root.parent)
+        data, own = member.experiment.data.model_dump_json(), units.get(member.label, [])
+        shards = [unit for unit in seen.decisions[member.label].to_run if unit.stage == "shard"]
+        checked = [unit for unit in own if unit.stage != "shard"] + (shards if hungriest[data] is member else [])
+        try:
+            check_experiment(member.experiment, launcher.site, Decision({}, to_run=checked))
+            check_weights(member.experiment, own)
+        except UserError as error:
+            raise type(error)(f"setting {member.label}: {error}") from None
+        needs = (storage.estimate(unit, member.experiment, launcher.site, counts[data]) for unit in own)
+        needed += sum(needs, storage.Need())
     check_folder(home)
+    check_need(needed, home)
     launcher.check([array_spec(group[:1], launcher.site) for group in arrays(seen.items, launcher.site)])
-    first = seen.members[0]
-    preflight(first.experiment, launcher.site, home, units.get(first.label, []))
+    warn_of_node_local(launcher.site, home)
 
 
 def _store(seen: Look, home: RunDir, site: Site) -> None:
@@ -164,13 +182,14 @@ def _store(seen: Look, home: RunDir, site: Site) -> None:
 
 
 def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
-    items, active = seen.items, dict(seen.active)
-    job = active.pop(TABLE, None)
+    items = [*seen.items, _table_item(seen, home)]
+    job = seen.active.get(TABLE)
     if job and job.state == "pending":
         # It waits for the jobs of then only.
         seen.recalled[job.id] = job
     launcher.cancel(*seen.recalled)
-    hand_over([*items, _table_item(seen, home)], home, launcher, active)
+    names = {item.name for item in items}
+    hand_over(items, home, launcher, {name: job for name, job in seen.active.items() if name not in names})
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
     click.echo(f"next     the same command   hpcddm status {seen.members[0].run.root}")
     return 0
@@ -179,7 +198,7 @@ def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
 def _table_item(seen: Look, home: RunDir) -> Item:
     """The job that waits for everything that is in the queue by then."""
     first = seen.members[0]
-    names = [*(item.name for item in seen.items), *seen.active]
+    names = [*(item.name for item in seen.items), *(name for name in seen.active if name != TABLE)]
     covers = {"settings": len(seen.members), "submitted": time.time()}
     return Item(home, PlannedUnit(TABLE, 1, [], covers, None), within_run(first.experiment, home), TABLE, tuple(names))
 
@@ -228,7 +247,7 @@ def _show(seen: Look, home: RunDir) -> int:
     else:
         click.echo(f"everything is complete ({len(seen.members)} settings); nothing to submit")
     if home.root.is_dir():
-        rows = publish(home, seen.words)
+        rows = publish(home, seen.index, seen.words)
         print_results(rows)
         click.echo(f"table    {home.root / CSV}, {home.root / PLOT}")
     if seen.index.left_out:

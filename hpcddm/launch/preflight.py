@@ -20,6 +20,11 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
     """
     check_weights(experiment, units)
     check_room(experiment, site, run, units)
+    warn_of_node_local(site, run)
+
+
+def warn_of_node_local(site: Site, run: RunDir) -> None:
+    """Print a warning when a run that goes through a queue lies where other nodes may not see it."""
     place = next((place for place in NODE_LOCAL if run.root.resolve().is_relative_to(place)), None)
     if place and site.scheduler == "slurm":
         text = f"{run.root}: {place} is often a disk of one node only; if jobs fail at once, take another --run-dir"
@@ -49,7 +54,14 @@ def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[Plan
 
     Raises `UserError` with what is needed and what is free.
     """
-    needed = storage.still_needed(units, experiment, site, run, storage.image_counts(experiment, run))
+    check_need(storage.still_needed(units, experiment, site, run, storage.image_counts(experiment, run)), run)
+
+
+def check_need(needed: storage.Need, run: RunDir) -> None:
+    """Refuse a file system that cannot take so much.
+
+    Raises `UserError` with what is needed and what is free.
+    """
     free_bytes, free_files = storage.free(run.root)
     way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
     if needed.kept > free_bytes:

@@ -30,10 +30,11 @@ LAST_UNIT = "report/all"
 
 @dataclass(frozen=True)
 class Ending:
-    """How one execution of a job ended: the ranks' exit code, what Slurm says of the job ({} if nothing), its limits."""
+    """How one execution of a job ended: the ranks' exit code, what Slurm says of the job, its limits."""
 
     code: int
     job: dict[str, str]
+    """The words of `scontrol show job`; empty when it did not answer."""
     restart: int
     ends: float | None
     lead_seconds: float
@@ -54,7 +55,82 @@ class Ending:
         ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
         return ending and self.job.get("Reason") != "TimeLimit" and not self.is_preempted
 
-    def saved_images(run: RunDir, key: str) -> int:
+    def is_from_outside(self, last: Record) -> bool:
+        """Whether somebody ended the attempt; the end of the slot is no such thing, for the next one is as short."""
+        slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
+        if slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit":
+            return False
+        return last.outcome == "stopped" or self.code in SIGNAL_CODES or self.is_preempted
+
+
+def main() -> None:
+    """Judge the attempt that has just ended, record the verdict, print it for the script."""
+    map_path, code = Path(sys.argv[1]), int(sys.argv[2])
+    spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
+    granted = allocation.from_environment(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
+    owner, logs = ranks.slurm_owner(), run.logs(spec.key)
+    # A job whose Python never came so far leaves a record, too.
+    own = find_attempt(logs, owner) or open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
+    tried = [one for one in records(logs) if submission_of(str(one.owner.get("owner"))) == submission_of(owner)]
+    ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
+    if tried[-1].number > own.number:
+        ending = replace(ending, job={"Restarts": str(granted.restart + 1)})
+        tried = [one for one in tried if one.number <= own.number]
+    stops = [home.stop for home in (run, RunDir(map_path.parent.parent)) if home.stop.exists()]
+    decision, reason = judge(spec.requeue, tried, ending, saved_images(run, spec.key), stops)
+    if len(sys.argv) > 3:
+        refused, words = sys.argv[3:5]
+        decision, reason = "by hand", f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
+    record = {"decision": decision, "reason": reason, "exit_code": code, "outside": ending.is_from_outside(tried[-1])}
+    atomic.write_json(own.folder / VERDICT, record | {"started": granted.started, "ended": time.time()})
+    print(decision, _event(decision, spec.key), spec.key, reason.replace("|", "/"), sep="|")
+
+
+def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: list[Path]) -> tuple[str, str]:
+    """The decision and its reason.
+
+    way: the site key requeue; tried: the attempts of this job, the one that has just ended last; reached: images of the
+    newest training state; stops: the files that tell everybody to stop.
+    """
+    last = tried[-1]
+    reason = str(last.ended.get("reason") or f"the ranks ended with exit code {ending.code}")
+    if ending.is_requeued:
+        return "superseded", "Slurm has started the job anew by itself, or will"
+    if last.ended_well:
+        return "complete", ""
+    if last.ended.get("final"):
+        return "failed", reason
+    if ending.is_cancelled:
+        return "cancelled", "cancelled by scancel"
+    if stops:
+        return "stopped", f"{stops[0]} says so: remove it and submit again"
+    if fruitless(tried, reached, ending.is_from_outside(last)) >= FRUITLESS:
+        return "gave up", f"{FRUITLESS} attempts without progress; the last one: {reason}"
+    if way == "none":
+        return "by hand", f"{reason}; this site lets no job come back: submit again"
+    return {"scontrol": "requeue"}.get(way, way), reason
+
+
+def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
+    """How many attempts in a row, up to the last one, made no progress that lasts.
+
+    reached: images of the newest training state. One that was ended from outside before its first step does not
+    count; `outside` says that of the last one, the earlier ones have it in their verdicts.
+    """
+    count = 0
+    for record in reversed(tried):
+        continued_from = record.begun.get("images")
+        if continued_from is not None:
+            if reached > continued_from:
+                return count
+            reached = continued_from
+        elif outside if record is tried[-1] else record.verdict.get("outside", True):
+            continue
+        count += 1
+    return count
+
+
+def saved_images(run: RunDir, key: str) -> int:
     """Images of the newest training state of a unit, 0 without any."""
     states = (run.unit(key) / "state").glob("images-*/state.json")
     return max((int(path.parent.name.removeprefix("images-")) for path in states), default=0)

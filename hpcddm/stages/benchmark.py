@@ -1,74 +1,79 @@
-"""How fast the networks of an experiment are on this machine: some steps of the real thing, for a second each."""
+"""How fast an experiment's networks are on this machine: asks `measure`, which runs some steps of the real thing."""
 
-import statistics
+import json
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
+from types import TracebackType
 
-import numpy as np
 import torch
 
-from hpcddm import plugins
-from hpcddm.data import tar
-from hpcddm.stages.costs import DENOISER, ENCODER, ROUTER, TAR, Costs, Work
+from hpcddm.config import Experiment
+from hpcddm.errors import UserError
+from hpcddm.stages.costs import Work
 
-SECONDS, FEWEST = 1.0, 3
+SECONDS = 1.0
+"""How long each kind of step is repeated."""
 
 
 class Benchmark:
     """Seconds per image of one process, measured once for each network, kind of work, batch and number of threads."""
 
-    def __init__(self, costs: Costs) -> None:
-        self._costs = costs
-        self._known: dict[tuple, float] = {}
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._known: dict[str, float] = {}
+        self._child: subprocess.Popen | None = None
+        self._errors = tempfile.TemporaryFile("w+")
+
+    def __enter__(self) -> "Benchmark":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child:
+            self._child.stdin.close()
+            self._child.wait()
+        self._errors.close()
 
     def seconds(self, work: Work, ranks: int, threads: int, on_gpu: bool) -> float:
-        """How long a unit of so many ranks, of so many threads each, is at one piece of its work."""
+        """How long a unit of so many ranks, of so many threads each, is at one piece of its work.
+
+        Raises `UserError` with the reason when it cannot be run here.
+        """
         batch = max(work.batch // ranks, 1)
-        kind = work.network, work.is_training, batch, threads, on_gpu
-        if kind not in self._known:
-            before = torch.get_num_threads()
-            torch.set_num_threads(threads)
-            with tempfile.TemporaryDirectory() as folder:
-                step = self._step(work, batch, torch.device("cuda" if on_gpu else "cpu"), Path(folder))
-                self._known[kind] = _median_seconds(step) / batch
-            torch.set_num_threads(before)
-        return self._known[kind] * work.images / ranks
+        question = {"network": work.network, "is_training": work.is_training, "batch": batch}
+        line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": SECONDS})
+        if line not in self._known:
+            self._known[line] = self._ask(line)
+        return self._known[line] * work.images / ranks
 
-    def _step(self, work: Work, batch: int, device: torch.device, folder: Path) -> Callable[[], object]:
-        data, encoder = self._costs.settings.data, self._costs.settings.encode.encoder
-        if work.network == TAR:
-            records = plugins.load("data/sources", data.source.name).open_split(data.source, "train")
-            numbers = [number % len(records) for number in range(batch)]
-            return lambda: tar.write_tar(
-                folder / "x.tar", (records[number] for number in numbers), data.image_size, data.channels
+    def _ask(self, line: str) -> float:
+        if self._child is None:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "hpcddm.stages.measure"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
             )
-        if work.network == ENCODER:
-            encode = plugins.load("encoders", encoder.name).build(encoder)
-            images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)
-            return lambda: encode(images)
-        return self._network_step(work, batch, device)
+            self._say(self._experiment.model_dump_json())
+        self._say(line)
+        answer = self._child.stdout.readline()
+        if answer:
+            return float(answer)
+        self._child, child = None, self._child
+        self._errors.seek(0)
+        said = self._errors.read().splitlines()
+        raise UserError(f"no measurement here, exit code {child.wait()}: {said[-1] if said else 'no reason given'}")
 
-    def _network_step(self, work: Work, batch: int, device: torch.device) -> Callable[[], object]:
-        precision = self._costs.training(work.network).precision
-        # Critics look at samples in fp32, whatever they were trained in.
-        is_bf16 = precision == "bf16" and (work.is_training or work.network in (DENOISER, ROUTER))
-        network = self._costs.network(work.network).to(device, torch.bfloat16 if is_bf16 else torch.float32)
-        inputs = [values.to(device) for values in self._costs.inputs(work.network, batch)]
-        optimizer = torch.optim.AdamW(network.parameters(), lr=0.0, fused=True)
-
-        def step() -> None:
-            with torch.set_grad_enabled(work.is_training):
-                outputs = network(*inputs)
-            if work.is_training:
-                optimizer.zero_grad()
-                outputs.square().mean().backward()
-                optimizer.step()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-
-        return step
+    def _say(self, line: str) -> None:
+        try:
+            self._child.stdin.write(f"{line}\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            # The missing answer tells of it.
+            pass
 
 
 def machine(on_gpu: bool) -> str:
@@ -80,13 +85,3 @@ def machine(on_gpu: bool) -> str:
             return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration, IndexError):
         return "this processor"
-
-
-def _median_seconds(step: Callable[[], object]) -> float:
-    """The median of some steps, after one that only warms up."""
-    seconds, end = [], time.perf_counter() + SECONDS
-    while len(seconds) <= FEWEST or time.perf_counter() < end:
-        started = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds[1:])

@@ -2,12 +2,14 @@
 
 from hpcddm.config import Experiment
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.sweep.table import publish
+from hpcddm.sweep.index import read_index
+from hpcddm.sweep.table import publish, states_by_files
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Write table.csv and table.png beside the settings' runs; what is not complete is named there with its state."""
-    rows = publish(unit.run)
+    index = read_index(unit.run)
+    rows = publish(unit.run, index, states_by_files(index, unit.run))
     complete = sum(bool(row.arms) for row in rows)
     print(f"{complete} of {len(rows)} settings are complete", flush=True)
     return Result([], {"settings": len(rows), "complete": complete})

@@ -34,9 +34,10 @@ class Clock:
     is_here: whether the jobs will run on this very machine; speed: FLOPs per second of one rank, if given.
     """
 
-    def __init__(self, costs: Costs, run: RunDir, is_here: bool, speed: float | None = None) -> None:
-        self._costs, self._run, self._is_here, self._speed = costs, run, is_here, speed
-        self._benchmark = Benchmark(costs)
+    def __init__(
+        self, costs: Costs, benchmark: Benchmark, run: RunDir, is_here: bool, speed: float | None = None
+    ) -> None:
+        self._costs, self._benchmark, self._run, self._is_here, self._speed = costs, benchmark, run, is_here, speed
 
     def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
         """What a unit will cost; siblings: the units of its stage, whose attempts tell about it."""
@@ -70,7 +71,10 @@ class Clock:
         if on_gpu and not torch.cuda.is_available():
             return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
         threads = resources.cpus_per_rank
-        seconds = sum(self._benchmark.seconds(one, ranks, threads, on_gpu) for one in work)
+        try:
+            seconds = sum(self._benchmark.seconds(one, ranks, threads, on_gpu) for one in work)
+        except UserError as error:
+            return None, UNKNOWN, str(error)
         detail = f"one process of {threads} threads on {machine(on_gpu)}; no communication, reading or start-up"
         return seconds, MEASURED, detail
 

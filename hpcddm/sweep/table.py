@@ -12,7 +12,7 @@ from hpcddm.pipeline import REPORT, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.status import State, UnitStatus, activity, survey
-from hpcddm.sweep.index import Index, read_index
+from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import short_names
 
 CSV, PLOT = "table.csv", "table.png"
@@ -73,18 +73,18 @@ def write_csv(rows: list[Result], path: Path) -> None:
     atomic.write_text(path, file.getvalue(), durable=False)
 
 
-def publish(home: RunDir, states: Mapping[str, str] | None = None) -> list[Result]:
-    """Write `table.csv` and `table.png`, and return their rows; without `states` the files alone tell them."""
+def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[Result]:
+    """Write `table.csv` and `table.png` and return their rows."""
     from hpcddm.sweep.plot import write_plot
 
-    index = read_index(home)
-    rows = results(index, home, _states_by_files(index, home) if states is None else states)
+    rows = results(index, home, states)
     write_csv(rows, home.root / CSV)
     write_plot(rows, home.root / PLOT, index.name)
     return rows
 
 
-def _states_by_files(index: Index, home: RunDir) -> dict[str, str]:
+def states_by_files(index: Index, home: RunDir) -> dict[str, str]:
+    """What the files alone say of the settings that are not complete, by label."""
     found = {}
     for label in index.current:
         run = RunDir(home.root / label)

@@ -56,8 +56,7 @@ def test_the_training_flops_are_those_of_the_manifests(finished, tmp_path):
     assert rows["train/monolith"]["flops"] == trained.pop("monolith")["train_flops"]
     assert rows["train"]["flops"] == sum(facts["train_flops"] for facts in trained.values())
     # The router's accuracy is measured, too, which is no training.
-    router = manifest.read(finished / "route" / "router").facts["train_flops"]
-    assert router < rows["route"]["flops"] < 2 * router
+    assert rows["route"]["flops"] > manifest.read(finished / "route" / "router").facts["train_flops"]
 
 
 def test_a_given_speed_makes_hours_of_flops(planned):

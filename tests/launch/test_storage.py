@@ -18,7 +18,7 @@ FACTOR = 1.3
 """An estimate may be as much above the real bytes: pictures compress, and tars are planned as if they did not."""
 
 STATE = """
-import json, sys, tempfile
+import json, os, sys, tempfile
 from pathlib import Path
 import torch.distributed as dist
 from hpcddm.config import Training
@@ -28,6 +28,7 @@ from hpcddm.runtime.ranks import Ranks
 from hpcddm.stages import train
 from hpcddm.training.engine import Engine
 import torch
+os.environ["LOCAL_RANK"] = "0"
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 experiment = stored_experiment(RunDir(Path(sys.argv[1])))
 found = {}
@@ -38,7 +39,8 @@ for precision in ("fp32", "bf16"):
     folder = Path(tempfile.mkdtemp())
     engine.save(folder)
     found[precision] = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-print("RESULT", json.dumps(found))
+print("RESULT", json.dumps(found), flush=True)
+os._exit(0)
 """
 
 

@@ -1,0 +1,97 @@
+"""Times some real steps of an experiment's networks; a process of its own, for DeepSpeed leaves its marks in one.
+
+Reads the experiment, then one question per line, and answers each with the seconds that one image takes: see `benchmark`.
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.data import tar
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.stages.costs import DENOISER, ENCODER, ROUTER, TAR, Costs
+from hpcddm.training.engine import Engine
+
+FEWEST = 3
+
+
+def serve() -> None:
+    """Answer until nobody asks any more."""
+    answers = os.fdopen(os.dup(1), "w")
+    # What libraries print must not stand among the answers.
+    os.dup2(2, 1)
+    experiment = Experiment.model_validate_json(sys.stdin.readline())
+    with tempfile.TemporaryDirectory() as folder:
+        for line in sys.stdin:
+            question = json.loads(line)
+            seconds, threads = question.pop("at_least_seconds"), question.pop("threads")
+            torch.set_num_threads(threads)
+            step = _step(Costs(experiment, {}), Path(folder), **question)
+            print(_median_seconds(step, seconds) / question["batch"], file=answers, flush=True)
+
+
+def _step(
+    costs: Costs, folder: Path, network: str, is_training: bool, batch: int, on_gpu: bool
+) -> Callable[[], object]:
+    data, encoder = costs.settings.data, costs.settings.encode.encoder
+    if network == TAR:
+        records = plugins.load("data/sources", data.source.name).open_split(data.source, "train")
+        numbers = [number % len(records) for number in range(batch)]
+        return lambda: tar.write_tar(
+            folder / "x.tar", (records[number] for number in numbers), data.image_size, data.channels
+        )
+    if network == ENCODER:
+        encode = plugins.load("encoders", encoder.name).build(encoder)
+        images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)
+        return lambda: encode(images)
+    device = torch.device("cuda" if on_gpu else "cpu")
+    make = _training_step if is_training else _inference_step
+    step = make(costs, network, batch, device)
+    return step if device.type == "cpu" else lambda: (step(), torch.cuda.synchronize())
+
+
+def _inference_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
+    # Critics look at samples in fp32, whatever they were trained in.
+    is_bf16 = costs.training(network).precision == "bf16" and network in (DENOISER, ROUTER)
+    model = costs.network(network).to(device, torch.bfloat16 if is_bf16 else torch.float32)
+    inputs = [values.to(device) for values in costs.inputs(network, batch)]
+    return torch.no_grad()(lambda: model(*inputs))
+
+
+def _training_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
+    if not dist.is_initialized():
+        os.environ["LOCAL_RANK"] = "0"
+        backend = "gloo" if device.type == "cpu" else "nccl"
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    training = costs.training(network).model_copy(update={"batch": batch})
+    engine = Engine(costs.network(network), training, Ranks(0, 0, 1, 1, "plan"), device)
+    inputs = [values.to(device) for values in costs.inputs(network, batch)]
+    return lambda: engine.step(engine.model(*inputs).square().mean(), batch)
+
+
+def _median_seconds(step: Callable[[], object], at_least: float) -> float:
+    """The median of some steps, after one that only warms up."""
+    seconds, end = [], time.perf_counter() + at_least
+    while len(seconds) <= FEWEST or time.perf_counter() < end:
+        started = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds[1:])
+
+
+if __name__ == "__main__":
+    serve()
+    sys.stdout.flush()
+    # Interpreter shutdown can abort in gloo's threads.
+    os._exit(0)
