@@ -15,6 +15,9 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.share import find_yaml
 
+SWEEP_FILE = "sweep.json"
+"""Makes a folder that of a sweep."""
+
 
 class Loader(yaml.SafeLoader):
     """YAML in which a key stands once, and 1e6 is a number (PyYAML wants 1.0e+6)."""
@@ -71,6 +74,10 @@ def stored_experiment(run: RunDir) -> Experiment:
     Raises `ConfigError` when the folder holds no run.
     """
     values = atomic.read_json(run.experiment)
+    if values is None and (run.root / SWEEP_FILE).exists():
+        raise ConfigError(
+            f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING; see {run.root}/table.csv"
+        )
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing or torn)")
     return validate(Experiment, values, str(run.experiment))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
+from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job, launcher_of
-from hpcddm.launch.submission import stored_site
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
@@ -35,7 +35,7 @@ def cancel(root: Path, units: tuple[str, ...]) -> None:
         return
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
-        launcher = launcher_of(stored_site(queued[-1].site, run), run)
+        launcher = launcher_of(Site(name=queued[-1].site, scheduler=queued[-1].scheduler), run)
         jobs = launcher.states(queued)
         if jobs is None:
             raise UserError(f"{root}: the scheduler does not answer; nothing was cancelled")
@@ -43,12 +43,11 @@ def cancel(root: Path, units: tuple[str, ...]) -> None:
         if not chosen:
             click.echo("nothing of this is in the queue; nothing was cancelled")
             return
-        # Before the jobs hear of it: one that leaves asks the journal whether it was told to stay away.
-        for token, keys in _by_submission(chosen, queued).items():
-            journal.cancelled(token, keys)
         # What waits for a job starts when that job ends; so the last ones go first.
         order = [unit.key for unit in reversed(planned) if unit.key in chosen]
         launcher.cancel(*(chosen[key].id for key in order))
+        for token, keys in _by_submission(chosen, queued).items():
+            journal.cancelled(token, keys)
     for key in reversed(order):
         click.echo(f"cancelled job {chosen[key].id}  {key}")
     waiting = [

@@ -9,7 +9,8 @@ from typing import BinaryIO
 import click
 
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import COMES_BACK, Record, records
+from hpcddm.runtime.attempt import attempts
+from hpcddm.runtime.records import COMES_BACK, Record, read_record
 
 POLL_SECONDS = 0.5
 VERDICT_SECONDS = 60
@@ -36,9 +37,9 @@ def _wait_for(run: RunDir, unit: str, number: int) -> Record:
     """The first attempt from `number` on."""
     has_said = False
     while True:
-        found = next((record for record in records(run.logs(unit)) if record.number >= number), None)
+        found = next((one for one in attempts(run.logs(unit)) if one[0] >= number), None)
         if found:
-            return found
+            return read_record(*found)
         if not has_said:
             click.echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
             has_said = True
@@ -50,8 +51,8 @@ def _tail(run: RunDir, unit: str, record: Record, rank: int) -> bool:
     log, has_warned = Growing(record.folder / f"rank{rank}.log"), False
     while True:
         # Read before the log: what it said last was written by then.
-        seen = next(one for one in records(run.logs(unit)) if one.number == record.number)
-        later = any(one.number > record.number for one in records(run.logs(unit)))
+        seen = read_record(record.number, record.folder)
+        later = any(number > record.number for number, _ in attempts(run.logs(unit)))
         log.print_new()
         if _is_final(seen):
             click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome}{_because(seen)}")

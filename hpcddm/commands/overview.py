@@ -27,7 +27,7 @@ class Row:
     unit: str
     """stage/unit."""
     state: str
-    """See the README: complete, running, pending, requeued, ..., unknown."""
+    """One word of `status.State` or of `launch.watching.Work`; rarely Slurm's own, such as 'suspended'."""
     reason: str
     """Why, in words for people."""
     next: str

@@ -169,7 +169,7 @@ def _print(rows: list[Row], total: dict[str, Any], run: RunDir) -> None:
             *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
             *(readable(row.bytes_kept), readable(row.bytes_working), f"{row.files:,}", row.time_source),
         )
-    Console(width=max(Console().width, 150)).print(table)
+    Console(width=max(Console().width, 160)).print(table)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
     click.echo(
         f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"
@@ -195,4 +195,6 @@ def _duration(hours: float | None) -> str:
 
 
 def _hours(hours: float | None) -> str:
-    return "-" if hours is None else f"{hours:,.3g}"
+    if hours is None:
+        return "-"
+    return "<0.01" if 0 < hours < 0.01 else f"{hours:,.2f}"

@@ -57,7 +57,7 @@ def spending(run: RunDir, known: list[Execution]) -> list[Spent]:
     jobs = {record.job: key for key, own in tried.items() for record in own if record.job}
     for execution in known:
         key = jobs.get(execution.job) or _unit_of(execution, units)
-        if key:
+        if key and _is_own(run, key):
             by_unit[key].append(execution)
     for key in dict.fromkeys([*tried, *by_unit]):
         found += _unit(key, tried.get(key, []), by_unit[key])
@@ -67,7 +67,14 @@ def spending(run: RunDir, known: list[Execution]) -> list[Spent]:
 def units_with_logs(run: RunDir) -> list[str]:
     """The units at which there was an attempt, in order."""
     folders = {path.parent for path in (run.root / "logs").glob("*/*/attempt-*")}
-    return sorted(str(Path(*folder.parts[-2:])) for folder in folders)
+    keys = (str(Path(*folder.parts[-2:])) for folder in folders)
+    return sorted(key for key in keys if _is_own(run, key))
+
+
+def _is_own(run: RunDir, key: str) -> bool:
+    """Whether the run makes the unit; what settings of a sweep share is on the bill of the one that makes it."""
+    logs = run.logs(key)
+    return key.count("/") == 1 and not (logs.is_symlink() or logs.parent.is_symlink())
 
 
 def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:

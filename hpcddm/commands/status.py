@@ -85,15 +85,28 @@ def _jittered(seconds: float) -> float:
 
 
 def _screen(seen: Overview, console: Console) -> RenderableType:
-    """What fits on the screen: complete units make way first."""
-    told = [*remarks(seen.rows), Text(f"next: {seen.next_step()}")]
+    """What fits on the screen: complete units make way first, then remarks; what to type next always stays."""
+    head = Text(f"{time.strftime('%H:%M:%S')}  {summary(seen)}\n{outlook(seen)}".rstrip())
+    told, last = remarks(seen.rows), Text(f"next: {seen.next_step()}")
+    room = console.height - _lines([head, last], console.width) - 3
     rows = seen.rows
-    if len(rows) + len(told) + 4 > console.height:
+    if len(rows) + _lines(told, console.width) > room:
         rows = [row for row in rows if row.state != State.COMPLETE]
     hidden = len(seen.rows) - len(rows)
     note = [Text(f"{hidden} complete units are not shown", style="dim")] if hidden else []
-    head = Text(f"{time.strftime('%H:%M:%S')}  {summary(seen)}\n{outlook(seen)}".rstrip())
-    return Group(head, table(rows, console.width), *note, *told)
+    fitting = list(told)
+    while fitting and len(rows) + _lines(fitting, console.width) > room:
+        fitting.pop()
+    if len(fitting) < len(told):
+        note.append(
+            Text(f"{len(told) - len(fitting)} remarks are not shown: hpcddm status {seen.run.root}", style="dim")
+        )
+    return Group(head, table(rows, console.width), *fitting, *note, last)
+
+
+def _lines(texts: list[Text], width: int) -> int:
+    """How many lines of the screen some texts take, about."""
+    return sum(-(-len(line) // width) for text in texts for line in text.plain.splitlines())
 
 
 def summary(seen: Overview) -> str:

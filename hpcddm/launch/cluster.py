@@ -68,7 +68,7 @@ class Cluster:
             limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
         if limit is None:
             return Limits(self.max_array)
-        mine = ask("squeue", "--noheader", "--array", f"--user={_user()}", "--format=%i").split()
+        mine = ask("squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i").split()
         return Limits(self.max_array, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
 
 
@@ -81,7 +81,7 @@ def submit_limit(text: str, site: Site) -> int | None:
         head = record.partition("\n")[0]
         is_own = f"Account={site.account} " in head if site.account else "DefAssoc=Yes" in record
         limit = re.search(r"\bMaxSubmitJobs=(\d+)", record)
-        if is_own and f"UserName={_user()}(" in head and limit:
+        if is_own and f"({os.getuid()})" in head and limit:
             return int(limit[1])
     return None
 
@@ -106,4 +106,8 @@ def _number(text: str | None, otherwise: int) -> int:
 
 
 def _user() -> str:
-    return pwd.getpwuid(os.getuid()).pw_name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        # A container may know no names.
+        return str(os.getuid())

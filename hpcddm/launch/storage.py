@@ -28,7 +28,8 @@ UNIT_FILES = 6
 ATTEMPT_FILES = 14
 """The attempt's folder with owner, begin, heartbeat, end, verdict and meeting; the scheduler's own files."""
 RANK_FILES = 2
-STATE_FILES = 4
+STATE_FILES = 6
+"""Of one rank; further ranks write two more each."""
 
 
 @dataclass(frozen=True)

@@ -95,11 +95,16 @@ def check_folder(run: RunDir) -> None:
     place = run.root.absolute()
     while not place.exists():
         place = place.parent
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(f"--run-dir {run.root}: {place} is not writable for this user; take another folder")
-    free = atomic.free_bytes(place)
-    if free < LEAST_BYTES:
-        raise ConfigError(f"--run-dir {run.root}: {free:,} bytes are free there; make room or take another folder")
+    if not place.is_dir():
+        why = f"{place} is no folder"
+    elif not os.access(place, os.W_OK | os.X_OK):
+        why = f"no permission for this user in {place}"
+    elif atomic.free_bytes(place) < LEAST_BYTES:
+        why = f"{atomic.free_bytes(place):,} bytes are free in {place}"
+    else:
+        return
+    verb = "not writable" if run.root.is_dir() else "cannot be made"
+    raise ConfigError(f"--run-dir {run.root}: {verb} ({why}); take another folder, or make room there")
 
 
 def decide(
@@ -114,7 +119,8 @@ def decide(
     """Look at the run and say what has to be submitted here.
 
     `only` names the units to look for, and what reads them goes along; `active` is what is in the queue, and `states`
-    what was found in the run after that, where the caller knows. Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    what was found in the run after that, where the caller knows. Raises `ConfigError` over settings that changed,
+    `UserError` when nobody can say what still runs.
     """
     # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
     active = active_units(run, launcher) if active is None else active

@@ -1,5 +1,6 @@
 """What every unit is doing: manifests first, then the queue, then the unit's own files. Unknown is never success."""
 
+import re
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -117,7 +118,8 @@ def _is_misfit(status: UnitStatus) -> bool:
 
 def _in_queue(known: Known, job: Job) -> tuple[str, str]:
     last = known.work.last
-    if "held" in job.detail.lower() or job.state in ("requeue_hold", "special_exit"):
+    is_held = job.state == "pending" and re.search("held|hold", job.detail, re.IGNORECASE)
+    if is_held or job.state in ("requeue_hold", "special_exit"):
         return Work.HELD, job.detail
     if job.state in ("pending", "requeued"):
         starts = f", may start {job.starts.replace('T', ' ')}" if job.starts else ""

@@ -18,6 +18,8 @@ MEETING_SECONDS = 300
 OWNER, BEGUN, ENDED, VERDICT = "owner.json", "begun.json", "ended.json", "verdict.json"
 """The record of an attempt: who makes it, what it continued from, its last word, and what its job did then."""
 
+RESERVE, RESERVED_BYTES = ".reserve", 65536
+
 
 class Superseded(Stopped):
     """A later attempt at the unit has begun: this one owns it no more and may publish nothing."""
@@ -50,6 +52,8 @@ class Attempt:
     def close(self, outcome: str, reason: str = "") -> None:
         """Record how the attempt ended; the first word stands."""
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.facts}
+        # On a full disk the last word takes the room that was kept for it.
+        (self.folder / RESERVE).unlink(missing_ok=True)
         if atomic.read_json(self.folder / ENDED) is None:
             atomic.write_json(self.folder / ENDED, ended)
 
@@ -145,5 +149,6 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any]) -> Attempt:
             continue
         started = allocation.get("started", time.time())
         identity = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "started": started}
+        (folder / RESERVE).write_bytes(bytes(RESERVED_BYTES))
         atomic.write_json(folder / OWNER, allocation | identity)
         return Attempt(folder, number, owner, started)

@@ -48,8 +48,9 @@ def run_unit(spec_path: str) -> None:
     stop = StopFlag()
     stop.install()
     code = _run(Path(spec_path), stop)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     # Interpreter shutdown can abort in gloo's threads after the last line of Python has run.
     os._exit(code)
 
@@ -71,6 +72,10 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     # The others are through before the outputs are published, and the first word about the end stands.
     if ranks.rank == 0 or outcome == "failed":
         attempt.close(outcome, reason)
+    if reason:
+        # The log may lie on a full disk; that must not hide how it ended.
+        with suppress(OSError):
+            print(f"{outcome}: {reason}{_outlook(spec) if outcome == 'stopped' else ''}", flush=True)
     return code
 
 
@@ -81,23 +86,23 @@ def _outcome(
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
     except Superseded as superseded:
-        print(f"superseded: {superseded}", flush=True)
         return "superseded", str(superseded), EXIT_CODE
     except Stopped as stopped:
-        next_time = "continues where this one was" if spec.stage in COLLECTIVE_STAGES else "starts over"
-        print(f"stopped: {stopped}; the next attempt {next_time}", flush=True)
         return "stopped", str(stopped), 0
     except HeldElsewhere as held:
-        print(f"stopped: {held}", flush=True)
         return "held", str(held), EXIT_CODE
     except UserError as error:
         # To try this again would end the same way: the user has to mend something first.
         attempt.facts["final"] = True
-        print(f"error: {error}", file=sys.stderr, flush=True)
         return "failed", str(error), error.exit_code
     except BaseException as error:
-        traceback.print_exc()
+        with suppress(OSError):
+            traceback.print_exc()
         return "failed", f"{type(error).__name__}: {error}".splitlines()[0], 1
+
+
+def _outlook(spec: Spec) -> str:
+    return f"; the next attempt {'continues where this one was' if spec.stage in COLLECTIVE_STAGES else 'starts over'}"
 
 
 def _told_by_file(run: RunDir) -> str | None:

@@ -7,10 +7,12 @@ arguments, the decision that Slurm refused to carry out and its words, change it
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
@@ -82,7 +84,9 @@ def main() -> None:
         refused, words = sys.argv[3:5]
         decision, reason = "by hand", f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
     record = {"decision": decision, "reason": reason, "exit_code": code, "outside": ending.is_from_outside(tried[-1])}
-    atomic.write_json(own.folder / VERDICT, record | {"started": granted.started, "ended": time.time()})
+    # On a full disk the decision counts, not its record.
+    with suppress(UserError):
+        atomic.write_json(own.folder / VERDICT, record | {"started": granted.started, "ended": time.time()})
     print(decision, _event(decision, spec.key), spec.key, reason.replace("|", "/"), sep="|")
 
 

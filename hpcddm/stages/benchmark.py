@@ -1,9 +1,12 @@
 """How fast an experiment's networks are on this machine: asks `measure`, which runs some steps of the real thing."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
+from functools import cache
 from types import TracebackType
 
 import torch
@@ -68,20 +71,19 @@ class Benchmark:
         raise UserError(f"no measurement here, exit code {child.wait()}: {said[-1] if said else 'no reason given'}")
 
     def _say(self, line: str) -> None:
-        try:
+        # Of a child that died the missing answer tells.
+        with suppress(BrokenPipeError):
             self._child.stdin.write(f"{line}\n")
             self._child.stdin.flush()
-        except BrokenPipeError:
-            # The missing answer tells of it.
-            pass
 
 
+@cache
 def machine(on_gpu: bool) -> str:
-    """What is measured on."""
+    """What is measured on, and whether it is busy with something else."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    busy = f", busy (load {load:.0f} on {cores} cores): times may be too long" if load > 1.5 * cores else ""
     if on_gpu:
-        return torch.cuda.get_device_name()
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration, IndexError):
-        return "this processor"
+        return torch.cuda.get_device_name() + busy
+    with suppress(OSError, StopIteration, IndexError), open("/proc/cpuinfo") as file:
+        return next(line.split(":")[1].strip() for line in file if line.startswith("model name")) + busy
+    return "this processor" + busy

@@ -1,11 +1,11 @@
 """Times some real steps of an experiment's networks; a process of its own, for DeepSpeed leaves its marks in one.
 
-Reads the experiment, then one question per line, and answers each with the seconds that one image takes: see `benchmark`.
+Reads the experiment, then one question per line, and answers each with the seconds that one image takes.
+`benchmark` asks.
 """
 
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -38,7 +38,7 @@ def serve() -> None:
             seconds, threads = question.pop("at_least_seconds"), question.pop("threads")
             torch.set_num_threads(threads)
             step = _step(Costs(experiment, {}), Path(folder), **question)
-            print(_median_seconds(step, seconds) / question["batch"], file=answers, flush=True)
+            print(_least_seconds(step, seconds) / question["batch"], file=answers, flush=True)
 
 
 def _step(
@@ -80,14 +80,14 @@ def _training_step(costs: Costs, network: str, batch: int, device: torch.device)
     return lambda: engine.step(engine.model(*inputs).square().mean(), batch)
 
 
-def _median_seconds(step: Callable[[], object], at_least: float) -> float:
-    """The median of some steps, after one that only warms up."""
+def _least_seconds(step: Callable[[], object], at_least: float) -> float:
+    """The fastest of some steps, after one that only warms up: what else the machine does can only add."""
     seconds, end = [], time.perf_counter() + at_least
     while len(seconds) <= FEWEST or time.perf_counter() < end:
         started = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds[1:])
+    return min(seconds[1:])
 
 
 if __name__ == "__main__":

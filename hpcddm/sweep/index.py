@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.files import SWEEP_FILE
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
-
-FILE_NAME = "sweep.json"
 
 
 @dataclass
@@ -37,7 +36,7 @@ def read_index(home: RunDir) -> Index:
 
     Raises `UserError` when the file is there and torn.
     """
-    path = home.root / FILE_NAME
+    path = home.root / SWEEP_FILE
     content = atomic.read_json(path)
     if content is None:
         if path.exists():
@@ -51,7 +50,7 @@ def read_index(home: RunDir) -> Index:
 
 def write_index(index: Index, home: RunDir) -> None:
     """Store the index."""
-    atomic.write_json(home.root / FILE_NAME, asdict(index))
+    atomic.write_json(home.root / SWEEP_FILE, asdict(index))
 
 
 def link(run: RunDir, owners: Mapping[str, str]) -> None:

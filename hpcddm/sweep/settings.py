@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Experiment, Name, StrictModel, validate
-from hpcddm.errors import ConfigError
 from hpcddm.files import read_yaml, resolve_folder, set_value
 from hpcddm.rundir.manifest import digest
 from hpcddm.share import find_yaml

@@ -1,6 +1,7 @@
 """Training states that are whole or not there: staged, synced, described, renamed; the last two are kept."""
 
 import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine
 
 KEPT = 2
+PROBE_BYTES = 1 << 20
+"""A disk that does not take so much more is full."""
 
 
 class Checkpoints:
@@ -33,22 +36,41 @@ class Checkpoints:
         started = time.time()
         # An attempt whose node Slurm has given up may still be writing into a folder of its own.
         staged = self._folder / f".staged-{self._attempt.number}"
-        if dist.get_rank() == 0:
-            for left in self._folder.glob(".staged-*"):
-                shutil.rmtree(left, ignore_errors=True)
-            staged.mkdir(parents=True)
-        dist.barrier()
         try:
+            if dist.get_rank() == 0:
+                for left in self._folder.glob(".staged-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+                staged.mkdir(parents=True)
+            dist.barrier()
             engine.save(staged)
-        except (OSError, RuntimeError) as error:
-            free = atomic.free_bytes(self._folder)
-            shutil.rmtree(staged, ignore_errors=True)
-            raise UserError(f"{staged}: cannot save the training state, {free} bytes are free ({error})") from error
-        dist.barrier()
-        if dist.get_rank() == 0:
-            self._publish(staged, images, loop)
+            dist.barrier()
+            if dist.get_rank() == 0:
+                self._publish(staged, images, loop)
+        except Exception as error:
+            if not self._is_refused(error):
+                raise
+            raise self._refusal(staged, error) from error
         dist.barrier()
         return time.time() - started
+
+    def _is_refused(self, error: Exception) -> bool:
+        """Whether the disk takes no more; a rank that waits for a dead one gets errors of the same types."""
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+            return True
+        try:
+            with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
+                return file.write(bytes(PROBE_BYTES)) < PROBE_BYTES
+        except OSError:
+            return True
+
+    def _refusal(self, staged: Path, error: Exception) -> UserError:
+        """What to say of a state that could not be written; the room that it took is given back first."""
+        free = atomic.free_bytes(self._folder)
+        shutil.rmtree(staged, ignore_errors=True)
+        needed = max((sum(_read(folder)["files"].values()) for folder in self._own()), default=0)
+        size = f" of about {needed} bytes" if needed else ""
+        reason = getattr(error, "strerror", None) or error
+        return UserError(f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})")
 
     def agree_on_newest(self) -> tuple[Path, dict[str, Any]] | None:
         """What rank 0 finds by `newest`, on all ranks: a file system may show them different folders."""
@@ -59,7 +81,7 @@ class Checkpoints:
     def newest(self) -> tuple[Path, dict[str, Any]] | None:
         """The newest state that is whole and belongs to this unit as it is now, with what the loop stored."""
         for folder in reversed(self._own()):
-            state = atomic.read_json(folder / "state.json")
+            state = _read(folder)
             if any(
                 not (folder / name).is_file() or (folder / name).stat().st_size != size
                 for name, size in state["files"].items()
@@ -97,5 +119,9 @@ class Checkpoints:
 
     def _own(self) -> list[Path]:
         """This unit's states, oldest first. Those of a training with other settings may count more images."""
-        found = [(folder, atomic.read_json(folder / "state.json")) for folder in sorted(self._folder.glob("images-*"))]
+        found = [(folder, _read(folder)) for folder in sorted(self._folder.glob("images-*"))]
         return [folder for folder, state in found if state and state["fingerprint"] == self._fingerprint]
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    return atomic.read_json(folder / "state.json")

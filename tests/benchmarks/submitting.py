@@ -5,12 +5,15 @@ Needs the testbed and HPCDDM_TESTBED, its folder. All jobs are held and cancelle
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +26,14 @@ SITE = "{name: held, scheduler: slurm, extra_sbatch: ['--hold'], stages: {train:
 TARGETS = {"submit": 1.5, "no-op": 1.0}
 """Seconds from the command to the last sbatch that was accepted; seconds of the whole command."""
 ROUNDS = 3
+
+
+class Times(NamedTuple):
+    """Seconds from the command to the last accepted sbatch, of the whole command, and of the processors."""
+
+    accepted: float
+    whole: float
+    cpu: float
 
 
 class Place:
@@ -38,11 +49,11 @@ class Place:
             wrapper.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.log}\nexec {real} "$@"\n')
             wrapper.chmod(0o755)
 
-    def submit(self, run: str, experts: int, counted: bool = False) -> tuple[float, float]:
-        """Submit the quickstart; return the seconds to the last accepted sbatch and those of the whole command."""
+    def submit(self, run: str, experts: int, counted: bool = False) -> Times:
+        """Submit the quickstart."""
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}" if counted else os.environ["PATH"]
         fine = f"cluster.clustering.fine={max(64, experts)}"
-        started = time.time()
+        used, started = _cpu_seconds(), time.time()
         site, folder = self.folder / "held.yaml", self.folder / run
         settings = (f"cluster.experts={experts}", "experts.training.batch=256", fine)
         done = hpcddm("submit", "quickstart", "--site", site, "--run-dir", folder, *settings, PATH=path)
@@ -50,7 +61,7 @@ class Place:
         assert done.returncode == 0, done.stderr
         lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
         last = max(line["time"] for line in lines if line["event"] == "submitted")
-        return max(last - started, 0.0), ended - started
+        return Times(last - started, ended - started, _cpu_seconds() - used)
 
     def calls(self, run: str, experts: int) -> Counter[str]:
         """The calls of one submit, by client."""
@@ -66,31 +77,38 @@ class Place:
             subprocess.run(["scancel", *jobs], check=True)
 
 
-def measure(place: Place) -> list[tuple[str, float, float, Counter[str]]]:
-    """Per case: its name, the best seconds and the worst, and the calls of Slurm's clients."""
-    rows = []
+def measure(place: Place) -> Iterator[list[str]]:
+    """The rows of the table."""
     for experts in (2, 8):
-        times = [place.submit(f"k{experts}-{number}", experts)[0] for number in range(ROUNDS)]
-        rows.append((f"submit, K={experts}", min(times), max(times), place.calls(f"k{experts}", experts)))
+        times = [place.submit(f"k{experts}-{number}", experts) for number in range(ROUNDS)]
+        yield _row(f"submit, K={experts}", times, [one.accepted for one in times], place.calls(f"k{experts}", experts))
     for experts in (2, 8):
-        times = [place.submit(f"k{experts}", experts)[1] for _ in range(ROUNDS)]
-        rows.append((f"no-op, K={experts}", min(times), max(times), place.calls(f"k{experts}", experts)))
-    return rows
+        times = [place.submit(f"k{experts}", experts) for _ in range(ROUNDS)]
+        yield _row(f"no-op, K={experts}", times, [one.whole for one in times], place.calls(f"k{experts}", experts))
+
+
+def _row(case: str, times: list[Times], seconds: list[float], calls: Counter[str]) -> list[str]:
+    listed = ", ".join(f"{count} {client}" for client, count in sorted(calls.items()))
+    figures = (min(seconds), max(seconds), TARGETS[case.split(",")[0]], min(one.cpu for one in times))
+    return [case, *(f"{figure:.2f}" for figure in figures), str(calls.total()), listed]
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
     """Measure and print one table."""
     os.environ.setdefault("SLURM_CONF", f"{os.environ['HPCDDM_TESTBED']}/home/slurm.conf")
     table = Table(title="hpcddm submit", title_justify="left")
-    for name in ("case", "best s", "worst s", "target s", "calls", "of these"):
+    for name in ("case", "best s", "worst s", "target s", "CPU s", "calls", "of these"):
         table.add_column(name, justify="left" if name in ("case", "of these") else "right")
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
         try:
-            for name, best, worst, calls in measure(place):
-                target = TARGETS[name.split(",")[0]]
-                listed = ", ".join(f"{count} {client}" for client, count in sorted(calls.items()))
-                table.add_row(name, f"{best:.2f}", f"{worst:.2f}", f"{target:.1f}", str(calls.total()), listed)
+            for row in measure(place):
+                table.add_row(*row)
         finally:
             place.clean()
     Console(width=120).print(table)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.errors import UserError
+from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -18,7 +19,6 @@ def run(tmp_path):
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
     store_experiment(tiny(tmp_path), run)
-    store_site(Queue(run).site, run)
     journal = Journal(run.journal)
     for job, units in (("7", UNITS[:2]), ("8", UNITS[1:])):
         journal.submitted(journal.intend("slurm", "north", units), job)
@@ -44,12 +44,19 @@ def test_everything_goes_and_what_waits_goes_first(run, queue):
     assert queue.gone == ["8_2", "8_1", "8_0", "7_0"]
 
 
-def test_the_journal_says_of_which_submission_it_was_before_the_jobs_hear_of_it(run, queue, monkeypatch):
-    seen = []
-    monkeypatch.setattr(queue, "cancel", lambda *jobs: seen.append(Journal(run.journal).submissions()))
+def test_the_journal_says_of_which_submission_it_was(run, queue):
     cancel(run, "train/expert-00", "train/expert-01")
-    ((first, second),) = seen
+    first, second = Journal(run.journal).submissions()
     assert (first.cancelled, second.cancelled) == (("train/expert-00",), ("train/expert-01",))
+
+
+def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monkeypatch):
+    def refuse(*jobs):
+        raise UserError("scancel: Access/permission denied")
+
+    monkeypatch.setattr(queue, "cancel", refuse)
+    assert "permission denied" in cancel(run, code=1)
+    assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
 
 def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):

@@ -20,9 +20,10 @@ SPEED = 1e9
 def planned(tmp_path, monkeypatch):
     """A function that plans the tiny experiment and returns the rows by name, and the totals."""
     write_source(tmp_path / "images")
-    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
 
-    def plan(*arguments, at="slurm", **changes):
+    def plan(*arguments, at="slurm", measures=False, **changes):
+        if not measures:
+            monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda *question: 60.0)
         experiment = write_experiment(tmp_path, **changes)
         run = tmp_path / "run"
         done = hpcddm("plan", experiment, "--site", at, "--run-dir", run, "--json", *arguments)
@@ -87,11 +88,19 @@ def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
     assert done.exit_code == 2 and "minutes: 2 are no more than signal_lead_seconds, 120" in done.output
 
 
-def test_without_a_speed_it_is_measured_here_and_said_so(planned):
-    rows, _ = planned()
+def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):
+    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
+    rows, _ = planned(measures=True)
     assert {row["time_source"] for name, row in rows.items() if name != "cluster"} == {"benchmark"}
     assert "no communication, reading or start-up" in rows["train"]["time_detail"]
     assert all(row["unit_hours"] > 0 for name, row in rows.items() if name != "cluster")
+
+
+def test_a_measurement_that_fails_leaves_the_time_unknown_and_says_why(planned, monkeypatch):
+    monkeypatch.setattr(benchmark.sys, "executable", "/bin/false")
+    rows, _ = planned(measures=True)
+    assert rows["train"]["unit_hours"] is None and rows["train"]["time_source"] == "unknown"
+    assert "no measurement here, exit code 1" in rows["train"]["time_detail"]
 
 
 def test_a_time_without_a_source_is_none(planned, site):

@@ -106,10 +106,14 @@ def test_a_member_that_unpacks_to_far_more_is_read_no_further_than_it_should_be(
 
 
 def test_a_source_package_is_never_executed(index, tmp_path):
-    setup = f"open({str(tmp_path / 'executed')!r}, 'w')\nimport setuptools\nsetuptools.setup(name='somebody-net')"
-    with tarfile.open(index / "somebody-net-1.0.tar.gz", "w:gz") as package:
-        for name, content in {"setup.py": setup, "PKG-INFO": METADATA}.items():
-            member = tarfile.TarInfo(f"somebody-net-1.0/{name}")
+    files = {
+        "PKG-INFO": METADATA,
+        "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
+        "backend.py": f"open({str(tmp_path / 'executed')!r}, 'w')\n",
+    }
+    with tarfile.open(index / "somebody_net-1.0.tar.gz", "w:gz") as package:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"somebody_net-1.0/{name}")
             member.size = len(content)
             package.addfile(member, io.BytesIO(content.encode()))
     with pytest.raises(UserError, match="somebody-net==1.0: pip could not download it"):

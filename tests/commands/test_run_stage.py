@@ -10,9 +10,9 @@ from safetensors.numpy import load_file
 
 from hpcddm.config import Site
 from hpcddm.files import stored_experiment, within_run
-from hpcddm.launch.base import ArraySpec
+from hpcddm.launch.items import items_of, submit_unit, write_specs
 from hpcddm.launch.local import Local
-from hpcddm.launch.submission import store_experiment, write_spec
+from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -47,8 +47,8 @@ def prepared(tmp_path_factory):
     store_experiment(experiment, run)
     units = {unit.key: unit for unit in plan(experiment)}
     keys = [key for key, unit in units.items() if unit.stage in ("shard", "encode", "cluster")] + [MONOLITH]
-    specs = [write_spec(units[key], experiment, run, Site(name="here", scheduler="local")) for key in keys]
-    done = python(MAKE, *specs, timeout=90)
+    write_specs(items_of([units[key] for key in keys], experiment, run), Site(name="here", scheduler="local"))
+    done = python(MAKE, *map(run.spec, keys), timeout=90)
     assert done.returncode == 0, [activity(run, key) for key in keys]
     return run
 
@@ -80,8 +80,7 @@ def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(
     experiment, site = stored_experiment(run), Site(name="here", scheduler="local", stages={"train": TWO})
     launcher = Local(site, run)
     unit = next(unit for unit in plan(experiment) if unit.key == MONOLITH)
-    spec = write_spec(unit, experiment, run, site)
-    job = launcher.submit(ArraySpec("", [MONOLITH], [spec], site.resources_for(*MONOLITH.split("/")), []), "", "")
+    job = submit_unit(unit, experiment, run, launcher)
     try:
         wait_for(lambda: len(psutil.Process(int(job)).children()) == 2)
         (second,) = [one for one in psutil.Process(int(job)).children() if one.environ()[RANK_VARIABLE] == "1"]

@@ -1,11 +1,6 @@
 """The verb status: the truth in every state, readable wherever it is printed, and never a traceback."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -68,6 +63,10 @@ STATES = [
     (Job("17_1", "pending", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
     (Job("17_1", "pending", "JobHeldUser"), None, "held", "JobHeldUser"),
     (Job("17_1", "pending", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
+    (Job("17_1", "pending", "JobHoldMaxRequeue"), {}, "held", "JobHoldMaxRequeue"),
+    (Job("17_1", "requeue_hold", ""), {}, "held", ""),
+    (Job("17_1", "running", "held[1-2]"), {"heartbeat": beat()}, "running", ""),
+    (Job("17_1", "suspended", "h1"), {"heartbeat": beat()}, "suspended", ""),
     (Job("17_1", "running", "h[1-2]"), None, "running", "starting"),
     (Job("17_1", "running", "h[1-2]"), {"heartbeat": beat()}, "running", ""),
     (Job("17_1", "running", "h[1-2]"), {"heartbeat": beat(age=600)}, "running", "no sign of life for 10 minutes"),
@@ -287,55 +286,3 @@ def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
     for name in ("owner", "begun", "heartbeat", "ended", "verdict"):
         (folder / f"{name}.json").write_text('["no record"]')
     assert row(run)["state"] == "unknown" and EXPERT in status(run)
-
-
-def test_watching_needs_a_terminal(run):
-    for arguments in (["--watch"], ["--watch", "--json"]):
-        done = hpcddm("status", run.root, *arguments)
-        assert done.exit_code == 2 and "--watch needs a terminal" in done.stderr
-
-
-def watch(run):
-    """Start `status --watch` on a terminal of its own; return the process and the terminal."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "hpcddm.cli", "status", str(run.root), "--watch"]
-    environment = os.environ | {"COLUMNS": "100", "LINES": "40", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    return process, ours
-
-
-def read_until(terminal, word):
-    said = b""
-    while word not in said:
-        said += os.read(terminal, 4096)
-    return said
-
-
-def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(open_run):
-    process, terminal = watch(open_run)
-    read_until(terminal, b"next: submit again")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
-    finish(plan(tiny(open_run.root.parent)), open_run)
-    process, terminal = watch(open_run)
-    assert b"complete; look at" in read_until(terminal, b"index.html") and process.wait(20) == 0
-
-
-def test_watching_asks_the_scheduler_seldom(open_run, monkeypatch):
-    from hpcddm.commands import status as verb
-
-    submitted(open_run, [EXPERT])
-    asked, looks, clock = answer(monkeypatch, {}), [], [time.time()]
-
-    def sleep(seconds):
-        looks.append(seconds)
-        clock[0] += seconds
-        if len(looks) == 60:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    monkeypatch.setattr(time, "time", lambda: clock[0])
-    verb._watch(open_run, verb.Console(file=open(os.devnull, "w")))
-    assert 300 <= clock[0] - ENDED and len(asked) <= (clock[0] - ENDED) / 30 + 1
-    assert len(asked) >= 5 and all(5 <= seconds <= 6 for seconds in looks)

@@ -30,11 +30,11 @@ Association Records
 
 ClusterName=home Account=root UserName= Partition= Priority=0 ID=1
     MaxJobs= MaxJobsAccrue= MaxSubmitJobs=3(0) MaxWallPJ=
-ClusterName=home Account=grp UserName={ME}(0) Partition= Priority=0 ID=2
+ClusterName=home Account=grp UserName={ME}({os.getuid()}) Partition= Priority=0 ID=2
     ParentAccount= Lft=2 DefAssoc=Yes
     GrpSubmitJobs=N(0) GrpWall=N(0.00)
     MaxJobs= MaxJobsAccrue= MaxSubmitJobs=40(2) MaxWallPJ=
-ClusterName=home Account=rich UserName={ME}(0) Partition= Priority=0 ID=3
+ClusterName=home Account=rich UserName={ME}({os.getuid()}) Partition= Priority=0 ID=3
     ParentAccount= Lft=2 DefAssoc=No
     MaxJobs= MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=
 """
@@ -130,4 +130,4 @@ def test_the_limit_is_that_of_the_account_that_the_site_names(keys, limit):
 
 
 def test_limits_of_others_are_not_mine():
-    assert submit_limit(LIMITS.replace(f"UserName={ME}(", "UserName=x("), site()) is None
+    assert submit_limit(LIMITS.replace(f"{ME}({os.getuid()})", "x(4711)"), site()) is None

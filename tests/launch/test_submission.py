@@ -273,10 +273,14 @@ def test_a_folder_without_room_or_permission_is_named(run, monkeypatch):
     check_folder(run)
     assert not run.root.exists()
     monkeypatch.setattr("hpcddm.rundir.atomic.free_bytes", lambda folder: 5000)
-    with pytest.raises(ConfigError, match=f"--run-dir {run.root}: 5,000 bytes are free"):
+    with pytest.raises(
+        ConfigError, match=f"--run-dir {run.root}: cannot be made .5,000 bytes are free in {run.root.parent}"
+    ):
         check_folder(run)
     monkeypatch.setattr("os.access", lambda *arguments: False)
-    with pytest.raises(ConfigError, match=f"--run-dir {run.root}: {run.root.parent} is not writable"):
+    with pytest.raises(
+        ConfigError, match=f"--run-dir {run.root}: cannot be made .no permission for this user in {run.root.parent}"
+    ):
         check_folder(run)
 
 

@@ -10,69 +10,26 @@ from functools import partial
 import psutil
 import pytest
 
-from hpcddm.files import load_site, within_run
-from hpcddm.launch.base import launcher_of
-from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
-from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.pipeline import DATA_STAGES, expert_key, plan
-from hpcddm.rundir import heartbeat
-from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import records
-from tests.helpers import python, tiny, write_source
+from hpcddm.pipeline import expert_key
+from tests.real.endless import is_training, prepare, slurm, submit, wait_for
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 EXPERT = expert_key(1)
 SECONDS = 3
 """How far our records may be from accounting, for each attempt whose end was recorded."""
-MAKE = """
-import sys
-from pathlib import Path
-from hpcddm.runtime import entry
-from hpcddm.runtime.stopping import StopFlag
-sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
-"""
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.time() + seconds
-    while not (found := condition()):
-        assert time.time() < deadline, f"not within {seconds} s"
-        time.sleep(0.3)
-    return found
-
-
-def slurm(conf, *command):
-    environment = os.environ | {"SLURM_CONF": conf}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def stormy(home, tmp_path_factory):
     """An endless two-node expert that died without a word, was requeued by two signals, and stopped; run and job."""
-    folder = tmp_path_factory.mktemp("cost")
-    write_source(folder / "images")
-    run, site = RunDir(folder / "run"), load_site("testbed-home")
-    experiment = within_run(tiny(folder, experts__training__images=16_000_000), run)
-    units = plan(experiment)
-    store_experiment(experiment, run)
-    store_site(site, run)
-    items = items_of([unit for unit in units if unit.stage in DATA_STAGES], experiment, run)
-    write_specs(items, site)
-    made = python(MAKE, *(item.spec for item in items), timeout=120)
-    assert made.returncode == 0, made.stderr
-    expert = items_of([unit for unit in units if unit.key == EXPERT], experiment, run)
-    before = os.environ.get("SLURM_CONF")
-    os.environ["SLURM_CONF"] = home
-    try:
-        array = submit_array(expert, run, launcher_of(site, run), array_spec(expert, site), "0001-train.sbatch")
-    finally:
-        os.environ.pop("SLURM_CONF") if before is None else os.environ.update(SLURM_CONF=before)
+    run = prepare(tmp_path_factory.mktemp("cost"), "testbed-home")
+    array = submit(run, EXPERT, "testbed-home", home)
     job = f"{array}_0"
     try:
         endings = (partial(kill, home), partial(send, home, "USR2"), partial(send, home, "TERM"), stop)
         for number, end in enumerate(endings, 1):
-            wait_for(partial(is_training, run, number))
+            wait_for(partial(is_training, run, EXPERT, number))
             # Long enough for a heartbeat that is not the first one.
             time.sleep(5)
             end(run, job)
@@ -100,11 +57,6 @@ def kill(conf, run, job):
                 process.kill()
     wait_for(lambda: not slurm(conf, "squeue", "--noheader", f"--jobs={job}", "--states=R,CG"))
     slurm(conf, "scontrol", "requeue", job)
-
-
-def is_training(run, number):
-    tried = records(run.logs(EXPERT))
-    return len(tried) == number and (beat := heartbeat.read(tried[-1].folder)) and beat.done > 0
 
 
 def executions(conf, job):

@@ -1,12 +1,14 @@
 import ast
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hpcddm.data import tar
 from hpcddm.errors import UserError
+from hpcddm.pipeline import expert_key
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
-from hpcddm.stages import samples, train
+from hpcddm.stages import report, samples, train
 from hpcddm.stages.drawing import oracle_clusters
 from tests.helpers import REPOSITORY, tiny
 
@@ -60,3 +62,15 @@ def test_all_arms_cost_the_same(tmp_path):
     ensemble = experts + train.router_flops(experiment)
     assert abs(monolith.images * flops - ensemble) <= flops * monolith.batch / 2
     assert monolith.images % monolith.batch == 0 and monolith.images > experiment.experts.training.images
+
+
+def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):
+    experiment = tiny(tmp_path, evaluate__strategies=["top-1", "oracle"], evaluate__min_experts=1)
+    monkeypatch.setattr(samples, "evaluated", lambda unit, settings: rows([0, 1, 2, 3], clusters=[1, 0, 0, 0]))
+    there = SimpleNamespace(inputs={expert_key(0): None})
+    said = report._remark(experiment, there)
+    assert said.startswith("1 of 2 experts, without train/expert-01: ")
+    assert said.endswith("; oracle leaves to the router the 25.0% of the samples whose own is missing")
+    routed = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update={"strategies": ["full"]})})
+    assert report._remark(routed, there).endswith("the FLOPs are theirs and the router's")
+    assert report._remark(experiment, SimpleNamespace(inputs=dict.fromkeys(map(expert_key, (0, 1))))) == ""

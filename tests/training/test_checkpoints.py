@@ -1,10 +1,13 @@
 """Training states on a disk: which are kept, and which one is continued."""
 
+import errno
+import os
 from types import SimpleNamespace
 
 import pytest
 import torch.distributed as dist
 
+from hpcddm.errors import UserError
 from hpcddm.runtime.attempt import Superseded, open_attempt
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
@@ -68,3 +71,26 @@ def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-ba9876543210-8_0.0"))
     checkpoints.save(Writer(), 20, {})
     assert checkpoints.newest()[1]["images"] == 20
+
+
+def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stays(tmp_path):
+    class Full:
+        def save(self, folder):
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    checkpoints = save(tmp_path, "mine", 10)
+    with pytest.raises(
+        UserError, match="cannot save the training state of about 7 bytes, [0-9]+ bytes are free .*quota"
+    ):
+        checkpoints.save(Full(), 20, {})
+    assert checkpoints.newest()[1]["images"] == 10 and not list(tmp_path.glob(".staged-*"))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Connection closed by peer"), ConnectionResetError(104, "reset")])
+def test_a_rank_that_died_during_a_save_is_no_full_disk(tmp_path, error):
+    class Alone:
+        def save(self, folder):
+            raise error
+
+    with pytest.raises(type(error)):
+        save(tmp_path, "mine", 10).save(Alone(), 20, {})

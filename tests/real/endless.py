@@ -1,0 +1,72 @@
+"""Experts that train for days in a run whose data are ready: something to watch, disturb and end."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcddm.files import load_site, stored_experiment, within_run
+from hpcddm.launch.base import launcher_of
+from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
+from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.pipeline import DATA_STAGES, plan
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import records
+from tests.helpers import python, tiny, write_source
+
+MAKE = """
+import sys
+from pathlib import Path
+from hpcddm.runtime import entry
+from hpcddm.runtime.stopping import StopFlag
+sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
+"""
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 120) -> Any:
+    """What the condition gives as soon as that is something."""
+    deadline = time.time() + seconds
+    while not (found := condition()):
+        assert time.time() < deadline, f"not within {seconds} s"
+        time.sleep(0.3)
+    return found
+
+
+def slurm(conf: str, *command: str) -> str:
+    """What one of Slurm's clients prints."""
+    environment = os.environ | {"SLURM_CONF": conf}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def prepare(folder: Path, site_name: str) -> RunDir:
+    """A run with shards and clusters, and experts that will not end by themselves."""
+    write_source(folder / "images")
+    run, site = RunDir(folder / "run"), load_site(site_name)
+    experiment = within_run(tiny(folder, experts__training__images=16_000_000), run)
+    store_experiment(experiment, run)
+    store_site(site, run)
+    items = items_of([unit for unit in plan(experiment) if unit.stage in DATA_STAGES], experiment, run)
+    write_specs(items, site)
+    made = python(MAKE, *(item.spec for item in items), timeout=120)
+    assert made.returncode == 0, made.stderr
+    return run
+
+
+def submit(run: RunDir, key: str, site_name: str, conf: str, after: tuple[str, ...] = ()) -> str:
+    """Submit one unit as an array of one element and return the array's id."""
+    site, experiment = load_site(site_name), stored_experiment(run)
+    items = items_of([unit for unit in plan(experiment) if unit.key == key], experiment, run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", conf)
+        name = f"{key.replace('/', '-')}.sbatch"
+        return submit_array(items, run, launcher_of(site, run), array_spec(items, site, after), name)
+
+
+def is_training(run: RunDir, key: str, number: int = 1) -> bool:
+    """Whether this attempt, and no later one, has made a step."""
+    tried = records(run.logs(key))
+    return len(tried) == number and tried[-1].beat is not None and tried[-1].beat.done > 0
