@@ -158,7 +158,7 @@ def cancel(run: Path, units: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("name", metavar="SWEEP")
 @click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
-@click.option("--dir", "--run-dir", "folder", type=click.Path(path_type=Path), help="Default: sweeps/<the sweep's name>.")
+@click.option("--dir", "--run-dir", "folder", type=click.Path(path_type=Path), help="Default: sweeps/<its name>.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
 def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool) -> None:

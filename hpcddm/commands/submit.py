@@ -9,6 +9,7 @@ from hpcddm.config import Experiment, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
+from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
 from hpcddm.launch.preflight import preflight
 from hpcddm.launch.submission import (
@@ -108,12 +109,15 @@ def _run_here(
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         click.echo(f"error: {key}: {reason}; its log: hpcddm logs {run.root} {key}", err=True)
+        call_hook(launcher.site, run, "stopped", key, reason)
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
     left = decide(experiment, run, launcher, only=only)
     if left.to_run:
         raise UserError(f"not complete: {', '.join(unit.key for unit in left.to_run)}; the same command continues")
+    if REPORT in left.complete:
+        call_hook(launcher.site, run, "complete", REPORT)
     _say_nothing_to_do(left, run)
     return 0
 

@@ -1,4 +1,8 @@
-"""EfficientNet-Lite0 trained on ImageNet (Tan and Le, arXiv 1905.11946; the 'lite' form has ReLU6 and no attention)."""
+"""EfficientNet-Lite0 trained on ImageNet (Tan and Le, arXiv 1905.11946; the 'lite' form has ReLU6 and no attention).
+
+The last bits of its features depend on the processor's instruction set (not on the number of threads), so sites with
+different processors do not get the same clusters each for itself: one makes shard, encode and cluster, the others copy.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal

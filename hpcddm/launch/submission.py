@@ -88,10 +88,12 @@ def _check_source(experiment: Experiment) -> None:
 
 
 def check_folder(run: RunDir) -> None:
-    """Refuse a folder in which nothing can be written; nothing is made.
+    """Refuse a folder in which nothing can be written, or nothing may run; nothing is made.
 
     Raises `ConfigError` naming the folder and what would do.
     """
+    if run.stop.exists():
+        raise ConfigError(f"{run.stop} tells every job to leave: remove it, then repeat this command")
     place = run.root.absolute()
     while not place.exists():
         place = place.parent

@@ -123,7 +123,10 @@ def _leave_if_superseded(attempt: Attempt) -> None:
 
 def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:
     folder = run.unit(spec.key)
-    inputs = gather(spec, run).found
+    gathered = gather(spec, run)
+    inputs = gathered.found
+    if gathered.missing:
+        print(f"without {', '.join(gathered.missing)}", flush=True)
     expected = Manifest(*spec.key.split("/"), spec.covers, {key: found.digest for key, found in inputs.items()}, [])
     if _fits(folder, expected):
         return "already complete"

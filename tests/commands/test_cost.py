@@ -119,9 +119,11 @@ def test_an_element_that_came_back_under_another_job_id_is_the_same_unit(run, sa
     first, second = NOW - 3 * HOUR, NOW - HOUR
     write_attempt(run, EXPERT, 1, token, "17_1", started=first, verdict=verdict("resubmit", first, HOUR))
     write_attempt(run, EXPERT, 2, token, "23_1", started=second, verdict=verdict("complete", second, HOUR))
-    sacct(execution(token, "17_1", first, 100), execution(token, "23_1", second, 200), execution(token, "24_1", NOW, 9))
+    # Another job of the unit, which began at the same time as the first and died before Python.
+    other = execution(token, "24_1", first, 9)
+    sacct(other, execution(token, "17_1", first + 2, 100), execution(token, "23_1", second, 200))
     found = [(one["unit"], one["attempt"], one["seconds"]) for one in attempts(run)]
-    assert found == [(EXPERT, 1, 100), (EXPERT, 2, 200), (EXPERT, None, 9)]
+    assert found == [(EXPERT, None, 9), (EXPERT, 1, 100), (EXPERT, 2, 200)]
 
 
 def test_gpus_that_accounting_does_not_count_are_taken_from_our_records(run, requeued, sacct):

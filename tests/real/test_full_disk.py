@@ -58,7 +58,7 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def finish(run: Path, finished: Path) -> None:
+def complete(run: Path, finished: Path) -> None:
     assert states(run), "what had been saved before is gone"
     done = hpcddm("run-stage", run, KEY, "--ranks", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,7 +74,7 @@ def test_a_full_disk_is_named_with_its_bytes_and_room_brings_the_training_back(r
     assert process.returncode == 1 and "cannot save the training state" in said and "bytes are free" in said, said
     assert f"{run}/{KEY}/state" in said
     ballast.unlink()
-    finish(run, finished)
+    complete(run, finished)
 
 
 def test_a_disk_that_turns_read_only_loses_nothing(run, finished):
@@ -85,4 +85,4 @@ def test_a_disk_that_turns_read_only_loses_nothing(run, finished):
     said = process.communicate(timeout=120)[0]
     subprocess.run(["umount", "--lazy", state], check=True)
     assert process.returncode == 1 and "cannot save the training state" in said and "Read-only" in said, said
-    finish(run, finished)
+    complete(run, finished)

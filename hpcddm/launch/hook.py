@@ -1,0 +1,16 @@
+"""The user's own command, told of the end of a run and of units that stop with a reason; jobs call it themselves."""
+
+import os
+import subprocess
+
+from hpcddm.config import Site
+from hpcddm.rundir.layout import RunDir
+
+
+def call_hook(site: Site, run: RunDir, event: str, unit: str, reason: str = "") -> None:
+    """Run the site's hook, if it has one; event: 'complete' or 'stopped'. Its failure is its own affair."""
+    if site.hook is None:
+        return
+    told = {"EVENT": event, "UNIT": unit, "REASON": reason, "RUN": str(run.root.resolve())}
+    environment = os.environ | {f"HPCDDM_{name}": value for name, value in told.items()}
+    subprocess.run(["bash", "-c", site.hook], env=environment, check=False)

@@ -1,0 +1,102 @@
+"""How a job that has to leave comes back at sites of every kind, and when it does not."""
+
+import json
+import shutil
+import signal
+import time
+
+import pytest
+
+from tests.real.storm import KEY, Storm
+from tests.runs import TINY, hpcddm
+
+pytestmark = pytest.mark.slurm
+SITE = """
+name: north
+scheduler: slurm
+partition: main
+network_interface: lo
+signal_lead_seconds: 30
+requeue: {way}
+hook: 'echo "$HPCDDM_EVENT $HPCDDM_UNIT" >> "$HPCDDM_RUN/told"'
+resources: {{memory_gb: 1, minutes: 30}}
+stages: {{train: {{nodes: 2}}}}
+"""
+
+
+class Site(Storm):
+    """The finished run without its first expert, at a site of some kind."""
+
+    def prepare(self, finished, way):
+        shutil.copytree(finished, self.run)
+        for folder in (KEY, f"logs/{KEY}", "evaluate", "report"):
+            shutil.rmtree(self.run / folder)
+        self.site = self.folder / "north.yaml"
+        self.site.write_text(SITE.format(way=way))
+        return self
+
+    def call(self, *arguments):
+        return hpcddm(*arguments, SLURM_CONF=self.conf)
+
+    def submit(self):
+        done = self.call("submit", "quickstart", "--site", self.site, "--run-dir", self.run, *TINY)
+        return done.returncode, done.stdout + done.stderr
+
+    def until_the_ranks_meet(self):
+        before = len(list((self.run / "logs" / KEY).glob("attempt-*")))
+        assert self.submit()[0] == 0
+        tried = self.run / "logs" / KEY
+        self.until(lambda: len(list(tried.glob("attempt-*"))) > before, 120, "an attempt")
+        self.until(lambda: self.phase() in ("rendezvous", "step"), 120, "the ranks to meet")
+
+    def verdict(self):
+        self.until(lambda: self.last.verdict, 60, "a verdict")
+        return self.last.decision
+
+    def row(self, key=KEY):
+        rows = json.loads(self.call("status", self.run, "--json").stdout)["units"]
+        return next(row for row in rows if row["unit"] == key)
+
+
+def metrics(run):
+    return (run / "report/metrics.json").read_bytes()
+
+
+def test_where_requeueing_is_forbidden_it_submits_itself_and_the_final_step_waits_behind_it(home, finished, tmp_path):
+    site = Site(tmp_path, home, 0).prepare(finished, "resubmit")
+    site.until_the_ranks_meet()
+    first = site.last.job
+    site.ranks()[0].send_signal(signal.SIGUSR2)
+    assert site.verdict() == "resubmit"
+    site.until(lambda: site.complete("report"), 300, "the report")
+    assert site.last.job != first and site.last.number == 2
+    assert metrics(site.run) == metrics(finished)
+    assert (site.run / "told").read_text() == "complete report/all\n"
+
+
+def test_what_may_not_come_back_by_itself_waits_for_the_user(home, finished, tmp_path):
+    site = Site(tmp_path, home, 0).prepare(finished, "none")
+    site.until_the_ranks_meet()
+    site.ranks()[1].send_signal(signal.SIGTERM)
+    assert site.verdict() == "by hand"
+    time.sleep(2)
+    assert (site.row()["state"], site.row()["next"]) == ("stopped", "submit again")
+    assert (site.run / "told").read_text() == f"stopped {KEY}\n"
+
+    site.until_the_ranks_meet()
+    (site.run / "STOP").touch()
+    assert site.verdict() == "stopped"
+    code, said = site.submit()
+    assert code == 2 and f"{site.run}/STOP" in said and "remove it" in said
+    (site.run / "STOP").unlink()
+
+    site.until_the_ranks_meet()
+    site.slurm("scancel", site.last.job)
+    assert site.verdict() == "cancelled"
+    time.sleep(2)
+    assert site.row()["state"] == "cancelled"
+
+    again = site.call("retry", site.run)
+    assert again.returncode == 0, again.stdout + again.stderr
+    site.until(lambda: site.complete("report"), 300, "the report")
+    assert metrics(site.run) == metrics(finished)
