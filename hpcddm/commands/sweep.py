@@ -112,10 +112,9 @@ def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher) 
         seen.complete |= {member.name(key) for key in decision.complete}
         seen.absent |= {member.name(key) for key in (*decision.elsewhere, *decision.blocked)}
         seen.recalled |= {job.id: job for job in decision.recalled}
-        for item in _items(decision.to_run, member):
-            if item.name not in named:
-                named.add(item.name)
-                seen.items.append(item)
+        new = [unit for unit in decision.to_run if member.name(unit.key) not in named]
+        named |= {member.name(unit.key) for unit in new}
+        seen.items += _items(new, member)
     return seen
 
 
@@ -129,13 +128,12 @@ def _refuse_changes(states: dict[str, UnitStatus], member: Member, site: Site) -
 
 def _items(units: list[PlannedUnit], member: Member) -> Iterator[Item]:
     """Units of a member in the runs that make them."""
-    experiments = {}
+    if units:
+        # All runs of a sweep lie beside each other, so the way to the images is the same.
+        experiment = within_run(member.experiment, member.run)
     for unit in units:
-        run = member.owner(unit.key)
-        if run not in experiments:
-            experiments[run] = within_run(member.experiment, run)
         needs = tuple(map(member.name, unit.reads))
-        yield Item(run, unit, experiments[run], member.name(unit.key), needs)
+        yield Item(member.owner(unit.key), unit, experiment, member.name(unit.key), needs)
 
 
 def _check(seen: Look, home: RunDir, launcher: Launcher) -> None:

@@ -63,7 +63,7 @@ class Embedded:
             item = self.running.pop(job)
             last = activity(item.run, item.unit.key)
             # A unit that is made anew and fails early still has its old manifest.
-            if last.outcome != "failed" and manifest.read(item.run.unit(item.unit.key)):
+            if last.outcome not in ("failed", "waiting") and manifest.read(item.run.unit(item.unit.key)):
                 self.progress.completed(item.name)
                 continue
             self.failed[item.name] = last.reason or "the process died without a word"

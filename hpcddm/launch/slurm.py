@@ -23,6 +23,7 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.share import share_file
+from hpcddm.weights import cache_folder
 
 if TYPE_CHECKING:
     import jinja2
@@ -109,6 +110,7 @@ class Slurm(Launcher):
                 run=self.run.root.resolve(),
                 jobs=str(self.run.jobs.resolve()),
                 python=sys.executable,
+                cache=cache_folder(),
             )
         except jinja2.TemplateError as error:
             line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""

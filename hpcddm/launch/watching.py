@@ -52,8 +52,9 @@ VERDICTS = {
     "cancelled": Work.CANCELLED,
     "stopped": Work.STOPPED,
     "by hand": Work.STOPPED,
+    "waiting": Work.STOPPED,
 }
-ENDINGS = {"failed": Work.FAILED, "stopped": Work.STOPPED}
+ENDINGS = {"failed": Work.FAILED, "stopped": Work.STOPPED, "waiting": Work.STOPPED}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime import allocation as allocations
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.attempt import Attempt, Superseded, open_attempt
-from hpcddm.runtime.inputs import gather
+from hpcddm.runtime.inputs import NotReady, gather
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
@@ -91,6 +91,8 @@ def _outcome(
         return "stopped", str(stopped), 0
     except HeldElsewhere as held:
         return "held", str(held), EXIT_CODE
+    except NotReady as error:
+        return "waiting", str(error), error.exit_code
     except UserError as error:
         # To try this again would end the same way: the user has to mend something first.
         attempt.facts["final"] = True

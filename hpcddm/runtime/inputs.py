@@ -11,6 +11,10 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.spec import Spec
 
 
+class NotReady(UserError):
+    """What a unit reads is not there, or not as it must be: not the unit's own failure."""
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The manifests of the units that are there, by key, and the units that it wants and does without."""
@@ -22,7 +26,7 @@ class Inputs:
 def gather(spec: Spec, run: RunDir) -> Inputs:
     """Find everything that a unit reads: all that it needs, and what is there of what it wants.
 
-    Raises `UserError` naming what is missing or does not fit, and how much of the minimum is there.
+    Raises `NotReady` naming what is missing or does not fit, and how much of the minimum is there.
     """
     found = {key: _needed(spec, run, key) for key in spec.needs}
     faults: dict[str, str] = {}
@@ -44,8 +48,8 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
     return Inputs(found, list(faults))
 
 
-def _refusal(spec: Spec, reason: str, run: RunDir) -> UserError:
-    return UserError(f"{spec.key} cannot start: {reason}; see 'hpcddm status {run.root}'")
+def _refusal(spec: Spec, reason: str, run: RunDir) -> NotReady:
+    return NotReady(f"{spec.key} cannot start: {reason}; see 'hpcddm status {run.root}'")
 
 
 def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:

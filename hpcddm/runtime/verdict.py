@@ -104,6 +104,8 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
         return "complete", ""
     if last.ended.get("final"):
         return "failed", reason
+    if last.outcome == "waiting":
+        return "waiting", reason
     if ending.is_cancelled:
         return "cancelled", "cancelled by scancel"
     if stops:

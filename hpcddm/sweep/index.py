@@ -12,6 +12,9 @@ from hpcddm.files import SWEEP_FILE
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 
+INSIDE = RunDir(Path())
+"""Any run, for places as seen from its folder."""
+
 
 @dataclass
 class Index:
@@ -58,31 +61,41 @@ def link(run: RunDir, owners: Mapping[str, str]) -> None:
 
     owners: unit -> label. A stage that one other member owns as a whole is one link. Nothing but links is replaced.
     """
-    own = run.root.name
+    root, own = str(run.root), run.root.name
     stages: dict[str, dict[str, str]] = defaultdict(dict)
     for key, owner in owners.items():
         stages[key.split("/")[0]][key] = owner
     for stage, units in stages.items():
         labels = set(units.values())
         for place in (RunDir.unit, RunDir.logs):
-            folder = place(run, stage)
-            if len(labels) == 1 and own not in labels and (folder.is_symlink() or not folder.exists()):
-                _point(folder, place(RunDir(run.root.parent / units[next(iter(units))]), stage))
+            folder = place(INSIDE, stage).as_posix()
+            together = len(labels) == 1 and own not in labels
+            if together and _point(root, folder, next(iter(labels))):
                 continue
-            _point(folder, None)
+            _point(root, folder, None)
             for key, owner in units.items():
-                _point(place(run, key), None if owner == own else place(RunDir(run.root.parent / owner), key))
+                _point(root, place(INSIDE, key).as_posix(), None if owner == own else owner)
 
 
-def _point(path: Path, target: Path | None) -> None:
-    """Make a relative link, or, without a target, remove one."""
-    wanted = os.path.relpath(target, path.parent) if target else None
-    if path.is_symlink():
+def _point(root: str, inside: str, owner: str | None) -> bool:
+    """Make a place in a member's run a link to the same place in its owner's, or, without one, no link at all.
+
+    Says whether it is as wanted now: a folder that is there stays. Strings, for a large sweep has thousands of links.
+    """
+    path = f"{root}/{inside}"
+    wanted = f"{'../' * (inside.count('/') + 1)}{owner}/{inside}" if owner else None
+    try:
         if os.readlink(path) == wanted:
-            return
-        path.unlink()
-    elif path.exists():
-        return
+            return True
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return wanted is None
     if wanted:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(wanted)
+        try:
+            os.symlink(wanted, path)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path))
+            os.symlink(wanted, path)
+    return True

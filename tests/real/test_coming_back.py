@@ -71,6 +71,7 @@ def test_where_requeueing_is_forbidden_it_submits_itself_and_the_final_step_wait
     site.until(lambda: site.complete("report"), 300, "the report")
     assert site.last.job != first and site.last.number == 2
     assert metrics(site.run) == metrics(finished)
+    site.until(lambda: (site.run / "told").exists(), 30, "the hook")
     assert (site.run / "told").read_text() == "complete report/all\n"
 
 

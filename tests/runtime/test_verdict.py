@@ -92,6 +92,11 @@ def test_what_the_user_must_mend_first_stops_at_once(unit):
     assert unit.attempt(full, begun=0) == ("failed", "stopped", "x: cannot save, 0 bytes are free")
 
 
+def test_a_unit_whose_inputs_are_missing_waits_for_them_and_has_not_failed(unit):
+    waiting = {"outcome": "waiting", "reason": "it cannot start: train/expert-00 is not complete"}
+    assert unit.attempt(waiting)[:2] == ("waiting", "")
+
+
 def test_scancel_is_the_users_word(unit):
     job = "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=None"
     assert unit.attempt(STOPPED, begun=0, job=job, reached=64)[0] == "cancelled"
