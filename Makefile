@@ -12,11 +12,13 @@ TESTBED := slurm/testbed
 # One word for the shell, whatever it holds; SET alone is several.
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help install submit test lint testbed-up testbed-down clean
+.PHONY: help install submit test test-long benchmarks lint testbed-up testbed-down clean
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
+	@echo "make test-long     storms of disturbances, races of submitters: half an hour on a real Slurm"
+	@echo "make benchmarks    the figures of the README about submitting, measured here"
 	@echo "make testbed-up    two real Slurm clusters on this machine; make testbed-down removes them"
 	@echo "make lint          ruff"
 
@@ -28,6 +30,14 @@ submit: $(VENV)/installed
 
 test: $(VENV)/installed-test
 	@VENV=$(call quote,$(VENV)) bash tests/run.sh
+
+test-long: $(VENV)/installed-test
+	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 bash tests/run.sh -m 'long or slurm'
+
+benchmarks: $(VENV)/installed-test
+	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh
+	@export HPCDDM_TESTBED=$${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}; \
+		$(VENV)/bin/python -m tests.benchmarks.submitting && $(VENV)/bin/python -m tests.benchmarks.sweeping
 
 lint: $(VENV)/installed-test
 	@$(VENV)/bin/ruff check .

@@ -74,13 +74,18 @@ def stored_experiment(run: RunDir) -> Experiment:
     Raises `ConfigError` when the folder holds no run.
     """
     values = atomic.read_json(run.experiment)
-    if values is None and (run.root / SWEEP_FILE).exists():
+    if values is None and is_sweep(run):
         raise ConfigError(
             f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING; see {run.root}/table.csv"
         )
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing or torn)")
     return validate(Experiment, values, str(run.experiment))
+
+
+def is_sweep(run: RunDir) -> bool:
+    """Whether the folder is the home of a sweep, whose settings are runs below it."""
+    return (run.root / SWEEP_FILE).exists()
 
 
 def with_content(experiment: Experiment, run: RunDir) -> Experiment:

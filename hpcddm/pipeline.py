@@ -206,6 +206,9 @@ STAGES = (
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
+TABLE = "table/all"
+"""The last job of a sweep, which is no unit of any run: it compares what is complete by then."""
+
 
 @dataclass(frozen=True)
 class PlannedUnit:

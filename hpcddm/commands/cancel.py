@@ -7,7 +7,7 @@ import click
 
 from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
+from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal, Submission, current
@@ -23,15 +23,16 @@ def cancel(root: Path, units: tuple[str, ...]) -> None:
 
     Raises `ConfigError` over an unknown unit, `UserError` when the scheduler does not answer or refuses.
     """
-    run = RunDir(root)
-    planned = plan(stored_experiment(run))
-    for key in units:
-        if key not in {unit.key for unit in planned}:
-            raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(unit.key for unit in planned)}")
+    run, prefix, reads = _named(RunDir(root))
+    units = tuple(f"{prefix}{key}" for key in units)
+    for name in units:
+        if name not in reads:
+            valid = ", ".join(name.removeprefix(prefix) for name in reads)
+            raise ConfigError(f"{root} has no unit '{name.removeprefix(prefix)}'; valid: {valid}")
     journal = Journal(run.journal)
     queued = [one for one in journal.submissions() if one.scheduler != "local"]
     if not queued:
-        click.echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {run.stop}")
+        click.echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
         return
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
@@ -39,23 +40,37 @@ def cancel(root: Path, units: tuple[str, ...]) -> None:
         jobs = launcher.states(queued)
         if jobs is None:
             raise UserError(f"{root}: the scheduler does not answer; nothing was cancelled")
-        chosen = {key: job for key, job in jobs.items() if not units or key in units}
+        chosen = {key: job for key, job in jobs.items() if key in (units or reads)}
         if not chosen:
             click.echo("nothing of this is in the queue; nothing was cancelled")
             return
         # What waits for a job starts when that job ends; so the last ones go first.
-        order = [unit.key for unit in reversed(planned) if unit.key in chosen]
+        order = [key for key in reversed(reads) if key in chosen]
         launcher.cancel(*(chosen[key].id for key in order))
         for token, keys in _by_submission(chosen, queued).items():
             journal.cancelled(token, keys)
     for key in reversed(order):
         click.echo(f"cancelled job {chosen[key].id}  {key}")
-    waiting = [
-        unit.key for unit in planned if unit.key in jobs and unit.key not in chosen and set(unit.reads) & chosen.keys()
-    ]
+    waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
     if waiting:
         click.echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
-    click.echo(f"next: hpcddm retry {root}   submits anew what was cancelled")
+    again = "the same hpcddm sweep" if is_sweep(run) else f"hpcddm retry {root}"
+    click.echo(f"next: {again}   submits anew what was cancelled")
+
+
+def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
+    """Whose journal holds the jobs of a run, what it puts before its units, and all of them with what they read.
+
+    Of a sweep those are all its units; of one of its settings those that it shares with no other before it.
+    """
+    if is_sweep(run):
+        units = [unit for one in Journal(run.journal).submissions() for unit in one.units]
+        return run, "", {unit: [] for unit in units}
+    home = RunDir(run.root.resolve().parent)
+    prefix = f"{run.root.resolve().name}/" if is_sweep(home) else ""
+    planned = plan(stored_experiment(run))
+    reads = {f"{prefix}{unit.key}": [f"{prefix}{key}" for key in unit.reads] for unit in planned}
+    return (home if prefix else run), prefix, reads
 
 
 def _by_submission(chosen: dict[str, Job], queued: list[Submission]) -> dict[str, list[str]]:

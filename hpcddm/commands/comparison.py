@@ -6,7 +6,8 @@ from rich.text import Text
 
 from hpcddm.sweep.table import FLOOR, Result, varied_keys
 
-LEAST_COLUMNS = 100
+LEAST_COLUMNS = 140
+"""In a file or a pipe, where nobody can widen a window."""
 
 
 def print_results(rows: list[Result]) -> None:

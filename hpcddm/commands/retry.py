@@ -8,7 +8,7 @@ import click
 from hpcddm.commands.submit import bring
 from hpcddm.config import Experiment, Site, validate
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_site, stored_experiment
+from hpcddm.files import is_sweep, load_site, stored_experiment
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
 from hpcddm.pipeline import plan
@@ -56,6 +56,8 @@ def _last_site(run: RunDir) -> Site:
     names = {one.site for one in Journal(run.journal).submissions() if run.site(one.site).exists()}
     if len(names) > 1:
         raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; say with --site from which now")
+    if not names and is_sweep(RunDir(run.root.resolve().parent)):
+        raise ConfigError(f"{run.root}: a setting of a sweep; the same hpcddm sweep submits anew what failed")
     if not names:
         raise ConfigError(f"{run.root}: nothing was submitted from here; hpcddm submit starts a run")
     return stored_site(names.pop(), run)

@@ -7,7 +7,7 @@ import click
 
 from hpcddm.config import Experiment, Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_experiment, load_site, with_content, within_run
+from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
@@ -39,6 +39,8 @@ def submit(
         raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
+    if is_sweep(RunDir(run.root.resolve().parent)):
+        raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits what is missing")
     experiment = with_content(experiment, run)
     return bring(experiment, site, run, redo=redo, dry_run=dry_run)
 

@@ -16,8 +16,17 @@ from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.items import Item, array_spec, arrays
 from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
-from hpcddm.launch.submission import Decision, active_units, check_experiment, check_folder, decide, settle, store_site
-from hpcddm.pipeline import REPORT, PlannedUnit
+from hpcddm.launch.submission import (
+    Decision,
+    active_units,
+    check_experiment,
+    check_folder,
+    decide,
+    settle,
+    store_site,
+    submitted_jobs,
+)
+from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
@@ -26,9 +35,6 @@ from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.members import Member, assign, members_of, survey_members
 from hpcddm.sweep.settings import Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, publish, state_of
-
-TABLE = "table/all"
-"""The last job, which writes the table of what is complete by then."""
 
 
 def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_table: bool) -> int:
@@ -42,10 +48,12 @@ def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_ta
     for left, taken in asked.folded:
         click.echo(f"note: setting {left} means the same as {taken} and runs once")
     launcher = launcher_of(load_site(site_name), home)
-    seen = look(asked, members, home, launcher)
+    seen = look(asked, members, home, launcher, is_final=not only_table)
     if only_table or not seen.items:
         return _show(seen, home)
-    _check(seen, home, launcher)
+    _check(seen, home, launcher.site)
+    if not dry_run:
+        launcher.check([array_spec(group[:1], launcher.site) for group in arrays(seen.items, launcher.site)])
     make_folder(home)
     is_queue = launcher.site.scheduler != "local"
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
@@ -91,14 +99,17 @@ class Look:
         return found
 
 
-def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher) -> Look:
-    """Look at all settings and decide what is to be submitted.
+def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher, is_final: bool = True) -> Look:
+    """Look at all settings and decide what is to be submitted; `is_final` says whether that will be done.
 
     Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
     """
     # The queue first: what leaves it while we look has its manifest by then.
-    active = active_units(home, launcher)
+    active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
     index = read_index(home)
+    if index.name not in ("", asked.name) or home.experiment.exists():
+        what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
+        raise ConfigError(f"--dir {home.root}: {what} lies there; take another folder, or go on with that")
     index.name, index.current = asked.name, [member.label for member in members]
     index.settings |= asked.settings
     assign(members, index)
@@ -116,6 +127,13 @@ def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher) 
         named |= {member.name(unit.key) for unit in new}
         seen.items += _items(new, member)
     return seen
+
+
+def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
+    found = launcher.states(submitted_jobs(home, launcher.site))
+    if found is None:
+        click.echo("note: the scheduler does not answer; states are from the files alone")
+    return found or {}
 
 
 def _refuse_changes(states: dict[str, UnitStatus], member: Member, site: Site) -> None:
@@ -136,7 +154,7 @@ def _items(units: list[PlannedUnit], member: Member) -> Iterator[Item]:
         yield Item(member.owner(unit.key), unit, experiment, member.name(unit.key), needs)
 
 
-def _check(seen: Look, home: RunDir, launcher: Launcher) -> None:
+def _check(seen: Look, home: RunDir, site: Site) -> None:
     """Refuse what can be known to fail, before anything is written.
 
     Raises `UserError` or `ConfigError`, with the setting where it is about one.
@@ -150,22 +168,21 @@ def _check(seen: Look, home: RunDir, launcher: Launcher) -> None:
         hungriest[member.experiment.data.model_dump_json()] = member
     needed, counts = storage.Need(), {}
     for data, member in hungriest.items():
-        counts[data] = storage.image_counts(member.experiment, member.run)
+        counts[data] = storage.image_counts(member.experiment, member.owner(shard_keys(member.experiment)[0]))
     for member in seen.members:
         data, own = member.experiment.data.model_dump_json(), units.get(member.label, [])
         shards = [unit for unit in seen.decisions[member.label].to_run if unit.stage == "shard"]
         checked = [unit for unit in own if unit.stage != "shard"] + (shards if hungriest[data] is member else [])
         try:
-            check_experiment(member.experiment, launcher.site, Decision({}, to_run=checked))
+            check_experiment(member.experiment, site, Decision({}, to_run=checked))
             check_weights(member.experiment, own)
         except UserError as error:
             raise type(error)(f"setting {member.label}: {error}") from None
-        needs = (storage.estimate(unit, member.experiment, launcher.site, counts[data]) for unit in own)
+        needs = (storage.estimate(unit, member.experiment, site, counts[data]) for unit in own)
         needed += sum(needs, storage.Need())
     check_folder(home)
     check_need(needed, home)
-    launcher.check([array_spec(group[:1], launcher.site) for group in arrays(seen.items, launcher.site)])
-    warn_of_node_local(launcher.site, home)
+    warn_of_node_local(site, home)
 
 
 def _store(seen: Look, home: RunDir, site: Site) -> None:

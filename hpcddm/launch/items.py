@@ -14,7 +14,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import Spec
 
-SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue", "hook")
+SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue")
 """What a job must know of its site."""
 
 

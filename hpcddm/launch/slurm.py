@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hpcddm.config import Site
 from hpcddm.errors import UserError
-from hpcddm.launch.base import ArraySpec, Job, Launcher
+from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.client import Silent, ask, call, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
@@ -111,6 +111,7 @@ class Slurm(Launcher):
                 jobs=str(self.run.jobs.resolve()),
                 python=sys.executable,
                 cache=cache_folder(),
+                scheduler_prefixes=SCHEDULER_PREFIXES,
             )
         except jinja2.TemplateError as error:
             line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""

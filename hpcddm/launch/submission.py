@@ -9,7 +9,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment, Site, validate
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, PlannedUnit, plan
+from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, TABLE, PlannedUnit, plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -45,8 +45,9 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     Raises `UserError` or `ConfigError` naming the key, the file and what would do.
     """
     for key in site.stages:
-        if key.split("/")[0] not in STAGE_NAMES:
-            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
+        known = (*STAGE_NAMES, TABLE.split("/")[0])
+        if key.split("/")[0] not in known:
+            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(known)}")
     for unit in decision.to_run:
         ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_of(experiment, unit.key)
         if batch % ranks:

@@ -21,7 +21,8 @@ class HeldElsewhere(UserError):
 
 @contextmanager
 def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[None]:
-    """Hold the file at `path` locked; the lock goes when this process ends, however it ends.
+    """Hold the file at `path` locked; the lock goes when this process ends, however it ends
+    (over NFSv3 it may outlive a node that died).
 
     Raises `HeldElsewhere`, naming the holder, when another process still has it after `patience_seconds`.
     """
@@ -29,7 +30,7 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise UserError(f"{path}: cannot be locked ({error.strerror})") from None
+        raise UserError(f"{path}: cannot be locked ({error.strerror})") from error
     deadline = time.time() + patience_seconds
     try:
         while not _try_lock(descriptor, path):

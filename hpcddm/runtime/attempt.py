@@ -5,11 +5,11 @@ import re
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
@@ -19,10 +19,16 @@ OWNER, BEGUN, ENDED, VERDICT = "owner.json", "begun.json", "ended.json", "verdic
 """The record of an attempt: who makes it, what it continued from, its last word, and what its job did then."""
 
 RESERVE, RESERVED_BYTES = ".reserve", 65536
+LOOK_BACK = 10
+"""So many attempts may have been opened by others since one's own was."""
+POLL_SECONDS = 0.2
+SUPERSEDED = "a later execution of the same job has begun"
+EXECUTION = re.compile(r"slurm-(?P<name>.+)-(?P<array>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
+"""The owner of an attempt under Slurm."""
 
 
 class Superseded(Stopped):
-    """A later attempt at the unit has begun: this one owns it no more and may publish nothing."""
+    """A later execution of the same job has begun: this one owns the unit no more and may publish nothing."""
 
 
 @dataclass
@@ -45,9 +51,10 @@ class Attempt:
         os.dup2(descriptor, 2)
         os.close(descriptor)
 
-    def begin(self, images: int) -> None:
-        """Record that the first step is made, and how many images were seen before it."""
-        atomic.write_json(self.folder / BEGUN, {"images": images, "time": time.time()}, durable=False)
+    def begin(self, images: int, fingerprint: str) -> None:
+        """Record that the first step is made, how many images were seen before it, and of what training."""
+        begun = {"images": images, "fingerprint": fingerprint, "time": time.time()}
+        atomic.write_json(self.folder / BEGUN, begun, durable=False)
 
     def close(self, outcome: str, reason: str = "") -> None:
         """Record how the attempt ended; the first word stands."""
@@ -58,18 +65,22 @@ class Attempt:
             atomic.write_json(self.folder / ENDED, ended)
 
     def is_superseded(self) -> bool:
-        """Whether a later execution of the same job has begun; this one's node is dead to Slurm then."""
-        later = (folder for number, folder in attempts(self.folder.parent) if number > self.number)
-        return any(self.succeeds(owner_of(folder)) for folder in later)
+        """Whether a later execution of the same job has begun."""
+        number = self.number + 1
+        while (later := self.folder.with_name(f"attempt-{number}")).exists():
+            if follows(owner_of(later), self.owner):
+                return True
+            number += 1
+        return False
 
     def succeeds(self, owner: str) -> bool:
         """Whether `owner` is an earlier execution of this attempt's job."""
-        return owner != self.owner and _same_job(owner, self.owner)
+        return follows(self.owner, owner)
 
     def require_ownership(self) -> None:
         """Raise `Superseded` when the unit belongs to a later attempt; asked before anything is published."""
         if self.is_superseded():
-            raise Superseded("a later attempt of the same job has begun")
+            raise Superseded(SUPERSEDED)
 
     def announce_meeting(self, address: str, port: int) -> None:
         """Rank 0 tells where it listens."""
@@ -78,17 +89,17 @@ class Attempt:
     def meeting(self) -> tuple[str, int]:
         """Where rank 0 listens; waits for it, and for the file system to show it.
 
-        Raises `Stopped` when rank 0 has left before, `UserError` with the path when nothing came.
+        Raises `Stopped` when rank 0 has left before, `TimeoutError` with the path when nothing came.
         """
         path, deadline = self.folder / "meeting.json", time.time() + MEETING_SECONDS
         while time.time() < deadline:
             place = atomic.read_json(path)
-            if place is not None:
+            if isinstance(place, dict):
                 return place["address"], place["port"]
             if (self.folder / ENDED).exists():
                 raise Stopped("rank 0 found nothing to do, or failed")
-            time.sleep(0.05)
-        raise UserError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
+            time.sleep(POLL_SECONDS)
+        raise TimeoutError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
 
 
 def open_attempt(logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = None) -> Attempt:
@@ -100,16 +111,17 @@ def open_attempt(logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = N
         found = find_attempt(logs, ranks.owner)
         if found:
             return found
-        time.sleep(0.05)
-    raise UserError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {MEETING_SECONDS} s; did it start?")
+        time.sleep(POLL_SECONDS)
+    # No UserError: a slow file system is worth another attempt.
+    raise TimeoutError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {MEETING_SECONDS} s; did it start?")
 
 
 def find_attempt(logs: Path, owner: str) -> Attempt | None:
-    """The newest attempt of an owner."""
-    for number, folder in reversed(attempts(logs)):
+    """The newest attempt of an owner, who is among those of the last few."""
+    for number, folder in attempts(logs)[: -LOOK_BACK - 1 : -1]:
         record = atomic.read_json(folder / OWNER)
-        if record and record["owner"] == owner:
-            return Attempt(folder, number, owner, record["started"])
+        if isinstance(record, dict) and record.get("owner") == owner:
+            return Attempt(folder, number, owner, record.get("started", 0.0))
     return None
 
 
@@ -125,16 +137,19 @@ def owner_of(folder: Path) -> str:
     return str(record.get("owner", "")) if isinstance(record, dict) else ""
 
 
-def submission_of(owner: str) -> str:
-    """What all executions of one element have in common, however often it was requeued or submitted by itself.
-
-    An owner is slurm-<name>-<token>-<A>_<T>.<restart>; A changes where a job comes back by submitting itself.
-    """
-    return re.sub(r"-[0-9]+_([0-9]+)\.[0-9]+$", r"-\1", owner)
+def submission_of(owner: str) -> tuple[str, str] | None:
+    """What all executions of one element have in common: its array's name, which carries the token, and its number."""
+    match = EXECUTION.fullmatch(owner)
+    return (match["name"], match["element"]) if match else None
 
 
-def _same_job(one: str, other: str) -> bool:
-    return one.startswith("slurm-") and submission_of(one) == submission_of(other)
+def follows(later: str, earlier: str) -> bool:
+    """Whether one owner is a later execution of the other's job: requeued, or submitted by itself under a new id."""
+    one, other = EXECUTION.fullmatch(later), EXECUTION.fullmatch(earlier)
+    if not one or not other or submission_of(later) != submission_of(earlier):
+        return False
+    order = [(int(match["array"]), int(match["restart"])) for match in (one, other)]
+    return order[0] > order[1]
 
 
 def _claim(logs: Path, owner: str, allocation: dict[str, Any]) -> Attempt:
@@ -149,6 +164,8 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any]) -> Attempt:
             continue
         started = allocation.get("started", time.time())
         identity = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "started": started}
-        (folder / RESERVE).write_bytes(bytes(RESERVED_BYTES))
+        with suppress(OSError):
+            # Zeros would take no room where the file system compresses.
+            (folder / RESERVE).write_bytes(os.urandom(RESERVED_BYTES))
         atomic.write_json(folder / OWNER, allocation | identity)
         return Attempt(folder, number, owner, started)

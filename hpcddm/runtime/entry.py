@@ -1,5 +1,6 @@
 """Where every job starts: `run_unit(spec)` makes one unit of one stage complete, or says why not."""
 
+import errno
 import importlib
 import os
 import shutil
@@ -22,8 +23,8 @@ from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime import allocation as allocations
 from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.attempt import Attempt, Superseded, open_attempt
-from hpcddm.runtime.inputs import NotReady, gather
+from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
+from hpcddm.runtime.inputs import NotReady, patient_gather
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
@@ -33,6 +34,9 @@ COLLECTIVE_STAGES = ("train", "route", "critics")
 
 LEAVING_SECONDS = 90
 """How long a new attempt waits for the one before it, which may still be saving."""
+
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+"""Errors of a file system that do not pass by themselves."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
 """Set by the batch script: it makes this file when it is told to stop, for signals may not get through to us."""
@@ -94,8 +98,8 @@ def _outcome(
     except NotReady as error:
         return "waiting", str(error), error.exit_code
     except UserError as error:
-        # To try this again would end the same way: the user has to mend something first.
-        attempt.facts["final"] = True
+        # To try this again would end the same way, unless it was a hiccup: the user has to mend something first.
+        attempt.facts["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
         return "failed", str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
@@ -117,15 +121,18 @@ def _told_by_file(run: RunDir) -> str | None:
 
 
 def _leave_if_superseded(attempt: Attempt) -> None:
-    if attempt.is_superseded():
-        attempt.close("superseded", "a later attempt of the same job has begun")
-        print("superseded: a later attempt of the same job has begun; leaving at once", flush=True)
+    if not attempt.is_superseded():
+        return
+    try:
+        attempt.close("superseded", SUPERSEDED)
+        print(f"superseded: {SUPERSEDED}; leaving at once", flush=True)
+    finally:
         os._exit(EXIT_CODE)
 
 
 def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:
     folder = run.unit(spec.key)
-    gathered = gather(spec, run)
+    gathered = patient_gather(spec, run)
     inputs = gathered.found
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)

@@ -8,9 +8,10 @@ import os
 import sys
 from pathlib import Path
 
-from hpcddm.rundir import manifest
+from hpcddm.errors import UserError
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.ranks import slurm_element
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 
@@ -20,22 +21,23 @@ def main() -> None:
     map_path = Path(sys.argv[1])
     home = RunDir(map_path.resolve().parent.parent)
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
-    wanted = missing(spec, run, home)
+    wanted = lacking(spec, run, home)
     if len(sys.argv) == 2:
         print(",".join(names(wanted, home)))
     else:
         print(":".join(behind(sys.stdin.read(), wanted, home)))
 
 
-def missing(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
-    """What the unit reads and is not complete, as the journal of `home` names it."""
-    lacking = [key for key in (*spec.needs, *spec.wants) if manifest.read(run.unit(key)) is None]
-    top = home.root.resolve()
-    if top == run.root.resolve():
-        return set(lacking)
-    # What is shared is a link to where another run of the same home makes it.
-    places = {key: run.unit(key).resolve().relative_to(top) for key in lacking}
-    return {f"{place}/all" if key.endswith("/all") else str(place) for key, place in places.items()}
+def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
+    """What may still be in the making of what the unit reads, as the journal of `home` names it."""
+    try:
+        keys = gather(spec, run).missing
+    except UserError:
+        # What is there may be made anew just now, so it is asked for, too.
+        keys = [*spec.needs, *spec.wants]
+    if home.root.resolve() == run.root.resolve():
+        return set(keys)
+    return {str(run.unit(key).resolve().relative_to(home.root.resolve())) for key in keys}
 
 
 def names(wanted: set[str], home: RunDir) -> list[str]:

@@ -1,5 +1,8 @@
 """What a unit reads, looked at when its job starts: nothing unfinished, and nothing that was made of something else."""
 
+import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,9 @@ from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.spec import Spec
+
+PAUSES = (0.0, 1.0, 4.0)
+"""Seconds between looks for what is missing."""
 
 
 class NotReady(UserError):
@@ -21,6 +27,21 @@ class Inputs:
 
     found: dict[str, Manifest]
     missing: list[str]
+
+
+def patient_gather(spec: Spec, run: RunDir) -> Inputs:
+    """As `gather`, after a second look where something is missing: a file system may show it to this node later."""
+    for pause in PAUSES:
+        try:
+            return gather(spec, run)
+        except NotReady:
+            time.sleep(pause)
+            for key in spec.needs:
+                # To list a folder is what makes NFS look again.
+                with suppress(OSError):
+                    os.listdir(run.unit(key).parent)
+                    os.listdir(run.unit(key))
+    return gather(spec, run)
 
 
 def gather(spec: Spec, run: RunDir) -> Inputs:

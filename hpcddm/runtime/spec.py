@@ -25,7 +25,6 @@ class Spec:
     watchdog_minutes: int = 20
     requeue: str = "none"
     """How a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
-    hook: str | None = None
     wants: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings that they must have been made with."""
     minimum: int = 0

@@ -5,8 +5,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+from hpcddm.errors import UserError
 
 LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
 """Set by the embedded launcher: units leave, with everything saved, when that process is gone."""
@@ -17,7 +19,7 @@ SLOT_ENDS = "the allocation is about to end"
 
 SAVING_SECONDS = 120
 """How long a process may still run when its launcher is gone."""
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
 """How often the conditions are asked that come without a signal."""
 WAITING_SECONDS = 3
 """How long a process that was told to stop goes on waiting for the other ranks."""
@@ -31,8 +33,9 @@ class StopFlag:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.ends: float | None = None
-        """When the allocation ends, in seconds since the epoch, and how long before that the flag is set."""
+        """When the allocation ends, in seconds since the epoch."""
         self.lead_seconds = 0.0
+        """How long before that the flag is set."""
 
     def install(self) -> None:
         """Catch the signals (TERM can come more than once) and watch the launcher."""
@@ -91,8 +94,13 @@ class StopFlag:
         return SLOT_ENDS
 
     def _ask(self, conditions: Sequence[Callable[[], str | None]]) -> None:
-        while self.reason is None:
-            self.reason = next((reason for ask in conditions if (reason := ask())), self.reason)
+        # To the end: one that was told to stop may hang, and must still notice that it was replaced.
+        while True:
+            for ask in conditions:
+                # A hiccup of the file system must not end the watch.
+                with suppress(OSError, UserError):
+                    told = ask()
+                    self.reason = self.reason or told
             time.sleep(POLL_SECONDS)
 
     def _listen(self, reading: int) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
-from hpcddm.runtime.attempt import VERDICT, find_attempt, open_attempt, submission_of
-from hpcddm.runtime.records import Record, records
+from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
+from hpcddm.runtime.records import Record, read_record, records
 from hpcddm.runtime.spec import read_map, read_spec
 from hpcddm.runtime.stopping import SLOT_ENDS
 
@@ -27,7 +27,8 @@ EARLY_SECONDS = 60
 """Slurm may send the signal before the time limit so much too early."""
 SIGNAL_CODES = (138, 140, 143)
 """Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
-LAST_UNIT = "report/all"
+LAST_UNITS = ("report/all", "table/all")
+"""With it a run ends, and with the other one a sweep."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class Ending:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody wants it to end; at the time limit and in preemption a job looks the same but for these."""
+        """Whether somebody wants it to end; the time limit, a lost node and preemption leave traces of their own."""
         ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
-        return ending and self.job.get("Reason") != "TimeLimit" and not self.is_preempted
+        return ending and self.job.get("Reason") == "None" and not self.is_preempted
 
     def is_from_outside(self, last: Record) -> bool:
         """Whether somebody ended the attempt; the end of the slot is no such thing, for the next one is as short."""
@@ -70,24 +71,46 @@ def main() -> None:
     map_path, code = Path(sys.argv[1]), int(sys.argv[2])
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = allocation.from_environment(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
-    owner, logs = ranks.slurm_owner(), run.logs(spec.key)
-    # A job whose Python never came so far leaves a record, too.
-    own = find_attempt(logs, owner) or open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
-    tried = [one for one in records(logs) if submission_of(str(one.owner.get("owner"))) == submission_of(owner)]
     ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
-    if tried[-1].number > own.number:
-        ending = replace(ending, job={"Restarts": str(granted.restart + 1)})
-        tried = [one for one in tried if one.number <= own.number]
+    owner, logs = ranks.slurm_owner(), run.logs(spec.key)
+    executions = [one for one in records(logs) if submission_of(_owner(one)) == submission_of(owner)]
+    tried = [one for one in executions if not follows(_owner(one), owner)]
+    is_replaced = ending.is_requeued or len(tried) < len(executions)
+    if not is_replaced and (not tried or _owner(tried[-1]) != owner):
+        tried.append(_late_record(logs, owner, granted))
     stops = [home.stop for home in (run, RunDir(map_path.parent.parent)) if home.stop.exists()]
-    decision, reason = judge(spec.requeue, tried, ending, saved_images(run, spec.key), stops)
-    if len(sys.argv) > 3:
+    if is_replaced:
+        decision, reason = "superseded", "Slurm has started the job anew by itself, or will"
+    elif len(sys.argv) > 3:
         refused, words = sys.argv[3:5]
         decision, reason = "by hand", f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
-    record = {"decision": decision, "reason": reason, "exit_code": code, "outside": ending.is_from_outside(tried[-1])}
-    # On a full disk the decision counts, not its record.
-    with suppress(UserError):
-        atomic.write_json(own.folder / VERDICT, record | {"started": granted.started, "ended": time.time()})
+    else:
+        decision, reason = judge(spec.requeue, tried, ending, saved_images(run.unit(spec.key), tried), stops)
+    if tried and _owner(tried[-1]) == owner:
+        _record(tried[-1], ending, granted.started, decision, reason)
     print(decision, _event(decision, spec.key), spec.key, reason.replace("|", "/"), sep="|")
+
+
+def _owner(record: Record) -> str:
+    return str(record.owner.get("owner"))
+
+
+def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> Record:
+    """The record of a job whose Python never came so far as to open its attempt; on a full disk it stays a thought."""
+    try:
+        own = open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
+    except (OSError, UserError):
+        return Record(0, logs, {}, {}, {}, {}, None)
+    return read_record(own.number, own.folder)
+
+
+def _record(own: Record, ending: Ending, started: float, decision: str, reason: str) -> None:
+    verdict = {"decision": decision, "reason": reason, "exit_code": ending.code}
+    verdict |= {"outside": ending.is_from_outside(own), "started": started, "ended": time.time()}
+    # On a full disk the decision counts, not its record.
+    with suppress(OSError, UserError):
+        (own.folder / RESERVE).unlink(missing_ok=True)
+        atomic.write_json(own.folder / VERDICT, verdict)
 
 
 def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: list[Path]) -> tuple[str, str]:
@@ -98,8 +121,6 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
     """
     last = tried[-1]
     reason = str(last.ended.get("reason") or f"the ranks ended with exit code {ending.code}")
-    if ending.is_requeued:
-        return "superseded", "Slurm has started the job anew by itself, or will"
     if last.ended_well:
         return "complete", ""
     if last.ended.get("final"):
@@ -114,7 +135,7 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
         return "gave up", f"{FRUITLESS} attempts without progress; the last one: {reason}"
     if way == "none":
         return "by hand", f"{reason}; this site lets no job come back: submit again"
-    return {"scontrol": "requeue"}.get(way, way), reason
+    return ("requeue" if way == "scontrol" else "resubmit"), reason
 
 
 def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
@@ -136,10 +157,12 @@ def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
     return count
 
 
-def saved_images(run: RunDir, key: str) -> int:
-    """Images of the newest training state of a unit, 0 without any."""
-    states = (run.unit(key) / "state").glob("images-*/state.json")
-    return max((int(path.parent.name.removeprefix("images-")) for path in states), default=0)
+def saved_images(folder: Path, tried: list[Record]) -> int:
+    """Images of the newest state of the training that these attempts made; those of other settings do not count."""
+    fingerprints = {one.begun["fingerprint"] for one in tried if "fingerprint" in one.begun}
+    found = [atomic.read_json(path) for path in (folder / "state").glob("images-*/state.json")]
+    whole = (state for state in found if isinstance(state, dict) and state.get("fingerprint") in fingerprints)
+    return max((state["images"] for state in whole), default=0)
 
 
 def parse_job(text: str) -> dict[str, str]:
@@ -148,10 +171,10 @@ def parse_job(text: str) -> dict[str, str]:
     return {key: value for key, equals, value in pairs if equals}
 
 
-def _event(decision: str, key: str) -> str:
+def _event(decision: str, name: str) -> str:
     """What the user's hook is told, '' for nothing: the end of the run, or a unit that stops for good."""
     if decision == "complete":
-        return "complete" if key == LAST_UNIT else ""
+        return "complete" if name in LAST_UNITS else ""
     return "stopped" if decision in ("failed", "gave up", "by hand") else ""
 
 

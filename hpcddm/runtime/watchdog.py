@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 EXIT_CODE = 70
+LAST_WORDS_SECONDS = 60
 CHECKS = 20
 """How often the clock is read within the time that is allowed."""
 
@@ -40,6 +41,8 @@ class Watchdog:
         while not self._over.wait(self._seconds / CHECKS):
             if time.monotonic() - self._touched < self._seconds:
                 continue
+            # Should the file system hang, too, a thread outside of Python ends this process.
+            faulthandler.dump_traceback_later(LAST_WORDS_SECONDS, exit=True)
             try:
                 print(f"no step in {self._seconds:.0f} s; where the threads are:", file=sys.stderr, flush=True)
                 faulthandler.dump_traceback(all_threads=True)

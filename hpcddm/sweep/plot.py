@@ -69,6 +69,7 @@ def _bars(rows: list[Result], keys: list[str]) -> Figure:
             axes.axvline(floor[0], **FLOOR_STYLE, label=FLOOR)
         axes.set_yticks(range(len(shown)), names)
         axes.tick_params(axis="y", length=0)
+        axes.margins(y=0.01)
         _dress(axes, metric, "x")
     axes.invert_yaxis()
     left = f"; the {MAX_BARS} settings of lowest FD" if len(shown) < len(rows) else ""

@@ -25,6 +25,7 @@ class Checkpoints:
         self._folder = unit.state
         self._fingerprint = unit.fingerprint
         self._world_size = unit.ranks.world_size
+        self._local_rank = unit.ranks.local_rank
         self._attempt = unit.attempt
 
     def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> float:
@@ -38,11 +39,14 @@ class Checkpoints:
         staged = self._folder / f".staged-{self._attempt.number}"
         try:
             if dist.get_rank() == 0:
-                for left in self._folder.glob(".staged-*"):
-                    shutil.rmtree(left, ignore_errors=True)
+                self._clear_staged()
                 staged.mkdir(parents=True)
             dist.barrier()
             engine.save(staged)
+            if self._local_rank == 0:
+                # What lies in this node's memory only is lost with it; no other node can sync it.
+                for file in staged.rglob("*"):
+                    atomic.sync(file)
             dist.barrier()
             if dist.get_rank() == 0:
                 self._publish(staged, images, loop)
@@ -52,6 +56,13 @@ class Checkpoints:
             raise self._refusal(staged, error) from error
         dist.barrier()
         return time.time() - started
+
+    def _clear_staged(self) -> None:
+        """Remove what earlier attempts left half-written, and nothing of a later one."""
+        for left in self._folder.glob(".staged-*"):
+            number = left.name.removeprefix(".staged-")
+            if number.isdigit() and int(number) <= self._attempt.number:
+                shutil.rmtree(left, ignore_errors=True)
 
     def _is_refused(self, error: Exception) -> bool:
         """Whether the disk takes no more; a rank that waits for a dead one gets errors of the same types."""
@@ -98,8 +109,6 @@ class Checkpoints:
 
     def _publish(self, staged: Path, images: int, loop: dict[str, Any]) -> None:
         files = [file for file in staged.rglob("*") if file.is_file()]
-        for file in files:
-            atomic.sync(file)
         sizes = {str(file.relative_to(staged)): file.stat().st_size for file in files}
         state = {
             "images": images,

@@ -88,8 +88,9 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
     if unit.ranks.rank == 0:
         unit.attempt.require_ownership()
-        save_file(weights, unit.folder / f".{WEIGHTS}")
-        (unit.folder / f".{WEIGHTS}").replace(unit.folder / WEIGHTS)
+        staged = unit.folder / f".{unit.attempt.number}.{WEIGHTS}"
+        save_file(weights, staged)
+        staged.replace(unit.folder / WEIGHTS)
         atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
     return [WEIGHTS, CURVE]
@@ -179,7 +180,7 @@ class _Loop:
         progress, seen = self.progress, self.progress.images
         if self.is_first:
             if seen == self.resumed_images + self.training.batch:
-                self.unit.attempt.begin(self.resumed_images)
+                self.unit.attempt.begin(self.resumed_images, self.unit.fingerprint)
             self.unit.pulse.beat(seen, self.training.images, **self._figures())
         if seen // self.training.log_images == (seen - self.training.batch) // self.training.log_images:
             return
@@ -198,12 +199,14 @@ class _Loop:
 
     def _agree(self) -> tuple[bool, bool]:
         """Whether any rank was told to stop, and whether rank 0 finds it time to save: the same on all ranks."""
+        stop = self.unit.stop.reason is not None
         due = self.is_first and time.time() - self.saved_at > 60 * self.training.checkpoint_minutes
-        flags = torch.tensor([self.unit.stop.reason is not None, due], dtype=torch.int32, device=self.device)
-        if self.unit.ranks.world_size > 1:
-            dist.all_reduce(flags, dist.ReduceOp.MAX)
-        stop, save = flags.tolist()
-        return bool(stop), bool(save)
+        if self.unit.ranks.world_size == 1:
+            return stop, due
+        flags = torch.tensor([stop, due], dtype=torch.int32, device=self.device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        told, save = flags.tolist()
+        return bool(told), bool(save)
 
     def _save(self) -> None:
         mean = self.loss_sum.clone()

@@ -53,7 +53,7 @@ class Place:
         """Submit the quickstart."""
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}" if counted else os.environ["PATH"]
         fine = f"cluster.clustering.fine={max(64, experts)}"
-        used, started = _cpu_seconds(), time.time()
+        used, started = cpu_seconds(), time.time()
         site, folder = self.folder / "held.yaml", self.folder / run
         settings = (f"cluster.experts={experts}", "experts.training.batch=256", fine)
         done = hpcddm("submit", "quickstart", "--site", site, "--run-dir", folder, *settings, PATH=path)
@@ -61,12 +61,16 @@ class Place:
         assert done.returncode == 0, done.stderr
         lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
         last = max(line["time"] for line in lines if line["event"] == "submitted")
-        return Times(last - started, ended - started, _cpu_seconds() - used)
+        return Times(last - started, ended - started, cpu_seconds() - used)
 
     def calls(self, run: str, experts: int) -> Counter[str]:
         """The calls of one submit, by client."""
         self.log.write_text("")
         self.submit(run, experts, counted=True)
+        return self.counted()
+
+    def counted(self) -> Counter[str]:
+        """The calls since the log was emptied, by client."""
         words = [line.split() for line in self.log.read_text().splitlines()]
         return Counter("sbatch --test-only" if "--test-only" in line else line[0] for line in words)
 
@@ -93,7 +97,8 @@ def _row(case: str, times: list[Times], seconds: list[float], calls: Counter[str
     return [case, *(f"{figure:.2f}" for figure in figures), str(calls.total()), listed]
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """Seconds of the processors in all commands so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -100,11 +100,20 @@ class Storm:
         return self.folder / "storm"
 
     def submit(self, run: Path, scheduler: str) -> None:
-        """Submit the first two experts of the tiny experiment, with a training long enough to be disturbed."""
+        """Submit the first expert of the tiny experiment, with a training long enough to be disturbed.
+
+        On Slurm it has a neighbour; here it is left alone, and quick.
+        """
         site = self.folder / f"{scheduler}.yaml"
         shape, more = ("{nodes: 2}", ON_SLURM) if scheduler == "slurm" else ("{ranks_per_node: 2}", "")
+        neighbour = "storm" if scheduler == "slurm" else "nobody"
         site.write_text(SITE.format(name="storm", scheduler=scheduler, more=more, shape=shape))
-        own = [*TINY, *LONG, f"experts.training.images={self.images}", "experts.sites=[storm,storm,nobody,nobody]"]
+        own = [
+            *TINY,
+            *LONG,
+            f"experts.training.images={self.images}",
+            f"experts.sites=[storm,{neighbour},nobody,nobody]",
+        ]
         where = ["--site", site, "--run-dir", run]
         done = hpcddm("submit", "quickstart", *where, *own, SLURM_CONF=self.conf, timeout=1800)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -141,7 +150,7 @@ class Storm:
 
     def phase(self) -> str:
         """What the newest attempt is at."""
-        if not records(self.run / "logs" / KEY):
+        if not records(self.run / "logs" / KEY) or not self.last.owner:
             return "pending"
         folder, last = self.last.folder, self.last
         if last.ended or last.verdict:
@@ -261,7 +270,9 @@ class Storm:
             record = tried[one.attempt]
             later = [tried[number] for number in sorted(tried) if number > one.attempt and tried[number].begun]
             if record.begun and later:
-                one.reached, one.continued_from = int(record.images or 0), later[0].begun["images"]
+                # After a signal the last word says exactly how far it came; a heartbeat may be a second old.
+                reached = record.ended["images"] if one.kind in GENTLE else record.images
+                one.reached, one.continued_from = int(reached or 0), later[0].begun["images"]
             elif later or not record.begun:
                 one.reached = one.continued_from = 0
         (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))

@@ -29,7 +29,7 @@ class Site(Storm):
 
     def prepare(self, finished, way):
         shutil.copytree(finished, self.run)
-        for folder in (KEY, f"logs/{KEY}", "evaluate", "report"):
+        for folder in (KEY, f"logs/{KEY}", "evaluate", "report", "sites"):
             shutil.rmtree(self.run / folder)
         self.site = self.folder / "north.yaml"
         self.site.write_text(SITE.format(way=way))

@@ -2,9 +2,8 @@ import threading
 
 import pytest
 
-from hpcddm.errors import UserError
 from hpcddm.runtime import attempt as attempts_module
-from hpcddm.runtime.attempt import attempts, open_attempt
+from hpcddm.runtime.attempt import attempts, follows, open_attempt
 from hpcddm.runtime.ranks import Ranks
 
 
@@ -56,9 +55,9 @@ def test_of_two_folders_of_one_owner_the_newest_is_taken(tmp_path):
 def test_a_rank_that_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
     monkeypatch.setattr(attempts_module, "MEETING_SECONDS", 0.1)
     open_attempt(tmp_path, ranks(owner="before"))
-    with pytest.raises(UserError, match="rank 0 of job-1 opened no attempt"):
+    with pytest.raises(TimeoutError, match="rank 0 of job-1 opened no attempt"):
         open_attempt(tmp_path, ranks(1))
-    with pytest.raises(UserError, match="meeting.json: rank 0 did not announce itself"):
+    with pytest.raises(TimeoutError, match="meeting.json: rank 0 did not announce itself"):
         open_attempt(tmp_path, ranks()).meeting()
 
 
@@ -74,3 +73,32 @@ def test_the_first_word_about_the_end_stands(tmp_path):
     attempt.close("complete")
     ended = attempts_module.atomic.read_json(attempt.folder / "ended.json")
     assert (ended["outcome"], ended["reason"]) == ("failed", "disk full") and ended["started"] <= ended["ended"]
+
+
+JOB = "slurm-quickstart-train-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("later", "earlier", "is_so"),
+    [
+        (f"{JOB}-7_3.1", f"{JOB}-7_3.0", True),
+        (f"{JOB}-7_3.0", f"{JOB}-7_3.1", False),
+        (f"{JOB}-7_3.1", f"{JOB}-7_3.1", False),
+        (f"{JOB}-7_2.1", f"{JOB}-7_3.0", False),
+        (f"{JOB}-12_3.0", f"{JOB}-7_3.9", True),
+        (f"{JOB[:-1]}c-12_3.0", f"{JOB}-7_3.9", False),
+        ("local-a-2", "local-a-1", False),
+        ("", f"{JOB}-7_3.0", False),
+    ],
+    ids=["requeued", "older", "itself", "neighbour", "resubmitted", "other submission", "no queue", "unreadable"],
+)
+def test_which_execution_of_a_job_follows_which(later, earlier, is_so):
+    assert follows(later, earlier) == is_so
+
+
+def test_an_attempt_bows_to_a_later_execution_even_when_another_submission_came_between(tmp_path):
+    first = open_attempt(tmp_path, ranks(owner=f"{JOB}-7_3.0"))
+    open_attempt(tmp_path, ranks(owner="slurm-x-ba9876543210-9_0.0"))
+    assert not first.is_superseded()
+    open_attempt(tmp_path, ranks(owner=f"{JOB}-7_3.1"))
+    assert first.is_superseded()

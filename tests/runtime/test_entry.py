@@ -27,7 +27,7 @@ def ended(tmp_path, monkeypatch):
     """Run a unit of a stage with what its stage comes to; return the exit code and the record of the end."""
     run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
-    monkeypatch.setattr(entry, "gather", lambda spec, run: Inputs({}, []))
+    monkeypatch.setattr(entry, "patient_gather", lambda spec, run: Inputs({}, []))
     monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
 
     def ended(result, stage="train", rank=0):

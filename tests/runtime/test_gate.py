@@ -5,7 +5,7 @@ import pytest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, publish
-from hpcddm.runtime.gate import behind, missing, names
+from hpcddm.runtime.gate import behind, lacking, names
 from hpcddm.runtime.spec import Spec
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
@@ -24,9 +24,17 @@ def spec(*needs):
     return Spec("evaluate/0-8", 1, {}, {}, list(needs), 1)
 
 
-def test_only_what_is_not_complete_is_asked_for(run):
-    assert missing(spec(*EXPERTS), run, run) == {EXPERTS[1]}
-    assert missing(spec(EXPERTS[0]), run, run) == set()
+def test_nothing_is_asked_for_when_all_is_there(run):
+    assert lacking(spec(EXPERTS[0]), run, run) == set()
+
+
+def test_what_is_there_may_be_made_anew_and_is_asked_for_with_what_is_missing(run):
+    assert lacking(spec(*EXPERTS), run, run) == set(EXPERTS)
+
+
+def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
+    enough = Spec("evaluate/0-8", 1, {}, {}, [], 1, wants={EXPERTS[0]: {}, EXPERTS[1]: {}}, minimum=1)
+    assert lacking(enough, run, run) == {EXPERTS[1]}
 
 
 def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run, monkeypatch):
@@ -34,10 +42,10 @@ def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run
     journal = Journal(run.journal)
     train, again = (journal.intend("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
     other = journal.intend("slurm", "north", ["critics/judge"], "x-critics")
-    wanted = missing(spec(*EXPERTS), run, run)
+    wanted = lacking(spec(*EXPERTS), run, run)
     assert names(wanted, run) == [f"x-train-{train}", f"x-train-{again}"]
     queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n9_1|x-train-{train}\n5_0|x-critics-{other}"
-    assert behind(queue, wanted, run) == ["7_1", "8_0"]
+    assert behind(queue, wanted, run) == ["7_0", "7_1", "8_0"]
     assert behind("", wanted, run) == []
 
 
@@ -45,4 +53,4 @@ def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
     member = RunDir(tmp_path / "member")
     (member.root / "train").mkdir(parents=True)
     (member.root / EXPERTS[1]).symlink_to(f"../../run/{EXPERTS[1]}")
-    assert missing(spec(EXPERTS[1]), member, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
+    assert lacking(spec(EXPERTS[1]), member, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}

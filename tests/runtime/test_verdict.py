@@ -31,17 +31,17 @@ class Unit:
         self.map.write_text(json.dumps({"specs": [f"../specs/{KEY}.json"]}))
         assert path.exists()
 
-    def attempt(self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=()):
+    def attempt(self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=(), fingerprint="f"):
         """The next execution of the job and its verdict: (decision, event, reason)."""
         self.restart += 1
         if reached is not None:
             state = self.run.unit(KEY) / "state" / f"images-{reached:012d}"
             state.mkdir(parents=True)
-            (state / "state.json").write_text("{}")
+            (state / "state.json").write_text(json.dumps({"images": reached, "fingerprint": fingerprint}))
         if ended is not None or begun is not None:
             own = open_attempt(self.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.{self.restart}"))
             if begun is not None:
-                (own.folder / BEGUN).write_text(json.dumps({"images": begun, "time": 0}))
+                (own.folder / BEGUN).write_text(json.dumps({"images": begun, "fingerprint": "f", "time": 0}))
             if ended:
                 (own.folder / ENDED).write_text(json.dumps(ended))
         return self.verdict(code, job, slot, words)
@@ -105,12 +105,13 @@ def test_scancel_is_the_users_word(unit):
 @pytest.mark.parametrize(
     "job",
     [
+        "JobState=COMPLETING Reason=NodeDown Restarts={restart} PreemptTime=None",
         "JobState=COMPLETING Reason=TimeLimit Restarts={restart} PreemptTime=None",
         "JobState=RUNNING Reason=None Restarts={restart} PreemptTime=2026-11-20T09:03:12",
         "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=2026-11-20T09:03:12",
         "",
     ],
-    ids=["time limit", "preemption, in grace", "preemption", "no answer"],
+    ids=["lost node", "time limit", "preemption, in grace", "preemption", "no answer"],
 )
 def test_the_time_limit_preemption_and_silence_are_not_the_users_word(unit, job):
     assert unit.attempt(STOPPED, begun=0, job=job, reached=64)[0] == "requeue"
@@ -124,6 +125,23 @@ def test_an_execution_that_outlived_its_node_does_not_requeue_its_successor(unit
     unit.attempt(STOPPED, begun=0)
     open_attempt(unit.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.1"))
     assert unit.verdict(1, RUNNING, 3600)[0] == "superseded"
+
+
+def test_an_execution_that_was_cut_off_early_leaves_no_attempt_that_its_successor_would_bow_to(unit):
+    unit.restart = 1
+    successor = open_attempt(unit.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.1"))
+    unit.restart = 0
+    assert unit.verdict(1, "", 3600)[0] == "superseded"
+    assert not successor.is_superseded() and len(list(unit.run.logs(KEY).iterdir())) == 1
+
+
+def test_states_of_other_settings_and_copied_ones_are_no_progress(unit):
+    copied = unit.run.unit(KEY) / "state" / "images-000000000064.keep"
+    copied.mkdir(parents=True)
+    (copied / "state.json").write_text('["no state"]')
+    said = [unit.attempt(CRASHED, begun=0, reached=900, fingerprint="other")]
+    said += [unit.attempt(CRASHED, begun=0) for _ in range(FRUITLESS - 1)]
+    assert said[-1][0] == "gave up"
 
 
 def test_stop_in_the_run_s_folder_ends_the_chain(unit):

@@ -31,7 +31,8 @@ def alone():
 def unit(folder, fingerprint):
     """As much of a unit as its training states ask for."""
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
-    return SimpleNamespace(state=folder, fingerprint=fingerprint, ranks=SimpleNamespace(world_size=1), attempt=attempt)
+    ranks = Ranks(0, 0, 1, 1, attempt.owner)
+    return SimpleNamespace(state=folder, fingerprint=fingerprint, ranks=ranks, attempt=attempt)
 
 
 def save(folder, fingerprint, *images):

@@ -1,0 +1,156 @@
+"""A sweep on a real Slurm that takes eight elements in an array, with an sbatch that dies after it was heard."""
+
+import csv
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import records
+from tests.helpers import REPOSITORY
+from tests.runs import TINY, hpcddm
+
+pytestmark = pytest.mark.slurm
+SETTINGS, MAX_ARRAY = 30, 8
+VALUES = [round(1 + number / 20, 2) for number in range(SETTINGS)]
+SHARED = ("shard", "encode", "cluster", "critics", "train", "route")
+SITE = """
+name: small
+scheduler: slurm
+partition: main
+has_sacct: false
+resources: {memory_gb: 1, minutes: 10}
+"""
+DYING_SBATCH = """#!/bin/bash
+# The third submission is accepted, and nobody hears of it.
+case "$*" in *--test-only*) exec {real} "$@" ;; esac
+echo >> {folder}/calls
+said=$({real} "$@") || exit
+[ "$(wc -l < {folder}/calls)" = 3 ] && kill -9 $$
+echo "$said"
+"""
+
+
+@contextmanager
+def max_array_size(size: int) -> Iterator[None]:
+    """Let the cluster partner take arrays of so many elements; its controller reads that at its start only."""
+    sys.path.insert(0, str(REPOSITORY / "slurm/testbed"))
+    import processes
+    from layout import PARTNER
+    from testbed import Testbed
+
+    testbed = Testbed(Path(os.environ["HPCDDM_TESTBED"]))
+    (controller,) = (one for one in testbed.slurm_daemons(PARTNER) if one.name == "partner-slurmctld")
+    conf = testbed.conf(PARTNER)
+    before = conf.read_text()
+
+    def restart(text: str) -> None:
+        conf.write_text(text)
+        processes.end_gently(lambda: processes.running(controller, testbed.folder))
+        testbed.ensure(controller)
+        testbed.require_fit_nodes(PARTNER)
+
+    restart("".join(f"MaxArraySize={size}\n" if "MaxArraySize=" in line else line for line in before.splitlines(True)))
+    try:
+        yield
+    finally:
+        restart(before)
+
+
+@pytest.fixture
+def sweep(tmp_path, finished) -> Path:
+    """The file of a sweep over the guidance, and its folder with what all settings share, already made."""
+    common = {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in TINY)}
+    del common["evaluate.guidance"]
+    common |= {"evaluate.images": 40, "evaluate.batch": 40, "evaluate.steps": 1, "evaluate.units": 1, "name": "sweep30"}
+    values = {"name": "thirty", "experiment": "quickstart", "set": common, "grid": {"evaluate.guidance": VALUES}}
+    file = tmp_path / "thirty.yaml"
+    file.write_text(yaml.safe_dump(values, sort_keys=False))
+    (tmp_path / "small.yaml").write_text(SITE)
+    for stage in SHARED:
+        shutil.copytree(finished / stage, tmp_path / "home" / "guidance=1.0" / stage)
+    return file
+
+
+def submit(file: Path, conf: str, **environment: str) -> str:
+    where = ["--site", file.parent / "small.yaml", "--dir", file.parent / "home"]
+    done = hpcddm("sweep", file, *where, SLURM_CONF=conf, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def wait_for_the_table(home: Path, minutes: float = 12) -> None:
+    """The table is the last job of all."""
+    deadline = time.time() + 60 * minutes
+    while not (home / "table/manifest.json").exists():
+        assert time.time() < deadline, [str(path.relative_to(home)) for path in home.glob("*/report")]
+        time.sleep(1)
+
+
+def test_thirty_settings_run_once_each_where_arrays_have_eight_elements(sweep, partner, tmp_path):
+    home = tmp_path / "home"
+    (tmp_path / "small.yaml").write_text(SITE + f"hook: echo $HPCDDM_EVENT $HPCDDM_UNIT >> {tmp_path}/told\n")
+    program = tmp_path / "bin" / "sbatch"
+    program.parent.mkdir()
+    program.write_text(DYING_SBATCH.format(real=shutil.which("sbatch"), folder=tmp_path))
+    program.chmod(0o755)
+    with max_array_size(MAX_ARRAY):
+        submit(sweep, partner, PATH=f"{program.parent}:{os.environ['PATH']}")
+        submitted = Journal(home / "journal.jsonl").submissions()
+        assert "nothing new to submit" in submit(sweep, partner)
+        wait_for_the_table(home)
+    assert (tmp_path / "told").read_text() == "complete table/all\n", "one word at the end, not one for each setting"
+    assert [len(one.units) for one in submitted] == [8, 8, 7, 7, 8, 8, 7, 7, 1]
+    assert len((tmp_path / "calls").read_text().splitlines()) == len(submitted), (
+        "what was accepted is found, not redone"
+    )
+    for value in VALUES:
+        run = RunDir(home / f"guidance={value}")
+        for key in ("evaluate/0000000-0000040", "report/all"):
+            assert [record.outcome for record in records(run.logs(key))] == ["complete"], f"{run.root} {key}"
+    rows = list(csv.DictReader((home / "table.csv").open()))
+    assert {float(row["evaluate.guidance"]) for row in rows} == set(VALUES) and {row["state"] for row in rows} == {
+        "complete"
+    }
+    assert len({row["fd"] for row in rows if row["arm"] == "top-1"}) > 1, "the settings differ"
+    assert (home / "table.png").read_bytes().startswith(b"\x89PNG")
+    assert "everything is complete (30 settings); nothing to submit" in submit(sweep, partner)
+    assert Journal(home / "journal.jsonl").submissions() == submitted
+
+
+def test_two_who_start_it_at_once_submit_every_unit_once(sweep, partner, tmp_path):
+    (tmp_path / "small.yaml").write_text(SITE + "extra_sbatch: ['--hold']\n")
+    try:
+        with ThreadPoolExecutor(4) as four:
+            said = list(four.map(lambda _: submit(sweep, partner), range(4)))
+        units = [unit for one in Journal(tmp_path / "home/journal.jsonl").submissions() for unit in one.units]
+        assert len(units) == len(set(units)) == 2 * SETTINGS + 1
+        assert sum("nothing new to submit" in words for words in said) == 3
+    finally:
+        hpcddm("cancel", tmp_path / "home", SLURM_CONF=partner)
+
+
+def test_a_member_is_a_run_and_its_shared_units_are_seen_where_they_are_made(sweep, partner, tmp_path):
+    site = tmp_path / "small.yaml"
+    site.write_text(SITE + "extra_sbatch: ['--hold']\n")
+    home = tmp_path / "home"
+    (home / "guidance=1.0/train/expert-02/manifest.json").unlink()
+    submit(sweep, partner)
+    try:
+        for label in ("guidance=1.0", "guidance=2.0"):
+            answer = hpcddm("status", home / label, "--json", SLURM_CONF=partner)
+            states = {row["unit"]: row["state"] for row in json.loads(answer.stdout)["units"]}
+            assert states["train/expert-02"] == states["report/all"] == "held", label
+            assert states["train/expert-01"] == "complete"
+    finally:
+        assert "cancelled" in hpcddm("cancel", home, SLURM_CONF=partner).stdout

@@ -1,0 +1,100 @@
+"""Rows, CSV and picture of a sweep, with and without a scheduler to ask."""
+
+import csv
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hpcddm.files import within_run
+from hpcddm.launch.submission import store_experiment
+from hpcddm.pipeline import REPORT
+from hpcddm.rundir import manifest
+from hpcddm.stages import table as stage
+from hpcddm.sweep.index import Index, write_index
+from hpcddm.sweep.members import assign
+from hpcddm.sweep.plot import write_plot
+from hpcddm.sweep.table import Result, varied_keys, write_csv
+from tests.attempts import write_attempt
+from tests.helpers import finish
+
+EVALUATE = "evaluate/0000000-0000024"
+
+
+def result(label: str, fd: float | None, **setting) -> Result:
+    """A setting, complete if it has a distance."""
+    arm = {"kid": 0.1, "agreement": 0.9, "images": 24}
+    arms = {"monolith": arm | {"fd": fd}, "top-1": arm | {"fd": fd + 1}, "floor": arm | {"fd": 0.5}} if fd else {}
+    return Result(label, setting, arms, "complete" if fd else "report/all pending")
+
+
+def picture(rows: list[Result], path) -> np.ndarray:
+    """The plot's pixels (H, W, 3)."""
+    assert write_plot(rows, path, "trial")
+    return np.asarray(Image.open(io.BytesIO(path.read_bytes())).convert("RGB"))
+
+
+def test_the_csv_has_a_line_for_each_arm_and_one_for_a_setting_that_is_not_there(tmp_path):
+    write_csv([result("a=1", 2.0, a=1), result("a=2,b=x", None, a=2, b=["x", "y"])], tmp_path / "table.csv")
+    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    assert [row["arm"] for row in rows] == ["monolith", "top-1", "floor", ""]
+    assert [row["fd"] for row in rows] == ["2.0", "3.0", "0.5", ""]
+    assert rows[3]["state"] == "report/all pending" and rows[3]["b"] == "['x', 'y']" and rows[0]["b"] == ""
+
+
+def test_only_keys_that_differ_are_columns():
+    rows = [
+        result("1", 1.0, **{"evaluate.guidance": 1, "seed": 0}),
+        result("2", 1.0, **{"evaluate.guidance": 2, "seed": 0}),
+    ]
+    assert varied_keys(rows) == {"evaluate.guidance": "guidance"}
+
+
+LINES = [result(f"g={g}", 10 - g, g=g) for g in (1, 2, 3)]
+BARS = [result(f"g={g},s={s}", 10 - g, g=g, s=s) for g in (1, 2) for s in ("a", "b")]
+
+
+@pytest.mark.parametrize("rows", [LINES, BARS, LINES[:1], [*LINES, result("g=4", None, g=4)]])
+def test_every_kind_of_sweep_has_a_picture_with_all_arms_in_their_colours(rows, tmp_path):
+    pixels = picture(rows, tmp_path / "table.png").reshape(-1, 3).tolist()
+    for colour in ((0x54, 0x53, 0xB0), (0xFB, 0x8E, 0x77)):
+        assert pixels.count(list(colour)) > 50, colour
+
+
+def test_the_picture_changes_with_the_metrics_and_one_number_is_a_line(tmp_path):
+    other = [*LINES[:2], result("g=3", 3.0, g=3)]
+    assert (picture(LINES, tmp_path / "1.png") != picture(other, tmp_path / "2.png")).any()
+    assert picture(LINES, tmp_path / "1.png").shape != picture(BARS, tmp_path / "2.png").shape
+
+
+def test_many_settings_fit_on_the_picture(tmp_path):
+    rows = [result(f"a={a},b={b}", 1.0 + a + b, a=a, b=b) for a in range(12) for b in range(12)]
+    assert picture(rows, tmp_path / "table.png").shape[0] < 3000
+
+
+def test_without_results_there_is_no_picture(tmp_path):
+    assert not write_plot([result("a=1", None, a=1)], tmp_path / "table.png", "trial")
+    assert not (tmp_path / "table.png").exists()
+
+
+def test_the_last_job_writes_the_table_from_the_files_alone(members, home):
+    found = members(1.0, 2.0)
+    index = Index("trial", [member.label for member in found], {member.label: {"g": 1} for member in found})
+    assign(found, index)
+    for member in found:
+        member.run.root.mkdir(parents=True)
+        store_experiment(within_run(member.experiment, member.run), member.run)
+    write_index(index, home)
+    finish(found[0].units, found[0].run)
+    arms = result("", 2.0).arms
+    facts = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
+    present = manifest.read(found[0].run.unit(REPORT))
+    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"facts": facts}))
+    write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
+    done = stage.run(None, SimpleNamespace(run=home), 1)
+    assert done.facts == {"settings": 2, "complete": 1}
+    rows = list(csv.DictReader((home.root / "table.csv").open()))
+    assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
+    assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()

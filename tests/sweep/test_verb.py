@@ -1,0 +1,363 @@
+"""`hpcddm sweep` with a scheduler that only takes notes: what is submitted, in which order, and what is not."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from hpcddm.commands import sweep as command
+from hpcddm.files import stored_experiment
+from hpcddm.launch.chunks import Limits
+from hpcddm.launch.homes import submissions_of
+from hpcddm.pipeline import REPORT, plan
+from hpcddm.rundir import manifest
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime import gate
+from hpcddm.runtime.spec import read_map, read_spec
+from tests.attempts import write_attempt
+from tests.helpers import finish, hpcddm
+from tests.launch.queues import Queue
+
+EVALUATE = "evaluate/0000000-0000024"
+ARM = {"fd": 1.5, "kid": 0.25, "agreement": 0.75, "images": 24, "train_flops": 1000}
+FACTS = {"arms": {"monolith": ARM, "top-1": ARM | {"fd": 2.5}}, "floor": ARM, "missing_experts": [], "remark": ""}
+
+
+class Taking(Queue):
+    """A scheduler that accepts every shape."""
+
+    checked = ()
+
+    def check(self, arrays):
+        self.checked = [array.keys for array in arrays]
+
+    def render(self, array, script):
+        self.rendered = [*getattr(self, "rendered", []), script]
+
+
+@pytest.fixture
+def sweep(write, home, tmp_path, monkeypatch):
+    """Call the verb; returns the scheduler and what was said."""
+    (tmp_path / "north.yaml").write_text("{name: north, scheduler: slurm}")
+
+    def call(*guidance, options=(), values=None, fails=False, **queue):
+        taking = Taking(home, **queue)
+        monkeypatch.setattr(command, "launcher_of", lambda site, where: taking)
+        file = write(*guidance, **(values or {}))
+        done = hpcddm("sweep", file, "--site", tmp_path / "north.yaml", "--dir", home.root, *options)
+        assert (done.exit_code != 0) == fails, done.output
+        return taking, done.output
+
+    return call
+
+
+def names(queue) -> list[str]:
+    """All that was submitted."""
+    return [name for array in queue.submitted for name in array.keys]
+
+
+def finish_all(members, keys=None):
+    """Make units complete where they are made, reports with figures."""
+    for member in members:
+        for unit in member.units:
+            folder = member.run.unit(unit.key)
+            if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
+                finish([unit], member.run)
+                facts = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+                manifest.publish(folder, replace(manifest.read(folder), facts=facts))
+
+
+def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, members):
+    queue, said = sweep(1.0, 2.0, 3.0)
+    submitted = names(queue)
+    assert len(submitted) == len(set(submitted)) == len(members(1.0)[0].units) + 2 * 2 + 1
+    assert [array.keys for array in queue.submitted][-3:] == [
+        [f"guidance={value}/{EVALUATE}" for value in (1.0, 2.0, 3.0)],
+        [f"guidance={value}/report/all" for value in (1.0, 2.0, 3.0)],
+        ["table/all"],
+    ]
+    assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
+    *others, table = queue.submitted
+    assert set(table.after) == {str(101 + number) for number in range(len(others))}
+    assert "3 settings, 19 units, what they share counted once: 0 complete, 19 to run" in said
+
+
+def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, members):
+    queue, _ = sweep(1.0, 2.0)
+    job_of = {name: str(101 + number) for number, array in enumerate(queue.submitted) for name in array.keys}
+    (_, second) = found = members(1.0, 2.0)
+    command.assign(found, command.read_index(home))
+    for unit in second.units:
+        after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
+        assert {job_of[second.name(key)] for key in unit.reads} <= set(after), unit.key
+
+
+def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, home):
+    sweep(1.0, 2.0)
+    elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_map(path)]
+    found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
+    assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
+    assert found["guidance=1.0", EVALUATE].covers["evaluate.guidance"] == 1.0
+    assert ("guidance=2.0", "train/monolith") not in found and ("home", "table/all") in found
+
+
+def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, members):
+    queue, _ = sweep(1.0, 2.0)
+    before = home.journal.read_bytes()
+    again, said = sweep(1.0, 2.0, alive=names(queue), state="pending")
+    assert again.submitted == [] and "18 units are in the queue or running; nothing new to submit" in said
+    finish_all(members(1.0, 2.0))
+    last, said = sweep(1.0, 2.0)
+    assert last.submitted == [] and "everything is complete (2 settings); nothing to submit" in said
+    assert home.journal.read_bytes() == before
+
+
+def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, home, members):
+    sweep(1.0, 2.0)
+    finish_all(members(1.0, 2.0))
+    queue, _ = sweep(0.5, 2.0)
+    assert names(queue) == [f"guidance=0.5/{EVALUATE}", "guidance=0.5/report/all", "table/all"]
+    finish_all(members(0.5, 2.0))
+    queue, said = sweep(0.5, 2.0)
+    assert queue.submitted == [] and "left out, for the file names them no more: guidance=1.0" in said
+    rows = list(csv.DictReader((home.root / "table.csv").open()))
+    assert {row["label"] for row in rows} == {"guidance=0.5", "guidance=2.0"}
+    assert manifest.read(home.root / "guidance=1.0" / "report")
+
+
+def test_a_table_that_waits_is_submitted_anew_behind_what_is_added(sweep):
+    first, _ = sweep(1.0)
+    queue, _ = sweep(1.0, 2.0, alive=names(first), state="pending")
+    assert names(queue) == [f"guidance=2.0/{EVALUATE}", "guidance=2.0/report/all", "table/all"]
+    assert queue.gone == [f"{100 + len(first.submitted)}_0"]
+    report = str(100 + len(first.submitted) - 1)
+    assert {report, "101", "102"} <= set(queue.submitted[-1].after), "behind the old reports and the new one"
+
+
+def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before_trainings(sweep, members, write):
+    values = {"grid": {"experts.training.images": [64, 128]}}
+    sweep(values=values)
+    first, _ = members(**values)
+    finish_all([first])
+    (first.run.unit(REPORT) / "manifest.json").unlink()
+    queue, _ = sweep(values=values)
+    job_of = {name: 101 + number for number, array in enumerate(queue.submitted) for name in array.keys}
+    assert job_of["images=64/report/all"] == job_of["images=128/report/all"]
+    assert all(int(job) < 101 + number for number, array in enumerate(queue.submitted) for job in array.after)
+
+
+def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
+    values = [round(1 + number / 10, 1) for number in range(10)]
+    queue, _ = sweep(*values, limits=Limits(max_array=4))
+    sizes = [len(array.keys) for array in queue.submitted if array.keys[0].endswith(EVALUATE)]
+    assert sum(sizes) == 10 and max(sizes) <= 4 and len(sizes) == 3
+    for array in queue.submitted:
+        if array.keys[0].endswith("report/all"):
+            waited = [
+                name
+                for one in queue.submitted
+                if str(101 + queue.submitted.index(one)) in array.after
+                for name in one.keys
+            ]
+            assert {name.replace("report/all", EVALUATE) for name in array.keys} <= set(waited)
+
+
+def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
+    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=16, reason="its limit for you"))
+    taken = names(queue)
+    assert (
+        len(taken) == 16 and "4 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
+    )
+    again, _ = sweep(1.0, 2.0, 3.0, alive=taken)
+    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 20
+
+
+def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
+    queue, said = sweep(1.0, 2.0, options=["--dry-run"])
+    assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
+    assert (
+        queue.checked == ()
+        and len(queue.rendered) == said.count("would submit") == 10
+        and "guidance=2.0/report/all" in said
+    )
+
+
+def test_a_wrong_setting_submits_nothing_of_the_others(sweep, home):
+    queue, said = sweep(1.0, -2.0, fails=True)
+    assert "setting guidance=-2.0: evaluate.guidance" in said and len(said.splitlines()) == 1
+    assert queue.submitted == [] and not home.root.exists()
+
+
+def test_settings_that_ask_for_more_images_than_there_are_are_refused_by_name(sweep, home):
+    _, said = sweep(values={"zip": {"evaluate.images": [8, 400], "evaluate.batch": [8, 8]}}, fails=True)
+    assert said.startswith("error: setting images=400,batch=8: evaluate.images: 400 balanced images need 100")
+    assert not home.root.exists()
+
+
+def test_an_experiment_that_changed_is_refused_by_setting_and_key(sweep, members, home):
+    sweep(1.0, 2.0)
+    finish_all(members(1.0, 2.0))
+    _, said = sweep(1.0, 2.0, values={"set": {"experts.model.width": 32}}, fails=True)
+    assert "setting guidance=1.0: train/monolith was made with other settings (experts.model.width: 16 -> 32" in said
+    assert "another --dir" in said
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(sweep, home):
+    sweep(1.0)
+    before = (home.root / "sweep.json").read_bytes()
+    queue, said = sweep(1.0, 2.0, values={"name": "other"}, fails=True)
+    assert "the sweep 'trial' lies there" in said and queue.submitted == []
+    assert (home.root / "sweep.json").read_bytes() == before
+    (home.root / "experiment.json").write_text("{}")
+    assert "a run lies there" in sweep(1.0, fails=True)[1]
+
+
+def test_nobody_knows_what_runs_when_the_scheduler_is_silent(sweep):
+    sweep(1.0)
+    queue, said = sweep(1.0, 2.0, alive=None, fails=True)
+    assert "the scheduler does not answer" in said and queue.submitted == []
+    _, said = sweep(1.0, 2.0, alive=None, options=["--table"])
+    assert "states are from the files alone" in said and "shard/train-000 missing" in said
+
+
+def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, members):
+    queue, _ = sweep(1.0, 2.0, 3.0)
+    first, second, _ = members(1.0, 2.0, 3.0)
+    finish_all([first])
+    write_attempt(second.run, EVALUATE, 1, ended={"outcome": "failed", "reason": "out of memory"})
+    _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
+    assert "1.50 / 0.250 / 75.0%" in said and "2.50 / 0.250 / 75.0%" in said
+    assert f"{EVALUATE} failed: out of memory" in said and f"{EVALUATE} running" in said
+    rows = {(row["label"], row["arm"]): row for row in csv.DictReader((home.root / "table.csv").open())}
+    assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
+    assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
+    assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
+    assert len(names(queue)) == 20 and len(Journal(home.journal).submissions()) == len(queue.submitted)
+
+
+def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, members):
+    sweep(1.0)
+    (first,) = members(1.0)
+    finish_all([first])
+    (first.run.unit("train/monolith") / "output.bin").write_bytes(b"torn")
+    _, said = sweep(1.0, options=["--table"])
+    assert "1.50" not in said and "train/monolith damaged" in said
+
+
+def test_a_member_knows_the_submissions_of_what_it_shares_by_its_own_names(sweep, home):
+    sweep(1.0, 2.0)
+    units = [unit for one in submissions_of(RunDir(home.root / "guidance=2.0")) for unit in one.units]
+    assert {"train/expert-00", "cluster/all", "shard/train-001", EVALUATE, REPORT} <= set(units)
+    assert f"guidance=1.0/{EVALUATE}" in units and units.count(EVALUATE) == 1
+
+
+def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_that_makes_it(sweep, home):
+    sweep(1.0, 2.0)
+    run = RunDir(home.root / "guidance=2.0")
+    spec, _ = read_spec(run.spec(EVALUATE))
+    wanted = gate.missing(spec, run, home)
+    assert {"guidance=1.0/cluster/all", "guidance=1.0/train/expert-01", "guidance=1.0/shard/train-000"} <= wanted
+    submissions = Journal(home.journal).submissions()
+    assert gate.names(wanted, home) == [one.job_name for one in submissions if wanted & set(one.units)]
+    assert len(wanted) == len(spec.needs) + len(spec.wants) == 10
+
+
+def test_what_is_shared_is_on_the_bill_of_the_setting_that_makes_it_and_its_log_is_read_from_both(sweep, home):
+    sweep(1.0, 2.0)
+    first, second = (RunDir(home.root / f"guidance={value}") for value in (1.0, 2.0))
+    write_attempt(first, "train/expert-00", 1, ended={"outcome": "complete", "ended": 2.0})
+    write_attempt(second, EVALUATE, 1, ended={"outcome": "complete", "ended": 2.0})
+    for run, key in ((first, "train/expert-00"), (second, EVALUATE)):
+        bill = json.loads(hpcddm("cost", run.root, "--records", "--json").stdout)
+        assert [row["unit"] for row in bill["attempts"]] == [key]
+        assert "attempt 1 says this" in hpcddm("logs", run.root, "train/expert-00").stdout
+
+
+def test_commands_for_runs_say_what_a_sweep_and_its_settings_are(sweep, home, tmp_path):
+    sweep(1.0)
+    done = hpcddm("status", home.root)
+    assert done.exit_code == 2 and "a sweep; each of its settings is a run" in done.output
+    member = home.root / "guidance=1.0"
+    for call in (("submit", tmp_path / "tiny.yaml", "--run-dir", member), ("retry", member)):
+        done = hpcddm(*call)
+        assert done.exit_code == 2 and "a setting of a sweep; the same hpcddm sweep submits" in done.output, call
+
+
+def test_cancel_ends_the_jobs_of_a_sweep_or_of_one_setting_but_not_what_others_share(sweep, home, monkeypatch):
+    queue, _ = sweep(1.0, 2.0)
+    queue.alive = names(queue)
+    monkeypatch.setattr("hpcddm.commands.cancel.launcher_of", lambda site, run: queue)
+    done = hpcddm("cancel", home.root / "guidance=2.0")
+    assert done.exit_code == 0 and len(queue.gone) == 2 and "guidance=2.0/report/all" in done.output
+    assert "evaluate/1" in hpcddm("cancel", home.root / "guidance=2.0", "evaluate/1").output
+    hpcddm("cancel", home.root)
+    assert len(queue.gone) == 2 + 18
+
+
+def test_what_is_known_lies_in_one_json_file(sweep, home):
+    sweep(1.0, 2.0)
+    index = json.loads((home.root / "sweep.json").read_text())
+    assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
+    assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
+    assert len(index["owners"]) == 17 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
+
+
+class Machine(Taking):
+    """This machine, with units that end at once; broken ones fail."""
+
+    cores = 2
+
+    def __init__(self, run, broken=()):
+        super().__init__(run, scheduler="local")
+        self.broken, self.order, self.specs = broken, [], []
+
+    def submit(self, array, token, script):
+        self.specs += array.specs
+        self.order += array.keys
+        return str(len(self.order))
+
+    def is_running(self, job):
+        spec, run = read_spec(self.specs[int(job) - 1])
+        (unit,) = (unit for unit in plan(stored_experiment(RunDir(run.root))) if unit.key == spec.key)
+        if f"{run.root.name}/{spec.key}" in self.broken:
+            write_attempt(run, spec.key, 1, ended={"outcome": "failed", "reason": "out of luck"})
+        elif not manifest.read(run.unit(spec.key)):
+            write_attempt(run, spec.key, 1, ended={"outcome": "complete"})
+            finish([unit], run)
+            facts = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+            manifest.publish(run.unit(spec.key), replace(manifest.read(run.unit(spec.key)), facts=facts))
+        return False
+
+
+@pytest.fixture
+def here(write, home, tmp_path, monkeypatch):
+    """Call the verb on this machine; returns the order of the units and the answer."""
+    monkeypatch.setattr("hpcddm.launch.embedded.POLL_SECONDS", 0.0)
+    (tmp_path / "here.yaml").write_text("{name: here, scheduler: local, cores: 1}")
+
+    def call(*guidance, broken=()):
+        machine = Machine(home, broken)
+        monkeypatch.setattr(command, "launcher_of", lambda site, where: machine)
+        return machine.order, hpcddm("sweep", write(*guidance), "--site", tmp_path / "here.yaml", "--dir", home.root)
+
+    return call
+
+
+def test_on_this_machine_everything_runs_once_and_the_table_comes_at_the_end(here, home):
+    order, done = here(1.0, 2.0)
+    assert done.exit_code == 0, done.output
+    assert len(order) == len(set(order)) == 17 and order[-1] == "guidance=2.0/report/all"
+    assert done.output.count("1.50 / 0.250 / 75.0%") == 4 and (home.root / "table.png").exists()
+    again, done = here(1.0, 2.0, 3.0)
+    assert again == [f"guidance=3.0/{EVALUATE}", "guidance=3.0/report/all"] and done.exit_code == 0
+    assert here(1.0, 2.0, 3.0)[0] == []
+
+
+def test_on_this_machine_a_failure_of_one_setting_leaves_the_others_complete(here):
+    order, done = here(1.0, 2.0, broken=[f"guidance=1.0/{EVALUATE}"])
+    assert done.exit_code == 1 and order[-1] == "guidance=2.0/report/all" and "guidance=1.0/report/all" not in order
+    assert f"{EVALUATE} failed: out of luck" in done.output and "hpcddm logs" in done.output
+    again, done = here(1.0, 2.0)
+    assert again == [f"guidance=1.0/{EVALUATE}", "guidance=1.0/report/all"] and done.exit_code == 0
