@@ -46,7 +46,7 @@ def cancel(root: Path, units: tuple[str, ...]) -> None:
             return
         # What waits for a job starts when that job ends; so the last ones go first.
         order = [key for key in reversed(reads) if key in chosen]
-        launcher.cancel(*(chosen[key].id for key in order))
+        launcher.cancel(*(job for key in order for job in (chosen[key].id, *chosen[key].others)))
         for token, keys in _by_submission(chosen, queued).items():
             journal.cancelled(token, keys)
     for key in reversed(order):

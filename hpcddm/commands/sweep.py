@@ -202,7 +202,7 @@ def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
     if job and job.state == "pending":
         # It waits for the jobs of then only.
         seen.recalled[job.id] = job
-    launcher.cancel(*seen.recalled)
+    launcher.cancel(*(one for job in seen.recalled.values() for one in (job.id, *job.others)))
     names = {item.name for item in items}
     hand_over(items, home, launcher, {name: job for name, job in seen.active.items() if name not in names})
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")

@@ -15,8 +15,12 @@ from hpcddm.rundir.layout import RunDir
 SCHEDULER_PREFIXES = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH")
 
 
-class QueueFull(UserError):
-    """The scheduler takes no more jobs of this user now; it took none of this array."""
+class Refused(UserError):
+    """The scheduler took none of this array, and said why."""
+
+
+class QueueFull(Refused):
+    """The scheduler takes no more jobs of this user now."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Job:
     detail: str = ""
     starts: str = ""
     """When a pending one may start, as the scheduler writes it; empty when it does not know."""
+    others: tuple[str, ...] = ()
+    """Further jobs of the same unit: one that submits itself anew is in the queue twice for a moment."""
 
 
 class Launcher(ABC):

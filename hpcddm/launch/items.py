@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config import Experiment, Site
-from hpcddm.launch.base import ArraySpec, Launcher, QueueFull
+from hpcddm.launch.base import ArraySpec, Launcher, Refused
 from hpcddm.pipeline import MONOLITH, STAGE_NAMES, PlannedUnit
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal
@@ -82,14 +82,14 @@ def array_spec(items: Sequence[Item], site: Site, after: Sequence[str] = (), thr
 def submit_array(items: Sequence[Item], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> str:
     """Journal the intent, submit, journal the job id, return it.
 
-    Raises `QueueFull` when the scheduler takes no more jobs now; then nothing was submitted.
+    Raises `Refused` with the scheduler's words, `QueueFull` when it will take the same later; then it took nothing.
     """
     write_specs(items, launcher.site)
     journal = Journal(home.journal)
     token = journal.intend(launcher.site.scheduler, launcher.site.name, spec.keys, spec.name)
     try:
         job = launcher.submit(spec, token, script)
-    except QueueFull:
+    except Refused:
         journal.refused(token)
         raise
     journal.submitted(token, job)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.launch.base import QueueFull
+from hpcddm.launch.base import QueueFull, Refused
 from hpcddm.launch.client import Silent, ask, call, words
 
 PAUSES = (2.0, 8.0, 20.0)
@@ -71,7 +71,7 @@ class Sbatch:
         if TRANSIENT.search(said):
             return "", said
         full = FULL.search(said)
-        raise QueueFull(f"Slurm says {full[0]}") if full else UserError(f"sbatch refused {self._script}: {said}")
+        raise QueueFull(f"Slurm says {full[0]}") if full else Refused(f"sbatch refused {self._script}: {said}")
 
     def _find(self) -> str | None:
         """The id of the job of this name, '' when there is none, None when nobody can say."""

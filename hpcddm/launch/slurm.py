@@ -146,7 +146,9 @@ class Slurm(Launcher):
             token = name.rsplit("-", 1)[-1]
             if token in units and element.isdigit() and int(element) < len(units[token]):
                 starts = start if state == "PENDING" and start != "N/A" else ""
-                found[units[token][int(element)]] = Job(f"{job}_{element}", state.lower(), nodes or reason, starts)
+                unit = units[token][int(element)]
+                others = (found[unit].id, *found[unit].others) if unit in found else ()
+                found[unit] = Job(f"{job}_{element}", state.lower(), nodes or reason, starts, others)
         return found
 
     def cancel(self, *jobs: str) -> None:

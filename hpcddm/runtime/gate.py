@@ -35,9 +35,12 @@ def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
     except UserError:
         # What is there may be made anew just now, so it is asked for, too.
         keys = [*spec.needs, *spec.wants]
-    if home.root.resolve() == run.root.resolve():
+    top = home.root.resolve()
+    if top == run.root.resolve():
         return set(keys)
-    return {str(run.unit(key).resolve().relative_to(home.root.resolve())) for key in keys}
+    # What is shared is a link to where another run of the same home makes it; the folder of 'cluster/all' is 'cluster'.
+    places = {key: run.unit(key).resolve().relative_to(top) for key in keys}
+    return {f"{place}/all" if key.endswith("/all") else str(place) for key, place in places.items()}
 
 
 def names(wanted: set[str], home: RunDir) -> list[str]:

@@ -43,6 +43,7 @@ class Checkpoints:
                 staged.mkdir(parents=True)
             dist.barrier()
             engine.save(staged)
+            dist.barrier()
             if self._local_rank == 0:
                 # What lies in this node's memory only is lost with it; no other node can sync it.
                 for file in staged.rglob("*"):

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import sweep as command
-from hpcddm.files import stored_experiment
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.homes import submissions_of
-from hpcddm.pipeline import REPORT, plan
+from hpcddm.pipeline import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -257,7 +256,7 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     sweep(1.0, 2.0)
     run = RunDir(home.root / "guidance=2.0")
     spec, _ = read_spec(run.spec(EVALUATE))
-    wanted = gate.missing(spec, run, home)
+    wanted = gate.lacking(spec, run, home)
     assert {"guidance=1.0/cluster/all", "guidance=1.0/train/expert-01", "guidance=1.0/shard/train-000"} <= wanted
     submissions = Journal(home.journal).submissions()
     assert gate.names(wanted, home) == [one.job_name for one in submissions if wanted & set(one.units)]
@@ -302,62 +301,3 @@ def test_what_is_known_lies_in_one_json_file(sweep, home):
     assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
     assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
     assert len(index["owners"]) == 17 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
-
-
-class Machine(Taking):
-    """This machine, with units that end at once; broken ones fail."""
-
-    cores = 2
-
-    def __init__(self, run, broken=()):
-        super().__init__(run, scheduler="local")
-        self.broken, self.order, self.specs = broken, [], []
-
-    def submit(self, array, token, script):
-        self.specs += array.specs
-        self.order += array.keys
-        return str(len(self.order))
-
-    def is_running(self, job):
-        spec, run = read_spec(self.specs[int(job) - 1])
-        (unit,) = (unit for unit in plan(stored_experiment(RunDir(run.root))) if unit.key == spec.key)
-        if f"{run.root.name}/{spec.key}" in self.broken:
-            write_attempt(run, spec.key, 1, ended={"outcome": "failed", "reason": "out of luck"})
-        elif not manifest.read(run.unit(spec.key)):
-            write_attempt(run, spec.key, 1, ended={"outcome": "complete"})
-            finish([unit], run)
-            facts = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
-            manifest.publish(run.unit(spec.key), replace(manifest.read(run.unit(spec.key)), facts=facts))
-        return False
-
-
-@pytest.fixture
-def here(write, home, tmp_path, monkeypatch):
-    """Call the verb on this machine; returns the order of the units and the answer."""
-    monkeypatch.setattr("hpcddm.launch.embedded.POLL_SECONDS", 0.0)
-    (tmp_path / "here.yaml").write_text("{name: here, scheduler: local, cores: 1}")
-
-    def call(*guidance, broken=()):
-        machine = Machine(home, broken)
-        monkeypatch.setattr(command, "launcher_of", lambda site, where: machine)
-        return machine.order, hpcddm("sweep", write(*guidance), "--site", tmp_path / "here.yaml", "--dir", home.root)
-
-    return call
-
-
-def test_on_this_machine_everything_runs_once_and_the_table_comes_at_the_end(here, home):
-    order, done = here(1.0, 2.0)
-    assert done.exit_code == 0, done.output
-    assert len(order) == len(set(order)) == 17 and order[-1] == "guidance=2.0/report/all"
-    assert done.output.count("1.50 / 0.250 / 75.0%") == 4 and (home.root / "table.png").exists()
-    again, done = here(1.0, 2.0, 3.0)
-    assert again == [f"guidance=3.0/{EVALUATE}", "guidance=3.0/report/all"] and done.exit_code == 0
-    assert here(1.0, 2.0, 3.0)[0] == []
-
-
-def test_on_this_machine_a_failure_of_one_setting_leaves_the_others_complete(here):
-    order, done = here(1.0, 2.0, broken=[f"guidance=1.0/{EVALUATE}"])
-    assert done.exit_code == 1 and order[-1] == "guidance=2.0/report/all" and "guidance=1.0/report/all" not in order
-    assert f"{EVALUATE} failed: out of luck" in done.output and "hpcddm logs" in done.output
-    again, done = here(1.0, 2.0)
-    assert again == [f"guidance=1.0/{EVALUATE}", "guidance=1.0/report/all"] and done.exit_code == 0
