@@ -88,7 +88,9 @@ def main() -> None:
         decision, reason = judge(spec.requeue, tried, ending, saved_images(run.unit(spec.key), tried), stops)
     if tried and _owner(tried[-1]) == owner:
         _record(tried[-1], ending, granted.started, decision, reason)
-    print(decision, _event(decision, spec.key), spec.key, reason.replace("|", "/"), sep="|")
+    # A setting of a sweep has its name before its units, and its report is not the end of all.
+    name = spec.key if map_path.parent.parent.resolve() == run.root else f"{run.root.name}/{spec.key}"
+    print(decision, _event(decision, name), name, reason.replace("|", "/"), sep="|")
 
 
 def _owner(record: Record) -> str:

@@ -93,6 +93,8 @@ class Storm:
     images: int = 480_000
     targets: list[psutil.Process] = field(default_factory=list)
     """The ranks that a disturbance may strike."""
+    neighbours_attempts: int = 0
+    """How often the other element of the array was started by the end of the storm."""
 
     @property
     def run(self) -> Path:
@@ -126,7 +128,10 @@ class Storm:
             place = f"[{number}/{len(disturbances)}]"
             print(f"{place} {one.kind} at {one.hit}, attempt {one.attempt} {one.note}", flush=True)
             (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
-        self.until(lambda: self.complete(KEY) and self.complete(NEIGHBOUR), 1800, "the training to end")
+        self.neighbours_attempts = len(records(self.run / "logs" / NEIGHBOUR))
+        # It has shown what it was there for, and would only take time.
+        hpcddm("cancel", self.run, NEIGHBOUR, SLURM_CONF=self.conf)
+        self.until(lambda: self.complete(KEY), 1800, "the training to end")
         self.settle()
 
     def disturb(self, one: Disturbance) -> None:
@@ -241,11 +246,14 @@ class Storm:
         one.note = f"{minutes} min"
 
     def _slurmd_killed(self, one: Disturbance) -> None:
-        node = self.nodes()[one.attempt % 2]
-        self.daemon("slurmd", "-N", node).kill()
-        self.until(lambda: self.last.number > one.attempt, 300, "Slurm to give the node up")
+        """Where the neighbour is not, on both nodes: then the old attempt's ranks go on as if nothing had happened."""
+        taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1])
+        nodes = [node for node in self.nodes() if node not in taken] or self.nodes()[:1]
+        for node in nodes:
+            self.daemon("slurmd", "-N", node).kill()
+        self.until(lambda: self.last.number > one.attempt and self.last.owner, 300, "Slurm to give the nodes up")
         alive = [process.is_running() for process in self.targets]
-        one.note = f"on {node}; ranks of the old attempt alive when the new one began: {sum(alive)}"
+        one.note = f"on {' and '.join(nodes)}; ranks alive when the next attempt began: {sum(alive)}"
         self.repair()
 
     def _slurmctld_restarted(self, one: Disturbance) -> bool:
@@ -259,9 +267,9 @@ class Storm:
         one.note = "and USR2 while it was down" if tells else "alone"
         return tells
 
-    def nodes(self) -> list[str]:
-        """The nodes of the newest attempt."""
-        return self.slurm("scontrol", "show", "hostnames", self.last.owner["node_list"]).split()
+    def nodes(self, record: Record | None = None) -> list[str]:
+        """The nodes of an attempt, of the newest one unless told."""
+        return self.slurm("scontrol", "show", "hostnames", (record or self.last).owner["node_list"]).split()
 
     def settle(self) -> None:
         """Fill in how far each disturbed attempt was and where the next one continued."""
@@ -309,9 +317,8 @@ def main() -> int:
     storm.rage(schedule(arguments.seed, arguments.kinds.split(",") * arguments.rounds))
     Console(width=110).print(table(storm.log))
     same = weights(storm.run) == weights(arguments.folder / "calm")
-    neighbours = len(records(storm.run / "logs" / NEIGHBOUR))
     print(f"{len(storm.log)} disturbances, {storm.last.number} attempts; weights bit-identical: {same};", end=" ")
-    print(f"attempts of the neighbour: {neighbours}")
+    print(f"attempts of the neighbour: {storm.neighbours_attempts}")
     return 0 if same else 1
 
 
