@@ -244,6 +244,9 @@ class Storm:
         minutes = int((elapsed + 30) // 60) + 1
         self.slurm("scontrol", "update", f"JobId={self.last.job}", f"TimeLimit={minutes}")
         one.note = f"{minutes} min"
+        self.until(lambda: self.last.verdict, 120, "the slot to end")
+        # The next attempt has the same limit unless it is lifted while the job waits.
+        self.slurm("scontrol", "update", f"JobId={self.last.job}", "TimeLimit=30")
 
     def _slurmd_killed(self, one: Disturbance) -> None:
         """Where the neighbour is not, on both nodes: then the old attempt's ranks go on as if nothing had happened."""
