@@ -234,7 +234,7 @@ class Storm:
         self.slurm("scancel", f"--signal={name}", self.last.job)
 
     def _preemption(self, one: Disturbance) -> None:
-        node = self.nodes()[one.attempt % 2]
+        node = self.own_nodes()[0]
         one.note = f"on {node}"
         wanted = ["-p", "high", "-N1", "-w", node, "--exclusive", "-t", "1", "-o", "/dev/null"]
         self.slurm("sbatch", *wanted, "-J", "storm-high", "--wrap", "sleep 2")
@@ -250,8 +250,7 @@ class Storm:
 
     def _slurmd_killed(self, one: Disturbance) -> None:
         """Where the neighbour is not, on both nodes: then the old attempt's ranks go on as if nothing had happened."""
-        taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1])
-        nodes = [node for node in self.nodes() if node not in taken] or self.nodes()[:1]
+        nodes = self.own_nodes()
         for node in nodes:
             self.daemon("slurmd", "-N", node).kill()
         self.until(lambda: self.last.number > one.attempt and self.last.owner, 300, "Slurm to give the nodes up")
@@ -270,6 +269,11 @@ class Storm:
         one.note = "and USR2 while it was down" if tells else "alone"
         return tells
 
+    def own_nodes(self) -> list[str]:
+        """The nodes of the newest attempt on which the neighbour is not."""
+        taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1])
+        return [node for node in self.nodes() if node not in taken] or self.nodes()[:1]
+
     def nodes(self, record: Record | None = None) -> list[str]:
         """The nodes of an attempt, of the newest one unless told."""
         return self.slurm("scontrol", "show", "hostnames", (record or self.last).owner["node_list"]).split()
@@ -281,9 +285,9 @@ class Storm:
             record = tried[one.attempt]
             later = [tried[number] for number in sorted(tried) if number > one.attempt and tried[number].begun]
             if record.begun and later:
-                # After a signal the last word says exactly how far it came; a heartbeat may be a second old.
-                reached = record.ended["images"] if one.kind in GENTLE else record.images
-                one.reached, one.continued_from = int(reached or 0), later[0].begun["images"]
+                # After a signal the last word says exactly how far it came; else the last sign of life, a second old.
+                reached = record.ended["images"] if one.kind in GENTLE else record.beat.done
+                one.reached, one.continued_from = int(reached), later[0].begun["images"]
             elif later or not record.begun:
                 one.reached = one.continued_from = 0
         (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
