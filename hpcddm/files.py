@@ -9,11 +9,12 @@ from typing import Any
 import yaml
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, Site, validate
+from hpcddm.config import Experiment, validate
 from hpcddm.errors import ConfigError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.share import find_yaml
+from hpcddm.site import Site
 
 SWEEP_FILE = "sweep.json"
 """Makes a folder that of a sweep."""

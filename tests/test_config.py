@@ -1,13 +1,14 @@
 import pytest
 
-from hpcddm.config import Experiment, Resources, Site, covered, validate
+from hpcddm.config import Experiment, covered, validate
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.pipeline import STAGE_NAMES, plan
+from hpcddm.site import Resources, Site
 from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 
 
-@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/**/*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/*.yaml")), ids=lambda path: path.stem)
 def test_every_experiment_of_the_repository_is_valid(path):
     experiment = load_experiment(str(path))
     assert experiment.name == path.stem and plan(experiment)

@@ -9,13 +9,14 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"config", "plugins", "errors", "share", "weights", "rundir", "runtime"}
+FOUNDATION = {"config", "site", "plugins", "errors", "share", "weights", "rundir", "runtime"}
 NUMERIC = FOUNDATION | {"data"}
 MAY_IMPORT = {
     "errors": set(),
     "plugins": {"errors"},
     "weights": {"errors"},
     "config": {"errors", "plugins", "weights"},
+    "site": {"config"},
     "share": {"errors"},
     "rundir": {"errors", "config", "plugins"},
     "runtime": {"errors", "config", "plugins", "share", "rundir"},
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
     "pipeline": {"errors", "config", "plugins", "rundir"},
-    "files": {"errors", "config", "plugins", "share", "rundir"},
+    "files": {"errors", "config", "site", "plugins", "share", "rundir"},
     "status": {"errors", "config", "rundir", "runtime", "pipeline"},
     "sweep": FOUNDATION | {"pipeline", "status", "files"},
     "launch": FOUNDATION | {"pipeline", "status"},

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
@@ -13,6 +12,7 @@ from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.site import Site
 
 PATIENCE_SECONDS = 60
 """How long it waits for a submit that is at work."""

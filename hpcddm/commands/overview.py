@@ -5,7 +5,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hpcddm.config import Experiment, Site
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job, launcher_of
@@ -15,6 +15,7 @@ from hpcddm.launch.watching import Known, Work, state_of
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus, activity, check_stale, survey
 
 UNDER_WAY = {Work.RUNNING, Work.STARTING, Work.STOPPING, Work.PENDING, Work.REQUEUED}

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.config import Experiment, Resources, Site
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.launch import storage
@@ -20,6 +20,7 @@ from hpcddm.pipeline import MONOLITH, PlannedUnit
 from hpcddm.pipeline import plan as plan_units
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Resources, Site
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from hpcddm.config import Experiment, Resources, Site
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.items import submit_unit
@@ -12,6 +12,7 @@ from hpcddm.launch.submission import batch_of
 from hpcddm.pipeline import plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
+from hpcddm.site import Resources, Site
 from hpcddm.status import State, activity, survey
 
 

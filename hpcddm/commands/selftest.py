@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.config import Site
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
 from hpcddm.launch.client import silence
@@ -22,6 +21,7 @@ from hpcddm.selftest.evidence import CHECKED_STAGE, Part
 from hpcddm.selftest.local_trial import LocalTrial
 from hpcddm.selftest.slurm_trial import SlurmTrial
 from hpcddm.selftest.verdict import Row, Verdict
+from hpcddm.site import Site
 
 READABLE_COLUMNS = 150
 """The least width of the table in a file or a pipe, where nobody can widen a window."""

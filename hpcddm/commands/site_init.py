@@ -8,11 +8,12 @@ from pathlib import Path
 import psutil
 
 from hpcddm.commands.site_draft import Answers, Draft
-from hpcddm.config import Site, validate
+from hpcddm.config import validate
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
 from hpcddm.launch.client import Silent, ask, call, silence, words
 from hpcddm.rundir import atomic
+from hpcddm.site import Site
 
 SCRIPT = "#!/bin/bash\ntrue\n"
 

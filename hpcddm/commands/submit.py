@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm.config import Experiment, Site
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
@@ -25,6 +25,7 @@ from hpcddm.pipeline import REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
+from hpcddm.site import Site
 
 PATIENCE_SECONDS = 60
 """How long one submit waits for another of the same run."""

@@ -9,7 +9,6 @@ import click
 
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.submit import PATIENCE_SECONDS, hand_over, make_folder, rehearse
-from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
@@ -30,6 +29,7 @@ from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.members import Member, assign, members_of, survey_members

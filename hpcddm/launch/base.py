@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.config import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.launch.chunks import Limits
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Resources, Site
 
 SCHEDULER_PREFIXES = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH")
 

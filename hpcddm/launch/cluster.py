@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpcddm.config import Site
 from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
 from hpcddm.launch.client import Silent, ask
+from hpcddm.site import Site
 
 UNLIMITED = 2**31
 

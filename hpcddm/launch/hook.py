@@ -3,8 +3,8 @@
 import os
 import subprocess
 
-from hpcddm.config import Site
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
 
 
 def call_hook(site: Site, run: RunDir, event: str, unit: str, reason: str = "") -> None:

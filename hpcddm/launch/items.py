@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import Experiment, Site
+from hpcddm.config import Experiment
 from hpcddm.launch.base import ArraySpec, Launcher, Refused
 from hpcddm.pipeline import MONOLITH, STAGE_NAMES, PlannedUnit
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import Spec
+from hpcddm.site import Site
 
 SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue")
 """What a job must know of its site."""

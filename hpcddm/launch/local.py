@@ -11,13 +11,13 @@ from functools import partial
 import submitit
 from submitit.local.local import LocalJob
 
-from hpcddm.config import Site
 from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import run_unit
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
+from hpcddm.site import Site
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
 

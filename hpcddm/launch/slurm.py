@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcddm.config import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher
 from hpcddm.launch.chunks import Limits
@@ -23,6 +22,7 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.share import share_file
+from hpcddm.site import Site
 from hpcddm.weights import cache_folder
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, Site, Training
+from hpcddm.config import Experiment, Training
 from hpcddm.pipeline import EXTRACTOR, JUDGE, PlannedUnit, evaluate_range
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
 
 TAR_BLOCK, PNG_CHUNKS = 512, 80
 INDEX_ROW = 32

@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import Resources, Site
 from hpcddm.rundir import atomic
 from hpcddm.selftest.verdict import Row, Verdict
+from hpcddm.site import Resources, Site
 
 CHECKED_STAGE = "train"
 """Its shape is tried: it has the most nodes, and its units are what must come back."""

@@ -8,7 +8,6 @@ import time
 import uuid
 from pathlib import Path
 
-from hpcddm.config import Site
 from hpcddm.launch.base import clean_environment
 from hpcddm.rundir import atomic
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
@@ -16,6 +15,7 @@ from hpcddm.selftest.checks.signals import SIGNALS
 from hpcddm.selftest.checks.storage import SCRATCH_VARIABLE
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
+from hpcddm.site import Site
 
 
 class LocalTrial:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import jinja2
 
-from hpcddm.config import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.launch.client import Silent, ask, call
 from hpcddm.rundir import atomic
@@ -19,6 +18,7 @@ from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
 from hpcddm.share import share_file
+from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 MINUTES = 5

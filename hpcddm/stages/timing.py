@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcddm.config import Resources
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.runtime.records import Record, as_number, records
+from hpcddm.site import Resources
 from hpcddm.stages.benchmark import Benchmark, machine
 from hpcddm.stages.costs import Costs
 

@@ -6,9 +6,10 @@ import pytest
 import yaml
 
 from hpcddm.commands.site_draft import Answers, Draft
-from hpcddm.config import Site, validate
+from hpcddm.config import validate
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_site
+from hpcddm.site import Site
 from tests.helpers import hpcddm
 
 OLD_CONFIG = """Configuration data as of 2026-01-12T10:00:00

@@ -17,6 +17,7 @@ from tests.helpers import finish, hpcddm, tiny
 
 EXPERT = expert_key(1)
 ENDED = time.time()
+"""When this file was read; the tests run later, and what is so old then must be as old as it says."""
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def row(run, key=EXPERT):
 
 def verdict(decision, reason="why", ago=5.0):
     return {"decision": decision, "reason": reason, "exit_code": 0, "started": ENDED - 600, "ended": time.time() - ago}
+
+
+def as_of_now(files):
+    """The files of an attempt, with all times moved from when they were written down here to now."""
+    passed = time.time() - ENDED
+    moved = {}
+    for name, values in files.items():
+        times = {key: value + passed for key, value in values.items() if isinstance(value, float) and value > 1e9}
+        moved[name] = values | times
+    return moved
 
 
 # What the queue says, what the last attempt left (of this submission), and what follows.
@@ -100,7 +111,7 @@ def test_a_state_follows_from_the_queue_and_then_from_the_last_attempt(
     token = submitted(open_run, [expert_key(0), EXPERT])
     answer(monkeypatch, {EXPERT: job} if job else {})
     if files is not None:
-        write_attempt(open_run, EXPERT, 1, token, "17_1", **files)
+        write_attempt(open_run, EXPERT, 1, token, "17_1", **as_of_now(files))
     found = row(open_run)
     assert (found["state"], reason in found["reason"]) == (state, True), found
     assert (found["reason"] == "") or reason != "" or state == "stopping"
@@ -122,7 +133,7 @@ def test_without_an_answer_only_a_fresh_heartbeat_or_a_verdict_is_believed(open_
     token = submitted(open_run, [EXPERT])
     answer(monkeypatch, None)
     if files is not None:
-        write_attempt(open_run, EXPERT, 1, token, "17_0", **files)
+        write_attempt(open_run, EXPERT, 1, token, "17_0", **as_of_now(files))
     found = row(open_run)
     assert (found["state"], reason in found["reason"]) == (state, True), found
     assert as_json(open_run)["queue"] == "silent" and "the scheduler does not answer" in status(open_run)
@@ -182,7 +193,7 @@ def test_what_to_type_next(open_run, monkeypatch, job, files, following):
     token = submitted(open_run, [EXPERT])
     answer(monkeypatch, {EXPERT: job} if job else {})
     if files:
-        write_attempt(open_run, EXPERT, 1, token, "17_0", **files)
+        write_attempt(open_run, EXPERT, 1, token, "17_0", **as_of_now(files))
     expected = following.format(run=open_run.root, unit=EXPERT)
     assert row(open_run)["next"] == expected
     last = status(open_run).splitlines()[-1]

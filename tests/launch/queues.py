@@ -1,10 +1,10 @@
 """A scheduler that takes what it is told to take and knows what it was told to know."""
 
-from hpcddm.config import Site
 from hpcddm.launch.base import Job, Launcher, QueueFull
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.items import items_of, write_map
 from hpcddm.launch.queue import batches_of, submit_batches
+from hpcddm.site import Site
 
 
 class Queue(Launcher):

@@ -5,10 +5,10 @@ import pwd
 
 import pytest
 
-from hpcddm.config import Site
 from hpcddm.launch import cluster
 from hpcddm.launch.client import Silent
 from hpcddm.launch.cluster import UNLIMITED, Cluster, minutes, submit_limit
+from hpcddm.site import Site
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 CONFIG = """Configuration data as of 2026-11-20T09:00:00

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hpcddm.config import Site
 from hpcddm.launch import embedded
 from hpcddm.launch.embedded import Embedded
 from hpcddm.launch.items import items_of
@@ -11,6 +10,7 @@ from hpcddm.pipeline import MONOLITH, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
+from hpcddm.site import Site
 from tests.helpers import finish, tiny
 
 

@@ -1,8 +1,8 @@
 """The user's own command is told what happened, and cannot harm the run."""
 
-from hpcddm.config import Site
 from hpcddm.launch.hook import call_hook
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
 
 
 def site(hook):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hpcddm.config import Site
 from hpcddm.launch.base import Job, QueueFull
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.items import arrays, items_of
@@ -14,6 +13,7 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_map, read_spec
+from hpcddm.site import Site
 from tests.helpers import tiny
 from tests.launch.queues import Queue, submit_all
 

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 import pytest
 from submitit.core.utils import DelayedSubmission
 
-from hpcddm.config import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job
@@ -15,6 +14,7 @@ from hpcddm.launch.cluster import Cluster, Partition
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import run_element
+from hpcddm.site import Site
 
 
 def rendered(folder, keys=("train/expert-00", "train/expert-01"), stage="train", **site):

@@ -2,7 +2,6 @@ import time
 
 import pytest
 
-from hpcddm.config import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
 from hpcddm.launch.submission import check_experiment, check_folder, decide, settle, store_site, stored_site
@@ -10,6 +9,7 @@ from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
+from hpcddm.site import Site
 from tests.helpers import finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
 

@@ -6,7 +6,6 @@ import tempfile
 
 import pytest
 
-from hpcddm.config import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline import plan
@@ -19,6 +18,7 @@ from hpcddm.runtime.inputs import Inputs
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Result
+from hpcddm.site import Site
 from tests.helpers import tiny
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm.config import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline import plan
@@ -12,6 +11,7 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import read_spec
+from hpcddm.site import Site
 from tests.helpers import finish, tiny
 
 KEYS = FIRST, SECOND, THIRD, FOURTH = [f"train/expert-{index:02d}" for index in range(4)]

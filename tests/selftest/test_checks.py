@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import jinja2
 import pytest
 
-from hpcddm.config import Resources, Site
 from hpcddm.selftest.checks import (
     accounting,
     array,
@@ -24,6 +23,7 @@ from hpcddm.selftest.evidence import Evidence, Part, last_line
 from hpcddm.selftest.slurm_trial import SlurmTrial
 from hpcddm.selftest.verdict import Verdict
 from hpcddm.share import share_file
+from hpcddm.site import Resources, Site
 
 STARTED = 1_000_000.0
 GOOD_PLACE = {

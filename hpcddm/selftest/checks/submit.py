@@ -6,11 +6,11 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from hpcddm.config import Resources, Site
 from hpcddm.launch.client import Silent, ask, call, words
 from hpcddm.launch.cluster import Cluster, Partition
 from hpcddm.selftest.evidence import CHECKED_STAGE
 from hpcddm.selftest.verdict import Row, Verdict
+from hpcddm.site import Resources, Site
 
 Shapes = dict[str, Resources]
 """What the stages of a site ask for, by the name of a stage."""

@@ -1,0 +1,89 @@
+"""The schema of a site: one cluster, or this machine, and what each stage may ask of it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from hpcddm.config import Name, Positive, StrictModel, Word, first_error
+
+
+class Resources(StrictModel):
+    """What one unit asks of its site."""
+
+    nodes: Positive = 1
+    ranks_per_node: Positive = 1
+    cpus_per_rank: Positive = 1
+    gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    memory_gb: Positive = 4
+    minutes: Positive = 60
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    gpu_type: Word | None = None
+
+    @property
+    def ranks(self) -> int:
+        """World size of the unit."""
+        return self.nodes * self.ranks_per_node
+
+
+class Site(StrictModel):
+    """One cluster, or this machine: its scheduler, its names for things, and what each stage may ask for."""
+
+    name: Name
+    scheduler: Literal["slurm", "local"]
+    cores: Positive | None = None
+    """Embedded only: cores to fill with units; by default all that this process may use."""
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
+    gpu_type: Word | None = None
+    memory_flag: Literal["total", "per_cpu", "none"] = "total"
+    extra_sbatch: list[str] = []
+    """Further #SBATCH lines, for instance '--reservation=course'."""
+    setup: list[str] = []
+    """Shell lines before Python starts, for instance 'module load python'."""
+    container: list[Word] = []
+    """Words before Python in a job, for instance ['apptainer', 'exec', '--nv', 'image.sif']."""
+    scratch: str | None = None
+    """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
+    network_interface: str | None = None
+    signal_lead_seconds: Positive = 120
+    """A job saves and leaves so long before its time limit."""
+    requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
+    """How a job that has to leave comes back: requeued, submitted anew by itself, or by the user's hand."""
+    watchdog_minutes: Positive = 20
+    """A training that makes no step for so long is ended, and tried again."""
+    has_sacct: bool = True
+    max_parallel: Positive = 256
+    max_submitted: Positive | None = None
+    """Jobs that this user may have in the queue; by default what Slurm says."""
+    mail: str | None = None
+    mail_events: list[Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]] = ["FAIL"]
+    hook: str | None = None
+    """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
+    resources: Resources = Resources()
+    stages: dict[str, dict[str, int | str]] = {}
+    """Per stage (or per unit, as 'train/monolith'), the resources that differ from `resources`."""
+
+    @model_validator(mode="after")
+    def _stage_resources(self) -> "Site":
+        for key in self.stages:
+            self.resources_for(*key.partition("/")[::2])
+        return self
+
+    def resources_for(self, stage: str, unit: str = "") -> Resources:
+        """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""
+        names = ("partition", "account", "qos", "constraint", "gpu_type")
+        asked = {name: getattr(self, name) for name in names} | self.resources.model_dump(exclude_none=True)
+        for key in (stage, f"{stage}/{unit}"):
+            asked |= self.stages.get(key, {})
+        try:
+            return Resources.model_validate(asked)
+        except ValidationError as error:
+            context = {"text": f"stages.{stage}.{first_error(error, Resources)}"}
+            raise PydanticCustomError("inner", "{text}", context) from None
