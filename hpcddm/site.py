@@ -62,7 +62,7 @@ class Site(StrictModel):
     max_parallel: Positive = 256
     max_submitted: Positive | None = None
     """Jobs that this user may have in the queue; by default what Slurm says."""
-    mail: str | None = None
+    mail: Word | None = None
     mail_events: list[Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]] = ["FAIL"]
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""

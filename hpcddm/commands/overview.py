@@ -7,9 +7,9 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import stored_experiment
+from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
-from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import Known, Work, state_of
 from hpcddm.pipeline import plan
@@ -134,7 +134,7 @@ def look(run: RunDir, queue: Queue) -> Overview:
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
     sites = {one.site for one in submissions}
-    is_told = run.stop.exists()
+    is_told = any(home.stop.exists() for home in homes(run))
     rows = []
     for key, status in states.items():
         own = [one for one in submissions if key in one.units]
@@ -191,14 +191,18 @@ def _advice(known: Known, state: str, run: RunDir) -> str:
     """What to type next about one unit."""
     key, root = known.status.key, run.root
     read = f"hpcddm logs {root} {key}"
-    again = f"rm {root}/STOP, then submit again" if known.is_told_to_stop else "submit again"
+    in_sweep = is_sweep(RunDir(root.resolve().parent))
+    submit = "the same hpcddm sweep again" if in_sweep else "submit again"
+    told = next((home.stop for home in homes(run) if home.stop.exists()), None)
+    again = f"rm {told}, then {submit}" if told else submit
+    retry = submit if in_sweep else f"hpcddm retry {root}"
     site = known.status.unit.site
     advice = {
         Work.HELD: f"scontrol release {known.job.id}" if known.job else "",
-        Work.FAILED: f"{read}   then: hpcddm retry {root}",
-        Work.GAVE_UP: f"{read}   then: hpcddm retry {root}",
-        Work.UNKNOWN: "look again when the scheduler answers" if known.is_silent else f"{read}   then submit again",
-        Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then submit again",
+        Work.FAILED: f"{read}   then: {retry}",
+        Work.GAVE_UP: f"{read}   then: {retry}",
+        Work.UNKNOWN: "look again when the scheduler answers" if known.is_silent else f"{read}   then {submit}",
+        Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
     }
     needs_submit = (Work.CANCELLED, Work.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
     return again if state in needs_submit else advice.get(state, "")

@@ -1,7 +1,5 @@
 """The verb site-init: asks the cluster at hand about itself and drafts a site's file."""
 
-import os
-import pwd
 import subprocess
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.config import validate
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
-from hpcddm.launch.client import Silent, ask, call, silence, words
+from hpcddm.launch.client import Silent, ask, call, silence, user_name, words
 from hpcddm.rundir import atomic
 from hpcddm.site import Site
 
@@ -41,7 +39,7 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
 def _ask_all(partition: str | None) -> Answers:
     config = ask("scontrol", "show", "config")
     cluster = next((line.split("=")[1].strip() for line in config.splitlines() if line.startswith("ClusterName")), "")
-    user = pwd.getpwuid(os.getuid()).pw_name
+    user = user_name()
     associations = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", f"cluster={cluster}")
     return Answers(
         config=config,

@@ -54,9 +54,9 @@ def spending(run: RunDir, known: list[Execution]) -> list[Spent]:
     by_unit: dict[str, list[Execution]] = defaultdict(list)
     found = []
     tried = {key: records(run.logs(key)) for key in units_with_logs(run)}
-    jobs = {record.job: key for key, own in tried.items() for record in own if record.job}
+    jobs = {(record.job, record.token): key for key, own in tried.items() for record in own if record.job}
     for execution in known:
-        key = jobs.get(execution.job) or _unit_of(execution, units)
+        key = jobs.get((execution.job, execution.token)) or _unit_of(execution, units)
         if key and _is_own(run, key):
             by_unit[key].append(execution)
     for key in dict.fromkeys([*tried, *by_unit]):

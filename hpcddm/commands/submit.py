@@ -42,6 +42,8 @@ def submit(
     run = RunDir(run_dir or Path("runs") / experiment.name)
     if is_sweep(RunDir(run.root.resolve().parent)):
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits what is missing")
+    if is_sweep(run):
+        raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
     return bring(experiment, site, run, redo=redo, dry_run=dry_run)
 

@@ -13,6 +13,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays
 from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
 from hpcddm.launch.submission import (
@@ -170,6 +171,8 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
     for data, member in hungriest.items():
         counts[data] = storage.image_counts(member.experiment, member.owner(shard_keys(member.experiment)[0]))
     for member in seen.members:
+        if member.run.stop.exists():
+            raise ConfigError(f"{member.run.stop} tells its jobs to leave: remove it, then repeat this command")
         data, own = member.experiment.data.model_dump_json(), units.get(member.label, [])
         shards = [unit for unit in seen.decisions[member.label].to_run if unit.stage == "shard"]
         checked = [unit for unit in own if unit.stage != "shard"] + (shards if hungriest[data] is member else [])
@@ -234,10 +237,14 @@ def _run_here(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher) -> int
     for name, reason in failed.items():
         label, _, key = name.partition("/")
         click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
-    if failed:
+        call_hook(launcher.site, home, "stopped", name, reason)
+    left = look(asked, seen.members, home, launcher)
+    if left.items:
         click.echo("after mending, the same command continues", err=True)
-    _show(look(asked, seen.members, home, launcher), home)
-    return 1 if failed else 0
+    else:
+        call_hook(launcher.site, home, "complete", TABLE)
+    _show(left, home)
+    return 1 if left.items else 0
 
 
 def _announce(seen: Look, home: RunDir, site: Site) -> None:

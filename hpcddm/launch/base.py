@@ -12,7 +12,12 @@ from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
-SCHEDULER_PREFIXES = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH")
+QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_")
+"""A user's own filters and formats for looking at the queue: with them it would hide jobs from us."""
+SCHEDULER_PREFIXES = (
+    *("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH"),
+    *QUERY_PREFIXES,
+)
 
 
 class Refused(UserError):

@@ -1,6 +1,7 @@
 """Slurm's own commands, called with a clean environment and never waited for without end."""
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -55,3 +56,11 @@ def silence() -> str | None:
     except Silent as why:
         return str(why)
     return None
+
+
+def user_name() -> str:
+    """The name of this user, or the number where nobody knows a name, as in some containers."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

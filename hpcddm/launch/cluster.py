@@ -1,13 +1,12 @@
 """What a Slurm controller says about itself: sizes, partitions, limits; each asked for once."""
 
 import os
-import pwd
 import re
 from dataclasses import dataclass
 from functools import cached_property
 
 from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
-from hpcddm.launch.client import Silent, ask
+from hpcddm.launch.client import Silent, ask, user_name
 from hpcddm.site import Site
 
 UNLIMITED = 2**31
@@ -55,7 +54,7 @@ class Cluster:
         if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
         try:
-            return ask("scontrol", "show", "assoc_mgr", f"users={_user()}", "flags=assoc")
+            return ask("scontrol", "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
         except Silent:
             return ""
 
@@ -68,7 +67,7 @@ class Cluster:
             limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
         if limit is None:
             return Limits(self.max_array)
-        mine = ask("squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i").split()
+        mine = ask("squeue", "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i").split()
         return Limits(self.max_array, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
 
 
@@ -103,11 +102,3 @@ def minutes(text: str) -> int:
 
 def _number(text: str | None, otherwise: int) -> int:
     return int(text) if text and text.isdigit() else otherwise
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        # A container may know no names.
-        return str(os.getuid())

@@ -14,7 +14,7 @@ from submitit.local.local import LocalJob
 from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.entry import run_unit
+from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from hpcddm.site import Site
@@ -44,6 +44,7 @@ class DetachedExecutor(submitit.LocalExecutor):
             "SUBMITIT_LOCAL_WITH_SHELL": "",
             LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
             LAUNCHER_VARIABLE: str(os.getpid()),
+            STOP_VARIABLE: str(self.folder / "never.stop"),
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,

@@ -86,7 +86,7 @@ class Sbatch:
 
     def _jobs(self) -> set[str] | None:
         """All jobs of this name, ended ones included."""
-        commands = [("squeue", "--noheader", "--states=all", f"--name={self._name}", "--format=%F")]
+        commands = [("squeue", "--all", "--noheader", "--states=all", f"--name={self._name}", "--format=%F")]
         if self._has_sacct:
             commands.append(("sacct", "-X", "--noheader", "--parsable2", f"--name={self._name}", "--format=JobID"))
         found: set[str] = set()

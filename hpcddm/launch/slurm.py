@@ -5,6 +5,7 @@ What renders and what carries is imported when something is submitted: looking a
 
 import re
 import shlex
+import subprocess
 import sys
 from collections import defaultdict
 from functools import cached_property
@@ -48,7 +49,10 @@ class Slurm(Launcher):
         except Silent as why:
             raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node") from None
         for array in shapes.values():
-            answer = call("sbatch", "--test-only", script=self._text(array))
+            try:
+                answer = call("sbatch", "--test-only", script=self._text(array))
+            except subprocess.TimeoutExpired:
+                raise UserError(f"site {self.site.name}: Slurm answers too slowly now; try again later") from None
             # A queue that is full now says nothing about the shape.
             if answer.returncode != 0 and not FULL.search(words(answer)):
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words(answer)}")
@@ -137,7 +141,7 @@ class Slurm(Launcher):
         # One word of a command line may be 128 KiB long.
         wanted = [f"--name={names}"] if len(names) < 100_000 else []
         try:
-            text = ask("squeue", "--noheader", "--array", *wanted, f"--format={QUEUE_FORMAT}")
+            text = ask("squeue", "--all", "--noheader", "--array", *wanted, f"--format={QUEUE_FORMAT}")
         except Silent:
             return None
         found = {}
@@ -159,7 +163,10 @@ class Slurm(Launcher):
             elements[array].append(element)
         if not jobs:
             return
-        answer = call("scancel", *(f"{array}_[{','.join(some)}]" for array, some in elements.items()))
+        try:
+            answer = call("scancel", *(f"{array}_[{','.join(some)}]" for array, some in elements.items()))
+        except subprocess.TimeoutExpired:
+            raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
         said = [line for line in answer.stderr.splitlines() if not re.search("already complet|Invalid job id", line)]
         if answer.returncode != 0 and said:
             raise UserError(f"scancel: {' '.join(said)}")

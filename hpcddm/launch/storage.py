@@ -1,6 +1,8 @@
 """How much a run will write, from its settings alone: bytes and files (inodes) of every unit, without torch."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,10 +85,17 @@ def still_needed(
     needs = [estimate(unit, experiment, site, counts) for unit in units]
     parallel = site.max_parallel if site.scheduler == "slurm" else (site.cores or os.cpu_count() or 1)
     working = sum(sorted((need.working for need in needs), reverse=True)[:parallel])
-    there = [file.lstat() for unit in units for file in run.unit(unit.key).rglob("*")]
+    there = [status for unit in units for status in _statuses(run.unit(unit.key))]
     present = sum(status.st_size for status in there)
     total = sum(needs, Need())
     return Need(max(total.kept + working - present, 0), 0, max(total.files - len(there), 0))
+
+
+def _statuses(folder: Path) -> Iterator[os.stat_result]:
+    for file in folder.rglob("*"):
+        # A training that runs renames and removes its states meanwhile.
+        with suppress(FileNotFoundError):
+            yield file.lstat()
 
 
 def free(folder: Path) -> tuple[int, int | None]:

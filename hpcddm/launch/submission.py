@@ -50,6 +50,12 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         if key.split("/")[0] not in known:
             raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(known)}")
     for unit in decision.to_run:
+        minutes = site.resources_for(*unit.key.split("/")).minutes
+        if site.scheduler != "local" and 60 * minutes <= site.signal_lead_seconds:
+            raise ConfigError(
+                f"site {site.name}: signal_lead_seconds: {site.signal_lead_seconds} leave nothing of the"
+                f" {minutes} minutes of {unit.key}"
+            )
         ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_of(experiment, unit.key)
         if batch % ranks:
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")

@@ -52,7 +52,7 @@ def append_line(path: Path, line: str) -> None:
     Raises `UserError` with the path when the disk is full or not writable.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             size = os.fstat(descriptor).st_size
             # A writer that died may have left half a line; the new one must not become its other half. One that is

@@ -77,6 +77,8 @@ def read(folder: Path) -> Heartbeat | None:
     """The last heartbeat in an attempt's folder, or None."""
     content = atomic.read_json(folder / FILE_NAME)
     try:
-        return Heartbeat(**content) if isinstance(content, dict) else None
+        beat = Heartbeat(**content) if isinstance(content, dict) else None
     except TypeError:
         return None
+    numbers = (beat.time, beat.done, beat.total, beat.rate, beat.attempt) if beat else ()
+    return beat if all(isinstance(number, int | float) for number in numbers) else None

@@ -119,4 +119,5 @@ def current(submissions: list[Submission]) -> list[Submission]:
 def _is_event(value: object) -> bool:
     if not isinstance(value, dict) or value.get("event") not in tuple(KEYS):
         return False
-    return all(key in value for key in KEYS[value["event"]]) and isinstance(value["uuid"], str)
+    is_whole = all(key in value for key in KEYS[value["event"]]) and isinstance(value["uuid"], str)
+    return is_whole and isinstance(value.get("units", []), list)

@@ -28,7 +28,7 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise UserError(f"{path}: cannot be locked ({error.strerror})") from error
     deadline = time.time() + patience_seconds

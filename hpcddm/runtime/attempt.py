@@ -46,7 +46,7 @@ class Attempt:
         """Send everything that this process prints, C++ libraries included, to the rank's log."""
         sys.stdout.flush()
         sys.stderr.flush()
-        descriptor = os.open(self.folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(self.folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)

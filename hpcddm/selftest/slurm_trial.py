@@ -1,7 +1,7 @@
 """The small jobs of a site with Slurm: rendered, submitted, waited for, cancelled."""
 
-import getpass
 import math
+import os
 import shlex
 import subprocess
 import sys
@@ -126,7 +126,7 @@ class SlurmTrial:
     def _look(self, left: dict[str, float]) -> None:
         """Ask the queue, and note since when a part is not there any more."""
         try:
-            lines = ask("squeue", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N").splitlines()
+            lines = ask("squeue", "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N").splitlines()
         except Silent as why:
             self.evidence.waiting.update(dict.fromkeys(self.evidence.submitted, f"unknown: {why}"))
             return
@@ -160,7 +160,7 @@ class SlurmTrial:
 
     def cancel(self) -> None:
         """End whatever is left of these jobs, one that resubmitted itself included; the name is theirs alone."""
-        call("scancel", f"--user={getpass.getuser()}", f"--name={self._name}")
+        call("scancel", f"--user={os.getuid()}", f"--name={self._name}")
 
 
 def _describe(state: str, reason: str, nodes: str) -> str:

@@ -45,7 +45,10 @@ def read_index(home: RunDir) -> Index:
         if path.exists():
             raise UserError(f"{path}: no readable JSON; remove it and run the sweep again: what is made is found")
         return Index()
-    index = Index(**content)
+    try:
+        index = Index(**content)
+    except TypeError:
+        raise UserError(f"{path}: no index; remove it and run the sweep again: what is made is found") from None
     there = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
     index.owners = {identity: label for identity, label in index.owners.items() if label in there}
     return index

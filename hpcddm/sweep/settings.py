@@ -157,4 +157,4 @@ def _word(value: Any) -> str:
         return "+".join(map(_word, value))
     if isinstance(value, dict):
         return "+".join(_word(part) for part in value.values())
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -9,7 +9,7 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
-from hpcddm.launch.base import ArraySpec, Job
+from hpcddm.launch.base import ArraySpec, Job, clean_environment
 from hpcddm.launch.cluster import Cluster, Partition
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -273,3 +273,9 @@ def test_a_queue_that_is_full_now_is_no_reason_to_refuse_a_shape(launcher, monke
     array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train"), [], 1)
     with pytest.raises(UserError, match="sbatch would refuse tiny-train: .*Invalid") if is_refused else nullcontext():
         launcher.check([array])
+
+
+def test_the_users_own_filters_for_squeue_hide_no_job_from_us(monkeypatch):
+    monkeypatch.setenv("SQUEUE_STATES", "R")
+    monkeypatch.setenv("SACCT_FORMAT", "jobid")
+    assert not [name for name in clean_environment() if name.startswith(("SQUEUE_", "SACCT_"))]

@@ -54,3 +54,14 @@ def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
     (member.root / "train").mkdir(parents=True)
     (member.root / EXPERTS[1]).symlink_to(f"../../run/{EXPERTS[1]}")
     assert lacking(spec(EXPERTS[1]), member, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
+
+
+def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path, monkeypatch):
+    monkeypatch.setattr("hpcddm.runtime.gate.slurm_element", lambda: "9_0")
+    home = RunDir(tmp_path)
+    journal = Journal(home.journal)
+    token = journal.intend("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
+    table = journal.intend("slurm", "north", ["table/all"], "x-table")
+    wanted = lacking(Spec("table/all", 1, {}, {}, [], 1), home, home)
+    assert wanted == {"a/train/expert-00", "a/report/all"}
+    assert behind(f"11_1|x-train-{token}\n9_0|x-table-{table}", wanted, home) == ["11_1"]

@@ -1,12 +1,11 @@
 """Submitting: sbatch accepts the shape of every stage, with this site's partition, account and flags."""
 
-import getpass
 import re
 import subprocess
 import time
 from collections.abc import Callable
 
-from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.launch.client import Silent, ask, call, user_name, words
 from hpcddm.launch.cluster import Cluster, Partition
 from hpcddm.selftest.evidence import CHECKED_STAGE
 from hpcddm.selftest.verdict import Row, Verdict
@@ -15,7 +14,7 @@ from hpcddm.site import Resources, Site
 Shapes = dict[str, Resources]
 """What the stages of a site ask for, by the name of a stage."""
 
-ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}")
+ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user_name()}")
 COMPLAINTS = (
     ("partition", r"partition name|invalid partition|no partition specified|not permitted to use this partition"),
     ("qos", r"\bqos specification|invalid ?qos"),
