@@ -254,8 +254,10 @@ class Storm:
         for node in nodes:
             self.daemon("slurmd", "-N", node).kill()
         self.until(lambda: self.last.number > one.attempt and self.last.owner, 300, "Slurm to give the nodes up")
-        alive = [process.is_running() for process in self.targets]
-        one.note = f"on {' and '.join(nodes)}; ranks alive when the next attempt began: {sum(alive)}"
+        alive = sum(map(_lives, self.targets))
+        # They leave by themselves; slurmd would kill them when it starts again.
+        self.until(lambda: not any(map(_lives, self.targets)), 60, "the old attempt to leave")
+        one.note = f"on {' and '.join(nodes)}; ranks alive when the next attempt began: {alive}"
         self.repair()
 
     def _slurmctld_restarted(self, one: Disturbance) -> bool:
@@ -291,6 +293,10 @@ class Storm:
             elif later or not record.begun:
                 one.reached = one.continued_from = 0
         (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
+
+
+def _lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def weights(run: Path, key: str = KEY) -> bytes:
