@@ -296,7 +296,10 @@ class Storm:
 
 
 def _lives(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def weights(run: Path, key: str = KEY) -> bytes:
