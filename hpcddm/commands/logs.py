@@ -92,7 +92,9 @@ def headline(record: Record) -> str:
 
 def _ending(record: Record) -> str:
     if record.is_open:
-        return "no word about its end" if not record.beat or not record.beat.is_fresh else "running"
+        # One that has a successor has ended, however fresh its last sign of life is.
+        is_last = not record.folder.with_name(f"attempt-{record.number + 1}").exists()
+        return "running" if is_last and record.beat and record.beat.is_fresh else "no word about its end"
     reason = f" ({record.reason})" if record.reason else ""
     verdict = f", then: {record.decision}" if record.decision else ""
     return f"{record.outcome or 'left no word'}{verdict}{reason}"
