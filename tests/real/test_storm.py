@@ -47,6 +47,6 @@ def test_an_attempt_that_outlives_its_nodes_leaves_when_the_next_one_begins(stor
 
 @pytest.mark.long
 def test_a_storm_of_many_disturbances_at_random_moments(home, tmp_path):
-    storm = storm_of(tmp_path, home, schedule(0, list(KINDS) * LONG_ROUNDS), images=1_600_000)
+    storm = storm_of(tmp_path, home, schedule(0, list(KINDS) * LONG_ROUNDS), images=1_000_000)
     assert len(storm.log) >= 20 and {one.hit for one in storm.log} >= set(PHASES)
     require_nothing_lost(storm)
