@@ -34,8 +34,9 @@ from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.members import Member, assign, members_of, survey_members
+from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.settings import Sweep, read_sweep
-from hpcddm.sweep.table import CSV, PLOT, publish, state_of
+from hpcddm.sweep.table import CSV, PLOT, state_of
 
 
 def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_table: bool) -> int:

@@ -3,7 +3,8 @@
 from hpcddm.config import Experiment
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.sweep.index import read_index
-from hpcddm.sweep.table import publish, states_by_files
+from hpcddm.sweep.outputs import publish
+from hpcddm.sweep.table import states_by_files
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:

@@ -1,4 +1,4 @@
-"""The results of a sweep side by side, from the manifests of the reports: `table.csv` and `table.png`."""
+"""The results of a sweep side by side, from the manifests of the reports."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ FLOOR = "floor"
 """The arm of real images; it has no networks and no training."""
 
 
-SETTLED = ("failed", "gave up", "cancelled", "by hand", "stopped")
+SETTLED = ("failed", "gave up", "cancelled", "by hand", "stopped", "waiting")
 """Words of an attempt after which nothing happens by itself."""
 
 
@@ -71,16 +71,6 @@ def write_csv(rows: list[Result], path: Path) -> None:
                 [row.label, *values, row.state, arm, *(metrics.get(key, "") for key in figures), row.remark]
             )
     atomic.write_text(path, file.getvalue(), durable=False)
-
-
-def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[Result]:
-    """Write `table.csv` and `table.png` and return their rows."""
-    from hpcddm.sweep.plot import write_plot
-
-    rows = results(index, home, states)
-    write_csv(rows, home.root / CSV)
-    write_plot(rows, home.root / PLOT, index.name)
-    return rows
 
 
 def states_by_files(index: Index, home: RunDir) -> dict[str, str]:

@@ -1,0 +1,18 @@
+"""What a sweep leaves beside its settings: `table.csv` and `table.png`."""
+
+from collections.abc import Mapping
+
+from hpcddm.rundir.layout import RunDir
+from hpcddm.sweep.index import Index
+from hpcddm.sweep.table import CSV, PLOT, Result, results, write_csv
+
+
+def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[Result]:
+    """Write both and return their rows."""
+    # matplotlib takes half a second, and most calls of the verb draw nothing.
+    from hpcddm.sweep.plot import write_plot
+
+    rows = results(index, home, states)
+    write_csv(rows, home.root / CSV)
+    write_plot(rows, home.root / PLOT, index.name)
+    return rows
