@@ -31,7 +31,7 @@ def storm(home, tmp_path_factory):
     kinds = [("slurmd killed", "step"), ("time limit", "step"), ("usr2", "imports"), ("sigkill", "save")]
     kinds += [("term", "rendezvous"), ("slurmctld restarted", "step"), ("scancel", "save"), ("preemption", "step")]
     disturbances = [Disturbance(kind, phase, 0.0) for kind, phase in kinds]
-    return storm_of(tmp_path_factory.mktemp("storm"), home, disturbances, images=384_000)
+    return storm_of(tmp_path_factory.mktemp("storm"), home, disturbances, images=480_000)
 
 
 def test_the_weights_are_the_same_to_the_last_bit_nothing_is_lost_on_a_signal_and_the_neighbour_never_stopped(storm):
