@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hpcddm.commands.spending import Spent, spending, units_with_logs
 from hpcddm.commands.status import READABLE_COLUMNS
-from hpcddm.files import stored_experiment
+from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import Silent
 from hpcddm.launch.homes import submissions_of
@@ -24,14 +24,19 @@ from hpcddm.runtime.records import records
 
 
 def cost(root: Path, own: bool, as_json: bool) -> None:
-    """Print what a run cost; `own` leaves the scheduler's accounting aside.
+    """Print what a run cost, or a sweep setting by setting; `own` leaves the scheduler's accounting aside.
 
-    Raises `ConfigError` when the folder holds no run.
+    Raises `ConfigError` when the folder holds neither.
     """
     run = RunDir(root)
-    stored_experiment(run)
+    if not is_sweep(run):
+        stored_experiment(run)
     known, why_not = ([], "--records") if own else _ask(run)
     spent = spending(run, known)
+    if is_sweep(run):
+        # What several settings share is on the bill of the one that made it, so the sum counts it once.
+        settings = [RunDir(path.parent) for path in sorted(root.glob(f"*/{run.experiment.name}"))]
+        spent += [replace(one, unit=member.root.name) for member in settings for one in spending(member, known)]
     source = _source(spent, why_not)
     if as_json:
         print(json.dumps(_as_json(root, source, spent), indent=1, allow_nan=False))
@@ -39,7 +44,7 @@ def cost(root: Path, own: bool, as_json: bool) -> None:
     console = Console()
     width = console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)
     if spent:
-        Console(width=width).print(_table(spent))
+        Console(width=width).print(_table(spent, "setting" if is_sweep(run) else "unit"))
     for line in (_total_line(spent), f"source: {source}", *_legend(spent)):
         console.print(Text(line), soft_wrap=True)
 
@@ -76,18 +81,19 @@ def _source(spent: list[Spent], why_not: str) -> str:
     return f"the run's own records ({why_not})"
 
 
-def _table(spent: list[Spent]) -> Table:
+def _table(spent: list[Spent], what: str) -> Table:
+    """Every attempt, and the sum of each unit; of the settings of a sweep the sums alone."""
     kinds = ["GPU", "CPU"] if any(one.gpus for one in spent) else ["CPU"]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     amounts = [word for kind in kinds for word in (f"{kind}s", f"{kind}-h", "wasted")]
-    for name in ("unit", "try", "job", "ended", "time", *amounts):
-        table.add_column(name, no_wrap=True, justify="left" if name in ("unit", "job", "ended") else "right")
+    for name in (what, "try", "job", "ended", "time", *amounts):
+        table.add_column(name, no_wrap=True, justify="left" if name in (what, "job", "ended") else "right")
     for unit in dict.fromkeys(one.unit for one in spent):
         own = [one for one in spent if one.unit == unit]
-        for one in own:
+        for one in own if what == "unit" else []:
             words = [unit, str(one.attempt or "-"), one.job or "", one.ending, _time([one])]
             table.add_row(*map(Text, [*words, *_amounts([one], kinds)]))
-        if len(own) > 1:
+        if len(own) > 1 or what != "unit":
             words = [unit, "all", "", "", _time(own), *_amounts(own, kinds)]
             table.add_row(*(Text(word, style="bold") for word in words))
     return table

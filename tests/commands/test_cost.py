@@ -213,3 +213,19 @@ def test_the_table_has_a_line_for_each_attempt_and_one_for_the_unit(run, requeue
 def test_a_run_in_which_nothing_was_tried_costs_nothing(run, tmp_path):
     assert as_json(run)["attempts"] == [] and "total: 0.00 GPU-hours" in hpcddm("cost", run.root).stdout
     assert hpcddm("cost", tmp_path / "nowhere").exit_code == 2
+
+
+def test_a_sweep_is_added_up_setting_by_setting(tmp_path):
+    home = RunDir(tmp_path / "sweep")
+    home.root.mkdir()
+    token = submitted(home, ["a=1/train/expert-00", "a=2/train/expert-00"])
+    for number, label in enumerate(("a=1", "a=2")):
+        store_experiment(tiny(tmp_path), RunDir(home.root / label))
+        ended = {"decision": "complete", "started": NOW - 3600, "ended": NOW}
+        place = RunDir(home.root / label)
+        write_attempt(place, expert_key(0), 1, token, f"17_{number}", started=NOW - 3600, verdict=ended)
+    (home.root / "sweep.json").write_text("{}")
+    found = json.loads(hpcddm("cost", home.root, "--records", "--json").stdout)
+    assert found["total"]["gpu_hours"] == pytest.approx(4) and found["total"]["cpu_hours"] == pytest.approx(8)
+    said = hpcddm("cost", home.root, "--records").stdout
+    assert [line.split()[:2] for line in said.splitlines() if line.startswith("a=")] == [["a=1", "all"], ["a=2", "all"]]
