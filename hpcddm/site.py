@@ -63,7 +63,9 @@ class Site(StrictModel):
     max_submitted: Positive | None = None
     """Jobs that this user may have in the queue; by default what Slurm says."""
     mail: Word | None = None
-    mail_events: list[Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]] = ["FAIL"]
+    mail_events: list[Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]] = [
+        *("END", "FAIL", "INVALID_DEPEND"),
+    ]
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
     resources: Resources = Resources()

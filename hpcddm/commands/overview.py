@@ -105,7 +105,9 @@ class Overview:
             return self.refusal
         if states == {State.COMPLETE}:
             return f"complete; look at {root}/report/index.html"
-        told = list(dict.fromkeys(row.next for row in self.rows if row.next))
+        # What this site can mend comes before what another one has to bring.
+        rows = sorted(self.rows, key=lambda row: row.state == Work.ELSEWHERE)
+        told = list(dict.fromkeys(row.next for row in rows if row.next))
         if told:
             more = f" (and {len(told) - 1} more, above)" if len(told) > 1 else ""
             return f"{told[0]}{more}"
