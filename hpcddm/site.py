@@ -7,6 +7,8 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Name, Positive, StrictModel, Word, first_error
 
+MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
+
 
 class Resources(StrictModel):
     """What one unit asks of its site."""
@@ -63,9 +65,7 @@ class Site(StrictModel):
     max_submitted: Positive | None = None
     """Jobs that this user may have in the queue; by default what Slurm says."""
     mail: Word | None = None
-    mail_events: list[Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]] = [
-        *("END", "FAIL", "INVALID_DEPEND"),
-    ]
+    mail_events: list[MailEvent] = ["END", "FAIL", "INVALID_DEPEND"]
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
     resources: Resources = Resources()
