@@ -52,7 +52,7 @@ class StopFlag:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
     def watch(self, conditions: Sequence[Callable[[], str | None]]) -> None:
-        """Ask for the end of the allocation and for these, which give a reason or None, once a second in a thread."""
+        """Ask for the end of the allocation and for these, which give a reason or None, again and again."""
         asked = (self._deadline, *conditions)
         threading.Thread(target=self._ask, args=(asked,), daemon=True).start()
 
