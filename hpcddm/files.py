@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, validate
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.schema import validate
 from hpcddm.share import find_yaml
 from hpcddm.site import Site
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, covered
+from hpcddm.config import Experiment
 from hpcddm.rundir.manifest import flatten
+from hpcddm.schema import covered
 
 CLUSTER = "cluster/all"
 ROUTER = "route/router"

@@ -16,7 +16,14 @@ from typing import Any
 from hpcddm.errors import ConfigError
 
 PACKAGE = Path(__file__).parent
-LIGHT_MODULES = ("typing", "pydantic", "hpcddm.config", "hpcddm.weights", "hpcddm.models.size")
+LIGHT_MODULES = (
+    "typing",
+    "pydantic",
+    "hpcddm.schema",
+    "hpcddm.weights",
+    "hpcddm.models.size",
+    "hpcddm.objectives.settings",
+)
 
 
 def load(room: str, name: str) -> ModuleType:

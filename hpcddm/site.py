@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.config import Name, Positive, StrictModel, Word, first_error
+from hpcddm.schema import Name, Positive, StrictModel, Word, first_error
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 

@@ -1,9 +1,10 @@
 import pytest
 
-from hpcddm.config import Experiment, covered, validate
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.pipeline import STAGE_NAMES, plan
+from hpcddm.schema import covered, validate
 from hpcddm.site import Resources, Site
 from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 

@@ -9,17 +9,18 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"config", "site", "plugins", "errors", "share", "weights", "rundir", "runtime"}
+FOUNDATION = {"schema", "config", "site", "plugins", "errors", "share", "weights", "rundir", "runtime"}
 NUMERIC = FOUNDATION | {"data"}
 MAY_IMPORT = {
     "errors": set(),
     "plugins": {"errors"},
     "weights": {"errors"},
-    "config": {"errors", "plugins", "weights"},
-    "site": {"config"},
+    "schema": {"errors", "plugins", "weights"},
+    "config": {"errors", "plugins", "schema"},
+    "site": {"schema"},
     "share": {"errors"},
-    "rundir": {"errors", "config", "plugins"},
-    "runtime": {"errors", "config", "plugins", "share", "rundir"},
+    "rundir": {"errors", "schema", "config", "plugins"},
+    "runtime": {"errors", "schema", "config", "plugins", "share", "rundir"},
     "data": FOUNDATION,
     "objectives": NUMERIC,
     "models": NUMERIC,
@@ -28,8 +29,8 @@ MAY_IMPORT = {
     "metrics": NUMERIC,
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
-    "pipeline": {"errors", "config", "plugins", "rundir"},
-    "files": {"errors", "config", "site", "plugins", "share", "rundir"},
+    "pipeline": {"errors", "schema", "config", "plugins", "rundir"},
+    "files": {"errors", "schema", "config", "site", "plugins", "share", "rundir"},
     "status": {"errors", "config", "rundir", "runtime", "pipeline"},
     "sweep": FOUNDATION | {"pipeline", "status", "files"},
     "launch": FOUNDATION | {"pipeline", "status"},

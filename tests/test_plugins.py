@@ -1,8 +1,8 @@
 import pytest
 
 from hpcddm import plugins
-from hpcddm.config import VariantSettings
 from hpcddm.errors import ConfigError
+from hpcddm.schema import VariantSettings
 from tests.helpers import REPOSITORY, python
 
 PACKAGE = REPOSITORY / "hpcddm"

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import faiss
 import numpy as np
 
-from hpcddm.config import Positive, VariantSettings
+from hpcddm.schema import Positive, VariantSettings
 
 ROWS_PER_BLOCK = 4096
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 from hpcddm import plugins, weights
-from hpcddm.config import variants_of
 from hpcddm.errors import UserError
 from hpcddm.files import load_experiment
 from hpcddm.rundir import atomic
+from hpcddm.schema import variants_of
 from hpcddm.weights import Weights
 
 ROOMS = ("encoders", "models")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from hpcddm.commands.submit import bring
-from hpcddm.config import Experiment, validate
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_site, stored_experiment
 from hpcddm.launch.base import launcher_of
@@ -14,6 +14,7 @@ from hpcddm.launch.submission import Decision, active_units, decide, stored_site
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import validate
 from hpcddm.site import Site
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import psutil
 
 from hpcddm.commands.site_draft import Answers, Draft
-from hpcddm.config import validate
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
 from hpcddm.launch.client import Silent, ask, call, silence, user_name, words
 from hpcddm.rundir import atomic
+from hpcddm.schema import validate
 from hpcddm.site import Site
 
 SCRIPT = "#!/bin/bash\ntrue\n"

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm import weights
-from hpcddm.config import VariantSettings
+from hpcddm.schema import VariantSettings
 from hpcddm.weights import Weights
 
 STAGES = (

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hpcddm.config import Positive, VariantSettings
+from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):

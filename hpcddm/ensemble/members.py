@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from hpcddm import plugins
-from hpcddm.config import VariantSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.velocity import EnsembleVelocity, known, known_or_routed, routed
+from hpcddm.schema import VariantSettings
 
 MONOLITH_ARM = "monolith"
 

@@ -3,11 +3,12 @@
 import sys
 
 from hpcddm import weights
-from hpcddm.config import Experiment, variants_of
+from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
 from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import variants_of
 from hpcddm.site import Site
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, validate
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, TABLE, PlannedUnit, plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import validate
 from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus, check_stale, survey
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from hpcddm.config import Positive, VariantSettings
 from hpcddm.models.parts import Trunk, linear, modulate
 from hpcddm.models.size import linear_size, trunk_size
+from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):

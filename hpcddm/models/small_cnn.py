@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from hpcddm.config import Positive, VariantSettings
 from hpcddm.models.size import linear_size
+from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):

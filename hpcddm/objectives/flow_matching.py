@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import torch
 
-from hpcddm.config import VariantSettings
 from hpcddm.objectives import path
+from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):

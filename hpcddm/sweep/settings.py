@@ -11,9 +11,10 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.config import Experiment, Name, StrictModel, validate
+from hpcddm.config import Experiment
 from hpcddm.files import read_yaml, resolve_folder, set_value
 from hpcddm.rundir.manifest import digest
+from hpcddm.schema import Name, StrictModel, validate
 from hpcddm.share import find_yaml
 
 FOLDER = "experiments/sweeps"

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from hpcddm.commands.site_draft import Answers, Draft
-from hpcddm.config import validate
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_site
+from hpcddm.schema import validate
 from hpcddm.site import Site
 from tests.helpers import hpcddm
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hpcddm.config import VariantSettings
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
+from hpcddm.schema import VariantSettings
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 

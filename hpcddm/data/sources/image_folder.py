@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hpcddm.config import VariantSettings
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from hpcddm.schema import VariantSettings
 
 EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import torch
 
-from hpcddm.config import VariantSettings
+from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):

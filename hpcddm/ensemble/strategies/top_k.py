@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from hpcddm.config import Positive, VariantSettings
+from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):

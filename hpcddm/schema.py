@@ -1,0 +1,128 @@
+"""What every schema is made of: strict models, variants named by their files, errors of one line."""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from hpcddm import plugins
+from hpcddm.errors import ConfigError
+from hpcddm.weights import Weights
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
+"""What stands in a batch script as one word."""
+
+
+class StrictModel(BaseModel):
+    """A frozen schema that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    uncovered: ClassVar[frozenset[str]] = frozenset()
+    """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise PydanticCustomError("number", "needs a value of another kind")
+        return value
+
+
+class VariantSettings(StrictModel):
+    """The base of the `Settings` class in every variant file; `name` is the file's name."""
+
+    role: ClassVar[str] = ""
+    """What a variant can be used as, where one room holds several kinds."""
+    weights: ClassVar[tuple[Weights, ...]] = ()
+    """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
+
+    name: str
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError if these settings cannot go together with the rest of the experiment."""
+
+
+def variant(room: str, role: str | None = None) -> Any:
+    """The type of a field that names a variant of `room` and holds that variant's settings."""
+
+    def validate(value: Any) -> Any:
+        """Find the variant that the mapping names and validate the rest by its own settings."""
+        if isinstance(value, VariantSettings):
+            return value
+        valid = ", ".join(plugins.names(room, role))
+        if not isinstance(value, dict) or "name" not in value:
+            raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
+        if value["name"] not in plugins.names(room, role):
+            context = {"name": str(value["name"]), "valid": valid}
+            raise PydanticCustomError("variant", "unknown name '{name}'; valid names: {valid}", context)
+        settings = plugins.settings_class(room, value["name"])
+        try:
+            return settings.model_validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError("inner", "{text}", {"text": first_error(error, settings)}) from None
+
+    return Annotated[SerializeAsAny[VariantSettings], BeforeValidator(validate)]
+
+
+def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
+    """Validate a mapping; raise `ConfigError` with one line that names `place`, the key and the valid values."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"{place}: needs a mapping of keys, found {type(values).__name__}")
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise ConfigError(f"{place}: {first_error(error, schema)}{more}") from None
+
+
+def covered(settings: StrictModel) -> dict[str, Any]:
+    """The settings that a fingerprint covers, nested as in the YAML file."""
+    kept: dict[str, Any] = {}
+    for key in type(settings).model_fields:
+        if key not in settings.uncovered:
+            value = getattr(settings, key)
+            kept[key] = covered(value) if isinstance(value, StrictModel) else value
+    return kept
+
+
+def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
+    """All variants that the settings name, each with its key."""
+    found = []
+    for key in type(settings).model_fields:
+        value = getattr(settings, key)
+        inner = f"{place}.{key}" if place else key
+        if isinstance(value, VariantSettings):
+            found.append((inner, value))
+        elif isinstance(value, StrictModel):
+            found.extend(variants_of(value, inner))
+    return found
+
+
+def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
+    """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
+    # A misspelt key is also a missing one; the misspelling is the one to show.
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
+    location = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        for part in first["loc"][:-1]:
+            schema = schema.model_fields[part].annotation if isinstance(part, str) else schema
+        return f"{location}: unknown key; valid keys: {', '.join(schema.model_fields)}"
+    if first["type"] == "missing":
+        return f"{location}: this key is needed"
+    if first["type"] in ("inner", "variant"):
+        joint = "." if first["type"] == "inner" and location else ": " if location else ""
+        return f"{location}{joint}{first['msg']}"
+    return f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']!r}"
