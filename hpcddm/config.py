@@ -1,5 +1,6 @@
 """The schema of an experiment: an unknown key is an error that lists the valid ones."""
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -7,11 +8,22 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError
-from hpcddm.schema import Fraction, Name, Positive, StrictModel, variant, variants_of
+from hpcddm.schema import Fraction, Name, Positive, StrictModel, VariantSettings, default_variant, variant, variants_of
+
+
+class TextSettings(StrictModel):
+    """A sentence for every class, as models with `condition: text` see it."""
+
+    encoder: variant("encoders", "text")
+    prompts: Annotated[list[str], Field(min_length=1)]
+    tokens: Positive = 24
+    """How many token states a prompt has room for."""
 
 
 class DataSettings(StrictModel):
     """Where the images come from and what they look like to a model."""
+
+    uncovered: ClassVar[frozenset[str]] = frozenset({"text"})
 
     source: variant("data/sources")
     image_size: Positive
@@ -22,12 +34,13 @@ class DataSettings(StrictModel):
     heldout_shards: Positive = 1
     content: str | None = None
     """A hash of what the source holds; filled in by submit, so that other images are never taken for these."""
+    text: TextSettings | None = None
 
 
 class EncodeSettings(StrictModel):
     """The features that the clustering sees."""
 
-    encoder: variant("encoders")
+    encoder: variant("encoders", "image")
 
 
 class ClusterSettings(StrictModel):
@@ -55,6 +68,27 @@ class Training(StrictModel):
     log_images: Positive = 1024
 
 
+class Start(StrictModel):
+    """Weights that a training starts from, such as `hpcddm convert` writes."""
+
+    uncovered: ClassVar[frozenset[str]] = frozenset({"weights"})
+
+    weights: Annotated[str, Field(min_length=1)]
+    """A safetensors file; in a YAML file relative to the file itself."""
+    content: str | None = None
+    """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
+
+
+class Mixed(StrictModel):
+    """What is different for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
+
+    clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    model: variant("models", "denoiser") | None = None
+    objective: variant("objectives") | None = None
+    precision: Literal["fp32", "bf16"] | None = None
+    start: Start | None = None
+
+
 class ExpertSettings(StrictModel):
     """The experts and their training; `training.images` and `training.batch` count all experts together."""
 
@@ -64,8 +98,22 @@ class ExpertSettings(StrictModel):
     objective: variant("objectives")
     condition_dropout: Fraction = 0.1
     training: Training
+    mixed: list[Mixed] = []
+    """Exceptions, cluster by cluster; monolith and student have none."""
+    start: Start | None = None
+    """Where experts and monolith start from; without it from random weights."""
     sites: list[Name] | None = None
     """The site of each expert, K names; without it every expert belongs to where the run is submitted."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one denoiser is made."""
+
+    model: VariantSettings
+    objective: VariantSettings
+    precision: str
+    start: Start | None
 
 
 class MonolithSettings(StrictModel):
@@ -84,11 +132,29 @@ class ClassifierSettings(StrictModel):
     mirror: bool = False
 
 
+class ExpertSamples(StrictModel):
+    """Images drawn from the experts, for a router that never sees anybody's data (arXiv 2501.05450, sec. 5)."""
+
+    images: Positive = 2000
+    """Per expert on average; each gets its share by the size of its cluster."""
+    steps: Positive = 20
+    guidance: Annotated[float, Field(ge=0)] = 1.0
+
+
 class RouterSettings(StrictModel):
     """The router p(cluster | x_t, t, class) and its training."""
 
     model: variant("models", "router")
-    training: Training
+    training: Training | None = None
+    """Needed by routers that are trained, useless for the others."""
+    frequency: Literal["natural", "balanced"] = "natural"
+    """How often training sees each cluster; 'balanced' is corrected by the natural prior afterwards."""
+    samples: ExpertSamples | None = None
+    """With it, the router is trained on samples of the experts only."""
+    refit: Start | None = None
+    """Another router's weights, of which only the head is trained: for an expert that came or went."""
+    temperature: Literal["none", "one", "by_level"] = "none"
+    """Temperature scaling of the logits on held-out images (arXiv 1706.04599)."""
 
 
 class CriticSettings(StrictModel):
@@ -101,17 +167,41 @@ class CriticSettings(StrictModel):
 class EvaluateSettings(StrictModel):
     """What is sampled and compared; every arm has the same images, steps and guidance."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"units", "min_experts"})
+    uncovered: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "residency"})
 
     images: Positive = 2000
     batch: Positive = 100
     """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
-    steps: Positive = 20
-    guidance: Annotated[float, Field(ge=0)] = 1.0
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
+    steps: Positive = 20
+    shift: Annotated[float, Field(gt=0)] = 1.0
+    """Step spacing t = s u / (1 + (s - 1) u), u equally spaced: every log-SNR lower by 2 log s."""
+    solver: variant("ensemble/solvers") = default_variant("euler")
+    guidance: Annotated[float, Field(ge=0)] = 1.0
+    guidance_interval: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0, 1]
+    """Guidance acts at times from .. to only (arXiv 2404.07724)."""
+    conversion: variant("ensemble/conversions") = default_variant("snr_matched")
+    """How an expert of any objective becomes a velocity of the linear path."""
+    posteriors: Literal["separate", "shared"] = "separate"
+    """Whether the null half of guidance is weighted by p(k | x, t, null) or by the other half's p(k | x, t, class)."""
+    renormalise: bool = True
+    """Whether the weights of the experts that a strategy takes sum to one."""
+    route_every: Positive = 1
+    """The router is asked anew every so many steps."""
+    residency: variant("ensemble/residencies") = default_variant("resident")
+    """Where the experts' weights are while samples are drawn; changes no bit."""
     units: Positive = 1
     min_experts: Positive | None = None
     """The final step goes ahead when so many experts are there, and names the missing ones; by default it needs all."""
+
+
+class DistillSettings(StrictModel):
+    """One dense student that learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
+
+    teacher: Literal["cluster", "router"] = "cluster"
+    """The expert of the sample's own cluster, or the one that the router finds likeliest for the noisy image."""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Images and batch as a share of the experts' together: a quarter costs a third of the monolith's FLOPs."""
 
 
 class Experiment(StrictModel):
@@ -129,6 +219,22 @@ class Experiment(StrictModel):
     router: RouterSettings
     critics: CriticSettings
     evaluate: EvaluateSettings = EvaluateSettings()
+    distill: DistillSettings | None = None
+
+    def recipe(self, expert: int | None = None) -> Recipe:
+        """How an expert is made; None stands for the monolith and the student."""
+        common = self.experts
+        own = next((one for one in common.mixed if expert in one.clusters), None)
+        if own is None:
+            return Recipe(common.model, common.objective, common.training.precision, common.start)
+        # Weights for another network or objective would be no start for this one.
+        changed = own.model is not None or own.objective is not None
+        return Recipe(
+            own.model or common.model,
+            own.objective or common.objective,
+            own.precision or common.training.precision,
+            own.start or (None if changed else common.start),
+        )
 
     @model_validator(mode="after")
     def _combinations(self) -> "Experiment":
@@ -139,16 +245,55 @@ class Experiment(StrictModel):
 
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """Settings that are right one by one and cannot go together: (key, what is wrong)."""
-    num_experts, training, evaluate = experiment.cluster.experts, experiment.experts.training, experiment.evaluate
-    sites = experiment.experts.sites
-    found = []
-    if training.batch % num_experts:
-        text = f"{training.batch} images cannot be divided among {num_experts} experts"
+    found = [*_of_experts(experiment), *_of_router(experiment), *_of_evaluation(experiment)]
+    text = experiment.data.text
+    if text is not None and len(text.prompts) != experiment.data.num_classes:
+        found.append(("data.text.prompts", f"{len(text.prompts)} for {experiment.data.num_classes} classes"))
+    for place, settings in variants_of(experiment):
+        try:
+            settings.check(experiment)
+        except ValueError as error:
+            found.append((place, str(error)))
+    return found
+
+
+def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
+    num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
+    batch, found = experts.training.batch, []
+    if batch % num_experts:
+        text = f"{batch} images cannot be divided among {num_experts} experts"
         found.append(("experts.training.batch", text))
-    if sites is not None and len(sites) != num_experts:
-        found.append(("experts.sites", f"names {len(sites)} sites for {num_experts} experts"))
+    if experts.sites is not None and len(experts.sites) != num_experts:
+        found.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
+    named = [cluster for one in experts.mixed for cluster in one.clusters]
+    for cluster in named:
+        if cluster >= num_experts:
+            found.append(("experts.mixed", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
+        if named.count(cluster) > 1:
+            found.append(("experts.mixed", f"cluster {cluster} is named {named.count(cluster)} times"))
+    if distill is not None and not (distill.share * batch).is_integer():
+        found.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
+    return found
+
+
+def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
+    router = experiment.router
+    if router.model.trained and router.training is None:
+        return [("router.training", f"this key is needed: {router.model.name} is trained")]
+    if not router.model.trained:
+        useless = [key for key in ("training", "samples", "refit") if getattr(router, key) is not None]
+        return [(f"router.{key}", f"{router.model.name} is not trained; remove it") for key in useless]
+    return []
+
+
+def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
+    evaluate, num_experts, found = experiment.evaluate, experiment.cluster.experts, []
     if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
         found.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
+    waiting = {"distill": experiment.distill, "router.samples": experiment.router.samples}
+    if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
+        useless = [key for key, wanted in waiting.items() if wanted is not None]
+        found += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
     if evaluate.images % experiment.data.num_classes:
         text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
         found.append(("evaluate.images", text))
@@ -157,14 +302,13 @@ def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     elif evaluate.units > evaluate.images // evaluate.batch:
         text = f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"
         found.append(("evaluate.units", text))
+    if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
+        found.append(
+            ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
+        )
     for strategy in evaluate.strategies:
         try:
             plugins.parse("ensemble/strategies", strategy).check(experiment)
         except (ConfigError, ValueError) as error:
             found.append(("evaluate.strategies", str(error)))
-    for place, settings in variants_of(experiment):
-        try:
-            settings.check(experiment)
-        except ValueError as error:
-            found.append((place, str(error)))
     return found

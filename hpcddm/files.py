@@ -3,13 +3,15 @@
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Start
 from hpcddm.errors import ConfigError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
@@ -56,10 +58,24 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 
 
 def resolve_folder(values: dict[str, Any], start: Path) -> None:
-    """Make the source's folder absolute; what stands in a file is relative to it, an override to where one stands."""
-    source = values.get("data", {}).get("source") if isinstance(values.get("data"), dict) else None
-    if isinstance(source, dict) and isinstance(source.get("folder"), str):
-        source["folder"] = str((start / Path(source["folder"]).expanduser()).resolve())
+    """Make all paths absolute; what stands in a file is relative to it, an override to where one stands."""
+    for holder, key in _paths(values):
+        holder[key] = str((start / Path(holder[key]).expanduser()).resolve())
+
+
+def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Where the mappings of an experiment, not yet validated, hold paths: (mapping, key)."""
+    experts = _mapping(values, "experts")
+    mixed = experts.get("mixed") if isinstance(experts.get("mixed"), list) else []
+    starts = [_mapping(one, "start") for one in (experts, *mixed) if isinstance(one, dict)]
+    holders = [(_mapping(_mapping(values, "data"), "source"), "folder")]
+    holders += [(one, "weights") for one in (*starts, _mapping(_mapping(values, "router"), "refit"))]
+    yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))
+
+
+def _mapping(values: dict[str, Any], key: str) -> dict[str, Any]:
+    found = values.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def load_site(name: str) -> Site:
@@ -90,24 +106,58 @@ def is_sweep(run: RunDir) -> bool:
     return (run.root / SWEEP_FILE).exists()
 
 
-def with_content(experiment: Experiment, run: RunDir) -> Experiment:
-    """The experiment with the hash of its images; that of the run while the folder is the same one.
+def with_content(experiment: Experiment, run: RunDir, images: str | None = None) -> Experiment:
+    """The experiment with the hashes of its images and starting weights; those of the run while a path is the same.
 
-    Raises `UserError` when the images are not there and the run does not know them.
+    images: their hash, where the caller has it already.
+    Raises `UserError` or `ConfigError` when what is named is not there and the run does not know it.
     """
     data = experiment.data
-    stored = (atomic.read_json(run.experiment) or {}).get("data", {})
+    stored = atomic.read_json(run.experiment) or {}
+    known = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key == "weights"}
+    source = stored.get("data", {})
     folder = relative_to_run(Path(data.source.folder), run)
-    known = stored.get("content") if stored.get("source", {}).get("folder") == folder else None
-    content = known or plugins.load("data/sources", data.source.name).content(data.source)
-    return experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
+    if images is None and source.get("source", {}).get("folder") == folder:
+        images = source.get("content")
+    content = images or plugins.load("data/sources", data.source.name).content(data.source)
+    experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
+
+    def hashed(start: Start) -> Start:
+        own = known.get(relative_to_run(Path(start.weights), run)) or _hash_of(Path(start.weights))
+        return start.model_copy(update={"content": own})
+
+    return _with_starts(experiment, hashed)
+
+
+@cache
+def _hash_of(weights: Path) -> str:
+    try:
+        return atomic.sha256(weights)
+    except OSError as error:
+        raise ConfigError(f"{weights}: no weights to start from ({error.strerror}); see 'hpcddm convert'") from None
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
-    """The experiment as a run stores it: the source's folder relative to the run."""
+    """The experiment as a run stores it: all paths relative to the run."""
     folder = relative_to_run(Path(experiment.data.source.folder), run)
     source = experiment.data.source.model_copy(update={"folder": folder})
-    return experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
+    experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
+    return _with_starts(
+        experiment,
+        lambda start: start.model_copy(update={"weights": relative_to_run(Path(start.weights), run)}),
+    )
+
+
+def _with_starts(experiment: Experiment, change: Callable[[Start], Start]) -> Experiment:
+    """The experiment with every mention of starting weights changed."""
+
+    def of(settings: Any, key: str) -> Any:
+        start = getattr(settings, key)
+        return settings if start is None else settings.model_copy(update={key: change(start)})
+
+    experts = of(experiment.experts, "start")
+    experts = experts.model_copy(update={"mixed": [of(one, "start") for one in experts.mixed]})
+    return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 
 def _slurm_answers() -> bool:

@@ -4,7 +4,10 @@ The way of the data:
 
     shard --> encode --> cluster --> train (experts, monolith) --+--> evaluate --> report
       |                     +------> route (router) -------------+
+      |                     +------> distill (student) ----------+
       +----------------------------> critics (extractor, judge) -+
+
+The router waits for the experts where it is trained on their samples; the student always does.
 
 Where several units could start, the first in the order of `STAGES` does: long ones stand before short ones.
 
@@ -26,6 +29,7 @@ CLUSTER = "cluster/all"
 ROUTER = "route/router"
 EXTRACTOR, JUDGE = "critics/extractor", "critics/judge"
 MONOLITH = "train/monolith"
+STUDENT = "distill/student"
 REPORT = "report/all"
 DATA_STAGES = ("shard", "encode", "cluster")
 """Every site makes these for itself: they are functions of the data, bit for bit."""
@@ -71,32 +75,91 @@ def evaluate_range(key: str) -> tuple[int, int]:
     return int(start), int(stop)
 
 
+def student_keys(experiment: Experiment) -> list[str]:
+    """The student, where there is one."""
+    return [STUDENT] if experiment.distill else []
+
+
 def _monolith_keys(experiment: Experiment) -> list[str]:
     return [MONOLITH] if experiment.monolith.enabled else []
 
 
 def _needed_to_sample(experiment: Experiment) -> list[str]:
     """What the evaluation reads beside the experts."""
-    return [*shard_keys(experiment), CLUSTER, *_monolith_keys(experiment), ROUTER, EXTRACTOR, JUDGE]
+    dense = [*_monolith_keys(experiment), *student_keys(experiment)]
+    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, JUDGE]
+
+
+def _needed_to_route(experiment: Experiment) -> list[str]:
+    experts = expert_keys(experiment) if experiment.router.samples else []
+    return [*shard_keys(experiment), CLUSTER, *experts]
+
+
+def _needed_to_distill(experiment: Experiment) -> list[str]:
+    router = [ROUTER] if experiment.distill and experiment.distill.teacher == "router" else []
+    return [*shard_keys(experiment), CLUSTER, *expert_keys(experiment), *router]
 
 
 def _shape(experiment: Experiment) -> dict[str, Any]:
     """What every model depends on."""
     data = experiment.data
     shape = {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
+    if data.text is not None:
+        shape["text"] = covered(data.text)
     return {"data": shape, "seed": experiment.seed}
 
 
+def _recipe(experiment: Experiment, expert: int | None) -> dict[str, Any]:
+    """How one denoiser is trained: the other experts' recipes are nothing to it."""
+    recipe, experts = experiment.recipe(expert), experiment.experts
+    settings = covered(experts)
+    del settings["mixed"]
+    return settings | {
+        "model": covered(recipe.model),
+        "objective": covered(recipe.objective),
+        "training": settings["training"] | {"precision": recipe.precision},
+        "start": covered(recipe.start) if recipe.start else None,
+    }
+
+
 def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+    expert = None if key == MONOLITH else int(key.rsplit("-", 1)[1])
     covers = _shape(experiment) | {
-        "experts": covered(experiment.experts),
+        "experts": _recipe(experiment, expert),
         "cluster.experts": experiment.cluster.experts,
     }
     if key == MONOLITH:
-        # The monolith gets the images that the router's FLOPs buy.
+        # The monolith gets the images that the router's FLOPs buy, and those of experts of other sizes.
         router, training = experiment.router, experiment.router.training
-        covers["router"] = {"model": covered(router.model), "images": training.images, "batch": training.batch}
+        bought = {"images": training.images, "batch": training.batch} if training else {}
+        covers["router"] = {"model": covered(router.model)} | bought
+        covers["experts.mixed"] = _other_models(experiment)
     return covers
+
+
+def _route_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+    covers = {
+        "router": covered(experiment.router),
+        "experts.condition_dropout": experiment.experts.condition_dropout,
+    }
+    if experiment.router.samples:
+        covers["evaluate.conversion"] = covered(experiment.evaluate.conversion)
+    return _shape(experiment) | covers
+
+
+def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
+    changed = [one for one in experiment.experts.mixed if one.model is not None]
+    return [{"clusters": one.clusters, "model": covered(one.model)} for one in changed]
+
+
+def _distill_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+    objectives = [covered(one.objective) for one in experiment.experts.mixed if one.objective is not None]
+    return _shape(experiment) | {
+        "distill": covered(experiment.distill),
+        "experts": _recipe(experiment, None),
+        "experts.mixed": [*_other_models(experiment), *objectives],
+        "evaluate.conversion": covered(experiment.evaluate.conversion),
+    }
 
 
 def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
@@ -107,8 +170,12 @@ def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     if key != REPORT:
         # The samples of a range do not depend on how many ranges there are.
         del evaluate["images"]
-    objective, monolith = covered(experiment.experts.objective), covered(experiment.monolith)
-    return _shape(experiment) | {"evaluate": evaluate, "experts.objective": objective, "monolith": monolith}
+    # How weights are read is no part of them: a network of another objective may have the same tensors.
+    recipes = [experiment.recipe(expert) for expert in (None, *range(experiment.cluster.experts))]
+    objectives = [covered(recipe.objective) for recipe in recipes]
+    own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
+    shown = {"experts.objective": objectives[0], "monolith": covered(experiment.monolith)}
+    return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
 
 
 @dataclass(frozen=True)
@@ -176,14 +243,16 @@ STAGES = (
         "tars and cluster ids",
         "router weights, accuracy by noise level",
         units=lambda experiment: [ROUTER],
-        needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
-        covers=lambda experiment, key: (
-            _shape(experiment)
-            | {
-                "router": covered(experiment.router),
-                "experts.condition_dropout": experiment.experts.condition_dropout,
-            }
-        ),
+        needs=lambda experiment, key: _needed_to_route(experiment),
+        covers=_route_covers,
+    ),
+    Stage(
+        "distill",
+        "tars, cluster ids, all experts",
+        "EMA weights of one dense student, loss curve",
+        units=student_keys,
+        needs=lambda experiment, key: _needed_to_distill(experiment),
+        covers=_distill_covers,
     ),
     Stage(
         "evaluate",

@@ -1,6 +1,6 @@
 """What every schema is made of: strict models, variants named by their files, errors of one line."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -48,6 +48,8 @@ class VariantSettings(StrictModel):
     """What a variant can be used as, where one room holds several kinds."""
     weights: ClassVar[tuple[Weights, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
+    trained: ClassVar[bool] = True
+    """False for a router that is computed from the data instead of trained."""
 
     name: str
 
@@ -77,6 +79,11 @@ def variant(room: str, role: str | None = None) -> Any:
     return Annotated[SerializeAsAny[VariantSettings], BeforeValidator(validate)]
 
 
+def default_variant(name: str) -> Any:
+    """The default of a field whose type is `variant(...)`: the variant with its own defaults."""
+    return Field(default={"name": name}, validate_default=True)
+
+
 def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
     """Validate a mapping; raise `ConfigError` with one line that names `place`, the key and the valid values."""
     if not isinstance(values, dict):
@@ -94,7 +101,9 @@ def covered(settings: StrictModel) -> dict[str, Any]:
     for key in type(settings).model_fields:
         if key not in settings.uncovered:
             value = getattr(settings, key)
-            kept[key] = covered(value) if isinstance(value, StrictModel) else value
+            many = isinstance(value, list)
+            inner = [covered(one) if isinstance(one, StrictModel) else one for one in (value if many else [value])]
+            kept[key] = inner if many else inner[0]
     return kept
 
 
@@ -104,10 +113,12 @@ def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, Varia
     for key in type(settings).model_fields:
         value = getattr(settings, key)
         inner = f"{place}.{key}" if place else key
-        if isinstance(value, VariantSettings):
-            found.append((inner, value))
-        elif isinstance(value, StrictModel):
-            found.extend(variants_of(value, inner))
+        several = [(f"{inner}.{number}", one) for number, one in enumerate(value)] if isinstance(value, list) else []
+        for where, one in several or [(inner, value)]:
+            if isinstance(one, VariantSettings):
+                found.append((where, one))
+            if isinstance(one, StrictModel):
+                found.extend(variants_of(one, where))
     return found
 
 
@@ -118,7 +129,7 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
     location = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
-            schema = schema.model_fields[part].annotation if isinstance(part, str) else schema
+            schema = _model_in(schema.model_fields[part].annotation) if isinstance(part, str) else schema
         return f"{location}: unknown key; valid keys: {', '.join(schema.model_fields)}"
     if first["type"] == "missing":
         return f"{location}: this key is needed"
@@ -126,3 +137,8 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
         joint = "." if first["type"] == "inner" and location else ": " if location else ""
         return f"{location}{joint}{first['msg']}"
     return f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']!r}"
+
+
+def _model_in(annotation: Any) -> type[StrictModel]:
+    """The schema inside 'Schema | None' or 'list[Schema]'."""
+    return next((_model_in(one) for one in get_args(annotation) if one is not type(None)), annotation)

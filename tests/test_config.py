@@ -72,6 +72,34 @@ WRONG = {
     "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
     "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
+    "a mixed cluster that is not there": (
+        {"experts__mixed": [{"clusters": [2], "precision": "fp32"}]},
+        "experts.mixed: cluster 2: there are 2, numbered from 0",
+    ),
+    "a cluster mixed twice": (
+        {"experts__mixed": [{"clusters": [1]}, {"clusters": [1]}]},
+        "experts.mixed: cluster 1 is named 2 times",
+    ),
+    "unknown key in a list": ({"experts__mixed": [{"cluster": [1]}]}, "experts.mixed.0.cluster: unknown key; valid"),
+    "a mixed model that does not fit": (
+        {
+            "experts__mixed": [
+                {"clusters": [1], "model": {"name": "dit", "width": 8, "depth": 1, "heads": 2, "patch": 3}}
+            ]
+        },
+        "experts.mixed.0.model: patch 3 does not divide image_size 8",
+    ),
+    "a trained router without training": ({"router__training": None}, "router.training: this key is needed"),
+    "guidance backwards": ({"evaluate__guidance_interval": [0.9, 0.1]}, "evaluate.guidance_interval: [0.9, 0.1]: from"),
+    "a student of half an image": ({"distill": {"share": 0.03}}, "distill.share: 0.03 of a batch of 16 is no whole"),
+    "a student that cannot wait": (
+        {"distill": {}, "evaluate__min_experts": 1},
+        "evaluate.min_experts: distill waits for all experts; remove one of the two",
+    ),
+    "prompts for other classes": (
+        {"data__text": {"encoder": {"name": "words"}, "prompts": ["a shoe"]}},
+        "data.text.prompts: 1 for 4 classes",
+    ),
 }
 
 

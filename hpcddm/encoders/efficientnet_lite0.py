@@ -34,6 +34,8 @@ IMAGES_AT_ONCE = 64
 class Settings(VariantSettings):
     """`size` is the side that images are resized to: larger sees more and takes longer (its square)."""
 
+    role: ClassVar[str] = "image"
+
     weights: ClassVar[tuple[Weights, ...]] = (
         Weights(
             name="efficientnet_lite0.pth",

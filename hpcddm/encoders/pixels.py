@@ -1,7 +1,7 @@
 """Down-sampled pixels as features: no weights, no dependency, good enough to cluster small centred images."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from hpcddm.schema import Positive, VariantSettings
 
 class Settings(VariantSettings):
     """`size` is the side of the down-sampled image: features have size^2 x channels values."""
+
+    role: ClassVar[str] = "image"
 
     size: Positive = 7
 

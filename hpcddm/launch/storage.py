@@ -14,6 +14,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 
 TAR_BLOCK, PNG_CHUNKS = 512, 80
+LABELS = 16
+"""Class and cluster of a sample of the experts."""
 INDEX_ROW = 32
 """Bytes of one row of `data.tar.SAMPLE`."""
 KEY_BYTES = 48
@@ -165,14 +167,20 @@ def _trained(parameters: int, training: Training) -> Need:
 
 
 def _train(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    parameters = experiment.experts.model.parameters(experiment.data, None)
-    return _trained(parameters, experiment.experts.training) + _per_rank(ranks)
+    recipe = experiment.recipe(int(key.rsplit("-", 1)[1]) if "/expert-" in key else None)
+    parameters = recipe.model.parameters(experiment.data, None)
+    training = experiment.experts.training.model_copy(update={"precision": recipe.precision})
+    return _trained(parameters, training) + _per_rank(ranks)
 
 
 def _route(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
     router = experiment.router
     parameters = router.model.parameters(experiment.data, experiment.cluster.experts)
-    return _trained(parameters, router.training) + _per_rank(ranks)
+    if router.training is None:
+        return Need(4 * parameters, 0, 1)
+    drawn = router.samples.images * experiment.cluster.experts if router.samples else 0
+    samples = Need(drawn * (_pixels(experiment) + LABELS), 0, 1 if drawn else 0)
+    return _trained(parameters, router.training) + samples + _per_rank(ranks)
 
 
 def _critics(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
@@ -187,7 +195,8 @@ def _per_rank(ranks: int) -> Need:
 
 
 def _arms(experiment: Experiment) -> int:
-    return len(experiment.evaluate.strategies) + experiment.monolith.enabled
+    dense = experiment.monolith.enabled + (experiment.distill is not None)
+    return len(experiment.evaluate.strategies) + dense
 
 
 def _evaluate(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
@@ -211,6 +220,7 @@ _ESTIMATES = {
     "encode": _encode,
     "cluster": _cluster,
     "train": _train,
+    "distill": _train,
     "route": _route,
     "critics": _critics,
     "evaluate": _evaluate,

@@ -9,7 +9,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, TABLE, PlannedUnit, plan
+from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, STUDENT, TABLE, PlannedUnit, plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -69,8 +69,11 @@ def batch_of(experiment: Experiment, key: str) -> int:
     if key.startswith("train/expert-"):
         return experiment.experts.training.batch // experiment.cluster.experts
     critics = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}
+    if key == STUDENT:
+        return round(experiment.distill.share * experiment.experts.training.batch)
     trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | critics
-    return trained[key].training.batch if key in trained else 0
+    training = trained[key].training if key in trained else None
+    return training.batch if training else 0
 
 
 def _check_source(experiment: Experiment) -> None:

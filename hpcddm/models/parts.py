@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.models.size import FREQUENCIES, MLP_RATIO
+from hpcddm.models.size import BLOCK_VECTORS, MLP_RATIO, TransformerSettings
+
+LONGEST_PERIOD = 10000
+"""The slowest sine of an embedding has nearly 2 pi times this period."""
 
 
 def patchify(x: torch.Tensor, patch: int) -> torch.Tensor:
@@ -25,18 +28,31 @@ def unpatchify(tokens: torch.Tensor, patch: int, channels: int, size: int) -> to
     return tokens.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, size, size)
 
 
+def angles(position: torch.Tensor, count: int) -> torch.Tensor:
+    """Positions (N,) times `count` frequencies from 1 down to almost 1/10000: (N, count), in the positions' type."""
+    steps = torch.arange(count, dtype=position.dtype, device=position.device)
+    return position[:, None] * torch.exp(-math.log(LONGEST_PERIOD) / count * steps)
+
+
 def sinusoids(position: torch.Tensor, width: int) -> torch.Tensor:
-    """Cosines and sines of positions (N,) at width / 2 frequencies from 1 down to 1/10000: (N, width)."""
-    half = torch.arange(width // 2, dtype=torch.float32, device=position.device)
-    angles = position.float()[:, None] * torch.exp(-math.log(10000) / (width // 2) * half)
-    return torch.cat([angles.cos(), angles.sin()], dim=1)
+    """Cosines, then sines of positions (N,) at width / 2 frequencies: (N, width) float32."""
+    angle = angles(position.float(), width // 2)
+    return torch.cat([angle.cos(), angle.sin()], dim=1)
+
+
+def grid_axes(grid: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row and column of every token of a square grid, row by row: twice (grid^2,) float64."""
+    axis = torch.arange(grid, dtype=torch.float64)
+    return axis.repeat_interleave(grid), axis.repeat(grid)
 
 
 def grid_positions(grid: int, width: int) -> torch.Tensor:
-    """Fixed position embeddings of a square grid, half of the width per axis: (grid^2, width)."""
-    axis = sinusoids(torch.arange(grid), width // 2)
-    rows, columns = axis.repeat_interleave(grid, dim=0), axis.repeat(grid, 1)
-    return torch.cat([rows, columns], dim=1)
+    """Fixed position embeddings of a square grid, (grid^2, width) float32, as in the original DiT's code.
+
+    Half of the width for the column, half for the row; of each half the first half are sines, the rest cosines.
+    """
+    rows, columns = (angles(axis, width // 4) for axis in grid_axes(grid))
+    return torch.cat([columns.sin(), columns.cos(), rows.sin(), rows.cos()], dim=1).float()
 
 
 def modulate(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -55,72 +71,138 @@ def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_unif
     return layer
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """softmax(q k^T / sqrt(D)) v over tokens; q, k, v: (N, heads, T, D)."""
-    if q.device.type == "cpu":
-        # On CPU the fused kernel's bf16 backward pass takes 5 times as long as these operators' (torch 2.13).
-        return (q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)).softmax(dim=3) @ v
-    return F.scaled_dot_product_attention(q, k, v)
-
-
-def _small(weight: torch.Tensor) -> None:
+def small(weight: torch.Tensor) -> None:
+    """Initialise an embedding: normal, of standard deviation 0.02."""
     nn.init.normal_(weight, std=0.02)
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention over tokens (N, T, D)."""
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
+    """softmax(q k^T / sqrt(D)) v over tokens; q, k, v: (N, heads, T, D); visible: which k count, (N, 1, 1, T) bool."""
+    if q.device.type == "cpu":
+        # On CPU the fused kernel's bf16 backward pass takes 5 times as long as these operators' (torch 2.13).
+        scores = q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)
+        if visible is not None:
+            scores = scores.masked_fill(~visible, -math.inf)
+        return scores.softmax(dim=3) @ v
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
-    def __init__(self, width: int, heads: int):
+
+def split_heads(x: torch.Tensor, parts: int, heads: int) -> torch.Tensor:
+    """Take (N, T, parts * width) apart into heads: (parts, N, heads, T, width / heads)."""
+    return x.view(*x.shape[:2], parts, heads, -1).permute(2, 0, 3, 1, 4)
+
+
+def merge_heads(x: torch.Tensor) -> torch.Tensor:
+    """Put heads (N, heads, T, D) together: (N, T, heads * D)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class Prompt(NamedTuple):
+    """Text as cross- or joint attention sees it: tokens (N, L, D); visible (N, 1, 1, L) bool, one at least in a row."""
+
+    tokens: torch.Tensor
+    visible: torch.Tensor | None
+
+
+def head_norm(settings: TransformerSettings) -> nn.Module:
+    """The norm of the queries or of the keys, (N, heads, T, D): by root mean square (arXiv 2403.03206, sec. 5.3.2)."""
+    return nn.RMSNorm(settings.width // settings.heads, eps=1e-6) if settings.qk_norm else nn.Identity()
+
+
+class Attention(nn.Module):
+    """What multi-head attention needs on both sides of `attend`: queries, keys and values, and the way back."""
+
+    def __init__(self, settings: TransformerSettings):
         super().__init__()
-        self.heads = heads
+        width, self.heads = settings.width, settings.heads
         self.qkv = linear(width, 3 * width)
         self.out = linear(width, width)
+        self.norm_q, self.norm_k = head_norm(settings), head_norm(settings)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, tokens, width = x.shape
-        q, k, v = self.qkv(x).view(n, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return self.out(attend(q, k, v).transpose(1, 2).reshape(n, tokens, width))
+    def project(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values, each (N, heads, T, D)."""
+        q, k, v = split_heads(self.qkv(x), 3, self.heads)
+        return self.norm_q(q), self.norm_k(k), v
+
+    def merge(self, heads: torch.Tensor) -> torch.Tensor:
+        """What attention found, (N, heads, T, D), as tokens (N, T, heads * D)."""
+        return self.out(merge_heads(heads))
 
 
-class Block(nn.Module):
-    """A transformer block with adaLN-zero: the condition (N, D) scales, shifts and gates both halves."""
+class CrossAttention(nn.Module):
+    """Multi-head attention of tokens (N, T, D) to a prompt; it starts as zero (arXiv 2310.00426, sec. 2.3)."""
 
-    def __init__(self, width: int, heads: int):
+    def __init__(self, settings: TransformerSettings):
         super().__init__()
-        self.attention = Attention(width, heads)
-        self.mlp = nn.Sequential(linear(width, MLP_RATIO * width), nn.GELU(), linear(MLP_RATIO * width, width))
-        self.modulation = linear(width, 6 * width, nn.init.zeros_)
+        width, self.heads = settings.width, settings.heads
+        self.q = linear(width, width)
+        self.kv = linear(width, 2 * width)
+        self.out = linear(width, width, nn.init.zeros_)
+        self.norm_q, self.norm_k = head_norm(settings), head_norm(settings)
 
-    def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(condition)[:, None].chunk(6, dim=2)
-        x = torch.addcmul(x, gate_a, self.attention(modulate(x, shift_a, scale_a)))
-        return torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m)))
+    def forward(self, x: torch.Tensor, prompt: Prompt) -> torch.Tensor:
+        (q,) = split_heads(self.q(x), 1, self.heads)
+        k, v = split_heads(self.kv(prompt.tokens), 2, self.heads)
+        return self.out(merge_heads(attend(self.norm_q(q), self.norm_k(k), v, prompt.visible)))
 
 
-class Trunk(nn.Module):
-    """Everything of a diffusion transformer but its last layer: (x, t, classes) -> tokens and condition.
+class Modulated(nn.Module):
+    """A layer with vectors that depend on the condition, all zero at first.
 
-    `settings` has width, depth, heads, patch; `data` has channels, image_size, num_classes. Class number
-    `num_classes` is the null class. The parameters may be bf16: inputs are cast where they enter.
+    adaLN-zero: a linear layer of the condition, `modulation` (arXiv 2212.09748, sec. 3.2).
+    adaLN-single: a `table` added to vectors that all layers share (arXiv 2310.00426, sec. 2.3).
     """
 
-    def __init__(self, settings: Any, data: Any):
+    def __init__(self, settings: TransformerSettings, count: int):
         super().__init__()
-        width, self.patch = settings.width, settings.patch
-        self.embed_patch = linear(data.channels * self.patch**2, width)
-        self.embed_time = nn.Sequential(linear(FREQUENCIES, width, _small), nn.SiLU(), linear(width, width, _small))
-        self.embed_class = nn.Embedding(data.num_classes + 1, width)
-        _small(self.embed_class.weight)
-        self.blocks = nn.ModuleList(Block(width, settings.heads) for _ in range(settings.depth))
-        self.register_buffer("positions", grid_positions(data.image_size // self.patch, width), persistent=False)
+        width, self.count = settings.width, count
+        single = settings.modulation == "single"
+        self.modulation = None if single else linear(width, count * width, nn.init.zeros_)
+        self.table = nn.Parameter(torch.zeros(count, width)) if single else None
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """x: (N, C, H, W); t: (N,) in [0, 1]; classes: (N,) -> tokens (N, T, D), condition (N, D)."""
-        dtype = self.embed_patch.weight.dtype
-        tokens = self.embed_patch(patchify(x.to(dtype), self.patch)) + self.positions.to(dtype)
-        # The angles need float32: bf16 cannot tell 1000 t = 997 from 1000.
-        time = self.embed_time(sinusoids(1000 * t, FREQUENCIES).to(dtype))
-        condition = F.silu(time + self.embed_class(classes))
-        for block in self.blocks:
-            tokens = block(tokens, condition)
-        return tokens, condition
+    def vectors(self, condition: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """`count` vectors (N, 1, D); condition: (N, D) of adaLN-zero, (N, 1 or at least count, D) of adaLN-single."""
+        if self.table is None:
+            return self.modulation(condition)[:, None].chunk(self.count, dim=2)
+        return (self.table + condition[:, : self.count]).chunk(self.count, dim=1)
+
+
+class Stream(Modulated):
+    """The layers of a block for one kind of tokens; `vectors` are shift, scale, gate of attention, then of the MLP."""
+
+    def __init__(self, settings: TransformerSettings):
+        super().__init__(settings, BLOCK_VECTORS)
+        width = settings.width
+        self.attention = Attention(settings)
+        self.mlp = nn.Sequential(
+            linear(width, MLP_RATIO * width), nn.GELU(approximate="tanh"), linear(MLP_RATIO * width, width)
+        )
+
+    def project(self, x: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values of tokens (N, T, D), each (N, heads, T, D / heads)."""
+        shift, scale = vectors[:2]
+        return self.attention.project(modulate(x, shift, scale))
+
+    def attended(self, x: torch.Tensor, heads: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Tokens (N, T, D) with what attention found, (N, heads, T, D / heads)."""
+        return torch.addcmul(x, vectors[2], self.attention.merge(heads))
+
+    def transformed(self, x: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Tokens (N, T, D) with what the MLP adds."""
+        shift, scale, gate = vectors[3:]
+        return torch.addcmul(x, gate, self.mlp(modulate(x, shift, scale)))
+
+
+class Block(Stream):
+    """A transformer block: the condition scales, shifts and gates attention and MLP; a prompt is looked at between."""
+
+    def __init__(self, settings: TransformerSettings):
+        super().__init__(settings)
+        self.cross = CrossAttention(settings) if settings.condition == "text" else None
+
+    def forward(self, x: torch.Tensor, condition: torch.Tensor, prompt: Prompt | None = None) -> torch.Tensor:
+        vectors = self.vectors(condition)
+        x = self.attended(x, attend(*self.project(x, vectors)), vectors)
+        if self.cross is not None:
+            x = x + self.cross(x, prompt)
+        return self.transformed(x, vectors)

@@ -29,7 +29,7 @@ from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
 
-COLLECTIVE_STAGES = ("train", "route", "critics")
+COLLECTIVE_STAGES = ("train", "distill", "route", "critics")
 """Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
 
 LEAVING_SECONDS = 90

@@ -1,5 +1,6 @@
 """Stage report: merges the evaluation's units into metrics.json and one self-contained page."""
 
+from functools import partial
 from typing import Any
 
 import h5py
@@ -9,27 +10,30 @@ import torch
 from hpcddm.config import Experiment
 from hpcddm.data.reader import to_images
 from hpcddm.ensemble import strategies
-from hpcddm.ensemble.members import MONOLITH_ARM
+from hpcddm.ensemble.diagnostics import diagnose
+from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.sampler import sample
+from hpcddm.metrics.diversity import diversity
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.kernel import kernel_distance
+from hpcddm.metrics.precision_recall import precision_recall
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import (
-    CLUSTER,
     EXTRACTOR,
     JUDGE,
     MONOLITH,
     ROUTER,
+    STUDENT,
     evaluate_range,
     expert_keys,
     missing_experts,
 )
 from hpcddm.report import page
-from hpcddm.report.content import Cluster, Content, Gallery
+from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import networks
+from hpcddm.stages import facts, networks
 from hpcddm.stages import samples as sample_lists
 from hpcddm.stages.evaluate import EVALUATION, REAL, REFERENCE, arm_names
 from hpcddm.training.loop import CURVE, WEIGHTS
@@ -37,14 +41,19 @@ from hpcddm.training.loop import CURVE, WEIGHTS
 PAGE, METRICS = "index.html", "metrics.json"
 PICTURES_PER_CLUSTER = 48
 GALLERY_PICTURES = 20
+"""Also the samples on which the diagnostics look, which ask every expert at every step."""
+ENSEMBLE = "ensemble"
+"""All arms that are no dense model have one training and one bill."""
+CALIBRATION = {"ece": "as trained", "ece_scaled": "with temperature"}
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Write metrics.json and index.html."""
     merged = {name: _merge(unit, name) for name in (*arm_names(settings), REFERENCE, REAL)}
-    metrics = _metrics(settings, unit, merged)
+    shown = Shown(settings, unit)
+    metrics = _metrics(settings, unit, merged) | {"diagnostics": shown.diagnostics()}
     atomic.write_json(unit.folder / METRICS, metrics)
-    page.write(_content(settings, unit, metrics, merged), unit.folder / PAGE)
+    page.write(_content(settings, unit, metrics, merged, shown.galleries()), unit.folder / PAGE)
     return Result([METRICS, PAGE], {key: metrics[key] for key in ("arms", "floor", "missing_experts", "remark")})
 
 
@@ -68,13 +77,12 @@ def _merge(unit: Unit, arm: str) -> dict[str, Any]:
 
 
 def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    flops = _train_flops(unit.inputs)
-    arms = {}
-    for name in arm_names(settings):
-        arms[name] = _distances(merged[name], merged[REFERENCE]) | {"train_flops": flops[name == MONOLITH_ARM]}
+    flops, classes = _train_flops(unit.inputs), settings.data.num_classes
+    measured = {name: _measures(arm, merged[REFERENCE], classes) for name, arm in merged.items() if name != REFERENCE}
+    floor = measured.pop(REAL)
     return {
-        "arms": arms,
-        "floor": _distances(merged[REAL], merged[REFERENCE]),
+        "arms": {name: arm | {"train_flops": flops.get(name, flops[ENSEMBLE])} for name, arm in measured.items()},
+        "floor": floor,
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
         "extractor": _critic(settings, unit, EXTRACTOR),
@@ -102,20 +110,24 @@ def _remark(settings: Experiment, unit: Unit) -> str:
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
 
-def _distances(arm: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any]:
+def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) -> dict[str, Any]:
+    """All measures of an arm against the held-out images; the class of image i is i % num_classes in both."""
+    labels = np.arange(len(arm["features"])) % num_classes
     return {
         "fd": frechet_distance(arm["statistics"], reference["statistics"]),
         "kid": kernel_distance(arm["features"], reference["features"]),
         "agreement": float(arm["agreed"].mean()),
+        **precision_recall(reference["features"], arm["features"]),
+        "diversity": diversity(arm["features"], labels) / diversity(reference["features"], labels),
         "images": int(arm["statistics"].count),
     }
 
 
-def _train_flops(inputs: dict[str, Manifest]) -> tuple[int, int]:
-    """Training FLOPs of the experts that are there with the router, and of the monolith."""
+def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
+    """Training FLOPs by arm: of each dense model that is there, and of the experts that are there with the router."""
+    dense = {key.split("/")[1]: inputs[key].facts["train_flops"] for key in (MONOLITH, STUDENT) if key in inputs}
     experts = sum(found.facts["train_flops"] for key, found in inputs.items() if key.startswith("train/expert-"))
-    monolith = inputs[MONOLITH].facts["train_flops"] if MONOLITH in inputs else 0
-    return experts + inputs[ROUTER].facts["train_flops"], monolith
+    return dense | {ENSEMBLE: experts + inputs[ROUTER].facts["train_flops"]}
 
 
 def _critic(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
@@ -124,43 +136,46 @@ def _critic(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
     return {"name": name, "sha256": weights.sha256, "heldout_accuracy": unit.inputs[key].facts["heldout_accuracy"]}
 
 
-def _content(settings: Experiment, unit: Unit, metrics: dict[str, Any], merged: dict[str, dict[str, Any]]) -> Content:
-    router = unit.inputs[ROUTER].facts
-    curves = {
-        key: atomic.read_json(unit.input(key, CURVE))
-        for key in unit.inputs
-        if key.split("/")[0] in ("train", "route", "critics")
-    }
-    usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name != MONOLITH_ARM}
+def _content(
+    settings: Experiment,
+    unit: Unit,
+    metrics: dict[str, Any],
+    merged: dict[str, dict[str, Any]],
+    galleries: list[Gallery],
+) -> Content:
+    dense = _train_flops(unit.inputs)
+    usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name not in dense}
     return Content(
         name=settings.name,
-        facts=_facts(settings, metrics, unit.inputs),
+        facts=facts.rows(settings, metrics, unit.inputs),
         metrics=metrics,
+        denoisers=facts.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
         gallery_classes=[number % settings.data.num_classes for number in range(GALLERY_PICTURES)],
-        galleries=_galleries(settings, unit),
-        curves=curves,
-        noise_levels=router["noise_levels"],
-        router_accuracy={"with class": router["accuracy"], "without class": router["accuracy_without_class"]},
+        galleries=galleries,
+        curves=_curves(unit),
+        router=_router(unit.inputs[ROUTER].facts),
         usage={name: used / used.sum(1, keepdims=True) for name, used in usage.items()},
     )
 
 
-def _facts(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
-    training, evaluate = settings.experts.training, settings.evaluate
-    seconds = sum(found.record["seconds"] * found.record["world_size"] for found in inputs.values())
-    return [
-        ("Training images", f"{inputs[CLUSTER].facts['images']:,}"),
-        ("Experts (K)", str(settings.cluster.experts)),
-        ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
-        (
-            "Sampled images per arm",
-            f"{evaluate.images:,}, {evaluate.steps} steps, guidance scale {evaluate.guidance:g}",
-        ),
-        ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
-        ("Judge", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
-        ("Process time of all units", f"{seconds / 60:.1f} minutes"),
-    ]
+def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
+    """The loss curves of all units that trained something."""
+    trained = [key for key, found in unit.inputs.items() if any(output.path == CURVE for output in found.outputs)]
+    return {key: atomic.read_json(unit.input(key, CURVE)) for key in trained}
+
+
+def _router(found: dict[str, Any]) -> Router | None:
+    """What the router's unit measured on held-out images by noise level; None where it measured nothing."""
+    if "noise_levels" not in found:
+        return None
+    ways = {"accuracy": "with class", "accuracy_without_class": "without class"}
+    return Router(
+        noise_levels=found["noise_levels"],
+        accuracy={way: found[key] for key, way in ways.items() if key in found},
+        calibration={name: found[key] for key, name in CALIBRATION.items() if key in found},
+        surprise=found.get("nll", []),
+    )
 
 
 def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
@@ -172,23 +187,46 @@ def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
     return found
 
 
-def _galleries(settings: Experiment, unit: Unit) -> list[Gallery]:
-    """The same noise through every arm, and through every expert alone."""
-    data, device = settings.data, networks.device()
-    members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
-    rows = range(GALLERY_PICTURES)
-    classes = torch.tensor([row % data.num_classes for row in rows], device=device)
-    reference = sample_lists.evaluated(unit, settings)[: len(rows)]
-    clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
-    shape = (data.channels, data.image_size, data.image_size)
-    found = []
-    alone = [f"expert-{index}" for index, expert in enumerate(members.experts) if expert is not None]
-    arms = [*arm_names(settings), *alone]
-    for number, arm in enumerate(arms):
-        unit.leave_if_told()
-        unit.pulse.beat(number, len(arms))
-        field = members.field(arm, settings.evaluate.guidance, clusters)
-        found.append(
-            Gallery(arm, to_images(sample(field, settings.seed, rows, classes, shape, settings.evaluate.steps)))
-        )
-    return found
+class Shown:
+    """The few samples that are shown and looked into: the same noise and classes in every arm."""
+
+    def __init__(self, settings: Experiment, unit: Unit):
+        self.settings, self.unit = settings, unit
+        data, device = settings.data, networks.device()
+        self.members: Members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
+        self.rows = range(GALLERY_PICTURES)
+        self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)
+        reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]
+        self.clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
+        self.shape = (data.channels, data.image_size, data.image_size)
+        alone = [f"expert-{index}" for index, expert in enumerate(self.members.experts) if expert is not None]
+        self.arms = [*arm_names(settings), *alone]
+
+    def galleries(self) -> list[Gallery]:
+        """What every arm and every expert alone makes of that noise."""
+        evaluate, found = self.settings.evaluate, []
+        for number, arm in enumerate(self.arms):
+            self._pause(number)
+            field = self.members.field(arm, evaluate, self.clusters)
+            images = sample(field, self.settings.seed, self.rows, self.classes, self.shape, evaluate)
+            found.append(Gallery(arm, to_images(images)))
+        return found
+
+    def diagnostics(self) -> dict[str, dict[str, Any]]:
+        """The router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
+        evaluate, found = self.settings.evaluate, {}
+        for number, arm in enumerate(arm_names(self.settings)):
+            self._pause(number)
+            found[arm] = diagnose(
+                partial(self.members.field, arm, evaluate, self.clusters),
+                self.settings.seed,
+                self.rows,
+                self.classes,
+                self.shape,
+                evaluate,
+            )
+        return found
+
+    def _pause(self, done: int) -> None:
+        self.unit.leave_if_told()
+        self.unit.pulse.beat(done, len(self.arms))

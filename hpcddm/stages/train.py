@@ -1,16 +1,16 @@
 """Stage train: one expert on its own samples, or the monolith on all of them."""
 
-import math
 from collections.abc import Callable
+from fractions import Fraction
 
+import numpy as np
 import torch
 from torch import nn
 
-from hpcddm import plugins
-from hpcddm.config import Experiment, Training
-from hpcddm.models.flops import training_flops
+from hpcddm.config import Experiment, Recipe, Training
 from hpcddm.pipeline import MONOLITH
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.stages import denoisers
 from hpcddm.stages import samples as sample_lists
 from hpcddm.stages.route import router_flops
 from hpcddm.training.corruption import Randomness
@@ -19,64 +19,54 @@ from hpcddm.training.loop import Batch, Task, train
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
-    flops = denoiser_flops(settings)
     if unit.key == MONOLITH:
-        samples, training = sample_lists.clustered(unit, "train"), monolith_training(settings, flops)
+        recipe, training = settings.recipe(), monolith_training(settings)
+        samples = sample_lists.clustered(unit, "train")
     else:
-        samples, training = sample_lists.clustered(unit, unit.name), expert_training(settings)
+        expert = int(unit.name.rsplit("-", 1)[1])
+        recipe, training = settings.recipe(expert), expert_training(settings, expert)
+        samples = sample_lists.clustered(unit, unit.name)
     reader = sample_lists.reader(unit, "train", samples)
-    task = Task(unit.key, settings.seed, lambda: build(settings), _loss(settings, unit.key), reader)
+    loss = _loss(settings, recipe, unit.key)
+    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe, unit), loss, reader)
     outputs = train(task, training, unit)
-    facts = {"samples": len(samples), "images": training.images, "train_flops": training.images * flops}
+    facts = {
+        "samples": len(samples),
+        "class_counts": np.bincount(samples["label"], minlength=settings.data.num_classes).tolist(),
+        "images": training.images,
+        "train_flops": training.images * denoisers.train_flops(settings, recipe),
+    }
     return Result(outputs, facts)
 
 
-def build(settings: Experiment) -> nn.Module:
-    """A freshly initialised denoiser."""
-    model = settings.experts.model
-    return plugins.load("models", model.name).build(model, settings.data)
+def expert_training(settings: Experiment, expert: int) -> Training:
+    """One expert's K-th of the common budget, in its own precision."""
+    part = denoisers.part_of(settings.experts.training, Fraction(1, settings.cluster.experts))
+    return part.model_copy(update={"precision": settings.recipe(expert).precision})
 
 
-def denoiser_flops(settings: Experiment) -> int:
-    """Training FLOPs for one image, forward and backward."""
-    data = settings.data
-    image = torch.zeros(1, data.channels, data.image_size, data.image_size)
-    return training_flops(build(settings), image, torch.zeros(1), torch.zeros(1, dtype=torch.long))
-
-
-def expert_training(settings: Experiment) -> Training:
-    """One expert's K-th of the common budget: whatever counts images is divided by K (arXiv 2501.05450, sec. 4)."""
-    num_experts, total = settings.cluster.experts, settings.experts.training
-    return total.model_copy(
-        update={
-            "images": _whole_batches(total.images, total.batch) // num_experts,
-            "batch": total.batch // num_experts,
-            "warmup_images": total.warmup_images // num_experts,
-            "ema_halflife_images": math.ceil(total.ema_halflife_images / num_experts),
-            "log_images": math.ceil(total.log_images / num_experts),
-        }
+def monolith_training(settings: Experiment) -> Training:
+    """As many images as all experts' and the router's training FLOPs buy: all arms cost the same."""
+    total, experts = settings.experts.training, range(settings.cluster.experts)
+    one = {}
+    for recipe in (settings.recipe(expert) for expert in (*experts, None)):
+        # Experts of the same network cost the same: each kind is counted once.
+        one.setdefault(recipe.model.model_dump_json(), denoisers.train_flops(settings, recipe))
+    spent = sum(
+        expert_training(settings, expert).images * one[settings.recipe(expert).model.model_dump_json()]
+        for expert in experts
     )
+    affordable = (spent + router_flops(settings)) / one[settings.recipe().model.model_dump_json()]
+    return total.model_copy(update={"images": round(affordable / total.batch) * total.batch})
 
 
-def monolith_training(settings: Experiment, flops: int) -> Training:
-    """The whole budget, and the images that the router's training FLOPs buy: all arms cost the same."""
-    total = settings.experts.training
-    bought = round(router_flops(settings) / flops / total.batch) * total.batch
-    return total.model_copy(update={"images": _whole_batches(total.images, total.batch) + bought})
-
-
-def _whole_batches(images: int, batch: int) -> int:
-    return math.ceil(images / batch) * batch
-
-
-def _loss(settings: Experiment, stream: str) -> Callable:
-    objective_settings = settings.experts.objective
-    objective = plugins.load("objectives", objective_settings.name).Objective(objective_settings)
+def _loss(settings: Experiment, recipe: Recipe, stream: str) -> Callable:
+    objective = denoisers.objective_of(recipe)
     randomness = Randomness(settings.seed, stream)
     dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        noise, t = randomness.gaussian(batch), randomness.times(batch)
+        noise, t = randomness.gaussian(batch), objective.times(randomness.times(batch))
         classes = randomness.classes(batch, dropout, null_class)
         return objective.loss(model(objective.perturb(batch.x0, noise, t), t, classes), batch.x0, noise, t)
 

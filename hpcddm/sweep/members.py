@@ -44,10 +44,8 @@ def members_of(sweep: Sweep, home: RunDir) -> list[Member]:
     for label, experiment in sweep.experiments.items():
         run = RunDir(home.root / label)
         source = experiment.data.source.model_dump_json()
-        if source not in contents:
-            contents[source] = with_content(experiment, run).data.content
-        data = experiment.data.model_copy(update={"content": contents[source]})
-        experiment = experiment.model_copy(update={"data": data})
+        experiment = with_content(experiment, run, contents.get(source))
+        contents[source] = experiment.data.content
         units = plan(experiment)
         found.append(Member(label, run, experiment, units, identities(units)))
     return found

@@ -1,18 +1,21 @@
-"""What a sweep leaves beside its settings: `table.csv` and `table.png`."""
+"""What a sweep leaves beside its settings: `table.csv`, `table.png` and, over several seeds, `seeds.csv`."""
 
 from collections.abc import Mapping
 
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import Index
+from hpcddm.sweep.spread import SEEDS_CSV, over_seeds, write_seeds
 from hpcddm.sweep.table import CSV, PLOT, Result, results, write_csv
 
 
 def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[Result]:
-    """Write both and return their rows."""
+    """Write them and return the table's rows."""
     # matplotlib takes half a second, and most calls of the verb draw nothing.
     from hpcddm.sweep.plot import write_plot
 
     rows = results(index, home, states)
     write_csv(rows, home.root / CSV)
     write_plot(rows, home.root / PLOT, index.name)
+    if spreads := over_seeds(rows):
+        write_seeds(spreads, home.root / SEEDS_CSV)
     return rows

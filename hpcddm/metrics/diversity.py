@@ -1,0 +1,22 @@
+"""How much samples of one class differ from each other: what collapses where a model draws the same image again."""
+
+import numpy as np
+
+from hpcddm.metrics.neighbours import blocks
+
+
+def diversity(features: np.ndarray, labels: np.ndarray) -> float:
+    """The mean Euclidean distance between the features of two different samples of one class, averaged over classes.
+
+    It stands in for LPIPS within a prompt, which arXiv 2603.06741 reports: the same mean, in other features. Divided by
+    what as many real images give, 1 is as diverse as real ones.
+    features: (N, D); labels: (N,). Raises ValueError when a class has fewer than 2 samples.
+    """
+    means = []
+    for label in np.unique(labels):
+        own = features[labels == label]
+        if len(own) < 2:
+            raise ValueError(f"class {label}: diversity needs 2 samples of every class")
+        total = sum(np.sqrt(distances).sum() for _, distances in blocks(own, own))
+        means.append(total / (len(own) * (len(own) - 1)))
+    return float(np.mean(means))

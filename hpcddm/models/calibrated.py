@@ -1,0 +1,35 @@
+"""A router whose logits are corrected: the clusters' natural prior added, then divided by a temperature of its own."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+class CalibratedRouter(nn.Module):
+    """(logits + log prior) / T(t): forward(x, t, condition) -> (N, K).
+
+    log_prior: K numbers, zero where the router was trained at the natural frequency. Trained with all clusters equally
+    often and each cluster's own images and classes, a router learns q(k | x, t, c) ~ p(x, t, c | k) / K; the natural
+    posterior is ~ p(x, t, c | k) p(k), so log p(k) is all that is missing, with a class and without one.
+    temperatures: those of increasing `levels` (arXiv 1706.04599, eq. 9), linear in between, constant outside.
+    """
+
+    def __init__(
+        self, router: nn.Module, log_prior: Sequence[float], levels: Sequence[float], temperatures: Sequence[float]
+    ):
+        super().__init__()
+        self.router = router
+        device = next(router.parameters()).device
+        for name, values in (("log_prior", log_prior), ("levels", levels), ("temperatures", temperatures)):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float32, device=device), persistent=False)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return (self.router(x, t, condition) + self.log_prior) / self.temperature(t)[:, None]
+
+    def temperature(self, t: torch.Tensor) -> torch.Tensor:
+        """The temperatures (N,) of times (N,)."""
+        after = torch.searchsorted(self.levels, t.to(self.levels.dtype).contiguous()).clamp(1, len(self.levels) - 1)
+        start, stop = self.levels[after - 1], self.levels[after]
+        share = ((t - start) / (stop - start)).clamp(0, 1)
+        return torch.lerp(self.temperatures[after - 1], self.temperatures[after], share)

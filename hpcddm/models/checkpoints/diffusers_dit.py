@@ -1,0 +1,190 @@
+"""The layout of diffusers' `DiTTransformer2DModel`, its tensors and its config.json.
+
+The same network as the original's under other names: q, k and v are apart, and every block has its own copy of the
+embeddings of time and class. What is not a tensor stands in config.json.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+from hpcddm.models.checkpoints.original_dit import channels_first, image_side
+from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
+from hpcddm.models.size import FREQUENCIES, MLP_RATIO
+from hpcddm.schema import VariantSettings
+
+EMBEDDINGS = {
+    "trunk.embed_time.0": ("timestep_embedder.linear_1", FREQUENCIES, 0),
+    "trunk.embed_time.2": ("timestep_embedder.linear_2", 0, 1),
+}
+BLOCK = {
+    "attention.out": ("attn1.to_out.0", 1, 1),
+    "mlp.0": ("ff.net.0.proj", 1, MLP_RATIO),
+    "mlp.2": ("ff.net.2", MLP_RATIO, 1),
+    "modulation": ("norm1.linear", 1, 6),
+}
+"""Our name of a linear layer, theirs, its inputs and outputs in widths."""
+LAST = {"modulation": "proj_out_1", "head": "proj_out_2"}
+CLASSES = "norm1.emb.class_embedder.embedding_table.weight"
+REQUIRED = {
+    "activation_fn": "gelu-approximate",
+    "attention_bias": True,
+    "norm_type": "ada_norm_zero",
+    "norm_elementwise_affine": False,
+}
+"""What our network is, so that another value would be another network."""
+NORM_EPS = 1e-6
+
+
+class Settings(VariantSettings):
+    """A layout has nothing to set."""
+
+
+def recognises(names: Collection[str]) -> bool:
+    """Whether these are the tensors of this layout."""
+    return "pos_embed.proj.weight" in names and f"transformer_blocks.0.{CLASSES}" in names
+
+
+def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Facts]:
+    """The tensors under our names, and what network they make; `heads` is what config.json must not contradict.
+
+    Raises `UserError` when config.json is missing or of another network, when tensors are missing, unknown or of a
+    wrong shape, or when the blocks' copies of the embeddings differ.
+    """
+    config = _checked_config(stored)
+    source = Tensors(stored.tensors, stored.path)
+    embed = source.take("pos_embed.proj.weight", None, config["in_channels"], None, config["patch_size"])
+    width, channels, patch, _ = embed.shape
+    ours = {"trunk.embed_patch.weight": embed.flatten(1)}
+    ours["trunk.embed_patch.bias"] = source.take("pos_embed.proj.bias", width)
+    for block in range(config["num_layers"]):
+        _load_block(ours, source, block, width)
+    image_side(source, "pos_embed.pos_embed", width, patch)
+    for name, theirs in LAST.items():
+        ours[f"{name}.weight"] = source.take(f"{theirs}.weight", None, width)
+        ours[f"{name}.bias"] = source.take(f"{theirs}.bias", len(ours[f"{name}.weight"]))
+    for name in ("head.weight", "head.bias"):
+        ours[name] = channels_first(ours[name], patch)
+    source.finish()
+    ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
+    return ours, _facts(stored, config, width, len(table) - 1)
+
+
+def dump(tensors: dict[str, torch.Tensor], facts: Facts) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors under diffusers' names, and config.json; the inverse of `load`.
+
+    Raises `UserError` for a network that `DiTTransformer2DModel` is not.
+    """
+    model = facts.model
+    if (model.name, model.modulation, model.condition, model.qk_norm) != ("dit", "zero", "class", False):
+        raise UserError(
+            f"DiTTransformer2DModel is a dit with modulation zero, condition class and qk_norm false; this is a"
+            f" {model.name}: {', '.join(f'{key} {value}' for key, value in model.model_dump().items() if key != 'name')}"
+        )
+    theirs = {f"pos_embed.proj.{kind}": tensors[f"trunk.embed_patch.{kind}"] for kind in ("weight", "bias")}
+    convolution = (-1, facts.channels, model.patch, model.patch)
+    theirs["pos_embed.proj.weight"] = theirs["pos_embed.proj.weight"].view(convolution)
+    for block in range(model.depth):
+        theirs |= _dump_block(tensors, block)
+    for kind in ("weight", "bias"):
+        theirs[f"proj_out_1.{kind}"] = tensors[f"modulation.{kind}"]
+        theirs[f"proj_out_2.{kind}"] = _channels_last(tensors[f"head.{kind}"], model.patch)
+    # A view of another tensor would be refused by safetensors, and so would two names for one memory.
+    return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(facts)
+
+
+def _load_block(ours: dict[str, torch.Tensor], source: Tensors, block: int, width: int) -> None:
+    prefix = f"transformer_blocks.{block}."
+    for kind, shape in (("weight", (width, width)), ("bias", (width,))):
+        rows = [source.take(f"{prefix}attn1.to_{one}.{kind}", *shape) for one in "qkv"]
+        ours[f"trunk.blocks.{block}.attention.qkv.{kind}"] = torch.cat(rows)
+    for name, (theirs, inputs, outputs) in BLOCK.items():
+        weight = source.take(f"{prefix}{theirs}.weight", outputs * width, inputs * width)
+        ours[f"trunk.blocks.{block}.{name}.weight"] = weight
+        ours[f"trunk.blocks.{block}.{name}.bias"] = source.take(f"{prefix}{theirs}.bias", outputs * width)
+    shared = {"trunk.embed_class.weight": source.take(f"{prefix}{CLASSES}", None, width)}
+    for name, (theirs, inputs, _) in EMBEDDINGS.items():
+        weight = source.take(f"{prefix}norm1.emb.{theirs}.weight", width, inputs or width)
+        shared[f"{name}.weight"] = weight
+        shared[f"{name}.bias"] = source.take(f"{prefix}norm1.emb.{theirs}.bias", width)
+    for name, values in shared.items():
+        if not torch.equal(ours.setdefault(name, values), values):
+            raise UserError(
+                f"{source.place}: block {block} has another embedding of time or class than block 0 ({name});"
+                " here all blocks share one"
+            )
+
+
+def _dump_block(tensors: dict[str, torch.Tensor], block: int) -> dict[str, torch.Tensor]:
+    ours, prefix, theirs = f"trunk.blocks.{block}.", f"transformer_blocks.{block}.", {}
+    for kind in ("weight", "bias"):
+        for one, rows in zip("qkv", tensors[f"{ours}attention.qkv.{kind}"].chunk(3), strict=True):
+            theirs[f"{prefix}attn1.to_{one}.{kind}"] = rows
+        for name, (layer, *_) in BLOCK.items():
+            theirs[f"{prefix}{layer}.{kind}"] = tensors[f"{ours}{name}.{kind}"]
+        for name, (layer, *_) in EMBEDDINGS.items():
+            theirs[f"{prefix}norm1.emb.{layer}.{kind}"] = tensors[f"{name}.{kind}"]
+    return theirs | {f"{prefix}{CLASSES}": tensors["trunk.embed_class.weight"]}
+
+
+def _channels_last(rows: torch.Tensor, patch: int) -> torch.Tensor:
+    """The inverse of `channels_first`. rows: (C patch^2, ...)."""
+    return rows.view(-1, patch, patch, *rows.shape[1:]).movedim(0, 2).reshape(rows.shape)
+
+
+def _checked_config(stored: Stored) -> dict[str, Any]:
+    needed = ("num_attention_heads", "attention_head_dim", "in_channels", "num_layers", "patch_size", "sample_size")
+    place = stored.path.with_name("config.json")
+    missing = [key for key in needed if not isinstance(stored.config.get(key), int)]
+    if missing:
+        raise UserError(f"{place}: needs whole numbers for {', '.join(missing)}; copy it from where the weights are from")
+    for key, value in REQUIRED.items():
+        if stored.config.get(key, value) != value:
+            raise UserError(f"{place}: {key} is {stored.config[key]!r}; only {value!r} can be read")
+    return stored.config
+
+
+def _own_classes(stored: Stored, table: torch.Tensor) -> torch.Tensor:
+    """The class table without the rows that `hpcddm export` adds for the pipeline."""
+    num_classes = stored.own.get("data", {}).get("num_classes", len(table) - 1)
+    return torch.cat([table[:num_classes], table[-1:]])
+
+
+def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int) -> Facts:
+    heads, channels = config["num_attention_heads"], config["in_channels"]
+    if heads * config["attention_head_dim"] != width:
+        raise UserError(f"{stored.path}: {heads} heads of {config['attention_head_dim']} are not the width {width}")
+    outputs = config.get("out_channels") or channels
+    if outputs not in (channels, 2 * channels):
+        raise UserError(f"{stored.path}: {outputs} output channels are neither one nor two per input channel")
+    model = plugins.settings_class("models", "dit")(
+        name="dit",
+        width=width,
+        depth=config["num_layers"],
+        heads=heads,
+        patch=config["patch_size"],
+        learned_sigma=outputs == 2 * channels,
+    )
+    notes = ()
+    if config.get("norm_eps", 1e-5) != NORM_EPS:
+        notes = (f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",)
+    return Facts(model, channels, num_classes, None, config["sample_size"], notes)
+
+
+def _config(facts: Facts) -> dict[str, Any]:
+    model = facts.model
+    return REQUIRED | {
+        "_class_name": "DiTTransformer2DModel",
+        "attention_head_dim": model.width // model.heads,
+        "in_channels": facts.channels,
+        "norm_eps": NORM_EPS,
+        "num_attention_heads": model.heads,
+        "num_embeds_ada_norm": facts.num_classes,
+        "num_layers": model.depth,
+        "out_channels": facts.channels * (2 if model.learned_sigma else 1),
+        "patch_size": model.patch,
+        "sample_size": facts.image_size,
+    }

@@ -1,0 +1,40 @@
+"""Our own layout: the weights of a unit of a run, or a file that `hpcddm convert` wrote."""
+
+from collections.abc import Collection
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """A layout has nothing to set."""
+
+
+def recognises(names: Collection[str]) -> bool:
+    """Whether these are the tensors of this layout."""
+    return "trunk.embed_patch.weight" in names and "head.weight" in names
+
+
+def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Facts]:
+    """The tensors as they are, and what network they make; `heads` is not asked for.
+
+    Raises `UserError` when nothing beside the file says what network it is.
+    """
+    if not stored.own:
+        raise UserError(
+            f"{stored.path}: nothing says what network this is; name the file inside its run, RUN/train/UNIT,"
+            " with experiment.json and the unit's manifest where the run has them"
+        )
+    try:
+        model, objective = stored.own["model"], stored.own["objective"]
+        model = plugins.settings_class("models", model["name"])(**model)
+        objective = objective and plugins.settings_class("objectives", objective["name"])(**objective)
+        data = stored.own["data"]
+        facts = Facts(model, data["channels"], data["num_classes"], objective, data["image_size"])
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        raise UserError(f"{stored.path}: written by another version of hpcddm ({error})") from None
+    return dict(stored.tensors), facts

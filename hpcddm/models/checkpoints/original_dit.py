@@ -1,0 +1,112 @@
+"""The layout of the original DiT's checkpoints (arXiv 2212.09748, github.com/facebookresearch/DiT).
+
+Class-conditional, epsilon with learned sigma on the table of 1000 levels. Two things differ from ours: the patch
+embedding is a convolution, and a predicted patch is ordered (row, column, channel) where ours is (channel, row, column).
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
+from hpcddm.models.parts import grid_positions
+from hpcddm.models.size import FREQUENCIES, MLP_RATIO
+from hpcddm.schema import VariantSettings
+
+HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
+"""Heads by width of the published sizes S, B, L, XL (table 1 of the paper): no tensor tells them."""
+
+BLOCK = {
+    "attention.qkv": ("attn.qkv", 1, 3),
+    "attention.out": ("attn.proj", 1, 1),
+    "mlp.0": ("mlp.fc1", 1, MLP_RATIO),
+    "mlp.2": ("mlp.fc2", MLP_RATIO, 1),
+    "modulation": ("adaLN_modulation.1", 1, 6),
+}
+"""Our name of a block's linear layer, theirs, its inputs and outputs in widths."""
+
+
+class Settings(VariantSettings):
+    """A layout has nothing to set."""
+
+
+def recognises(names: Collection[str]) -> bool:
+    """Whether these are the tensors of this layout."""
+    return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
+
+
+def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Facts]:
+    """The tensors under our names, and what network they make.
+
+    heads: what the network is taken to have where its width is none of the published ones.
+    Raises `UserError` when tensors are missing, unknown, of a wrong shape, or not those of this layout.
+    """
+    source = Tensors(stored.tensors, stored.path)
+    embed = source.take("x_embedder.proj.weight", None, None, None, None)
+    width, channels, patch, _ = embed.shape
+    ours = {"trunk.embed_patch.weight": embed.flatten(1)}
+    ours["trunk.embed_patch.bias"] = source.take("x_embedder.proj.bias", width)
+    table = ours["trunk.embed_class.weight"] = source.take("y_embedder.embedding_table.weight", None, width)
+    depth = source.count("blocks.")
+
+    def move(our_name: str, their_name: str, inputs: int, outputs: int) -> None:
+        ours[f"{our_name}.weight"] = source.take(f"{their_name}.weight", outputs, inputs)
+        ours[f"{our_name}.bias"] = source.take(f"{their_name}.bias", outputs)
+
+    move("trunk.embed_time.0", "t_embedder.mlp.0", FREQUENCIES, width)
+    move("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
+    for block in range(depth):
+        for name, (theirs, inputs, outputs) in BLOCK.items():
+            move(f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}", inputs * width, outputs * width)
+    move("modulation", "final_layer.adaLN_modulation.1", width, 2 * width)
+    weight = source.take("final_layer.linear.weight", None, width)
+    ours["head.weight"] = channels_first(weight, patch)
+    ours["head.bias"] = channels_first(source.take("final_layer.linear.bias", len(weight)), patch)
+    image_size = image_side(source, "pos_embed", width, patch)
+    source.finish()
+    values = {"width": width, "depth": depth, "heads": HEADS.get(width, heads), "patch": patch}
+    return ours, _facts(stored, values, channels, len(table) - 1, len(weight), image_size)
+
+
+def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
+    """Rows of a last layer, ordered (row, column, channel) inside a patch, in our order (channel, row, column).
+
+    rows: (patch^2 C, ...).
+    """
+    split = rows.view(patch, patch, -1, *rows.shape[1:])
+    return split.movedim(2, 0).reshape(rows.shape)
+
+
+def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None:
+    """The side of the images from the table of positions `name`, where there is one.
+
+    Raises `UserError` unless it is the fixed table of sines and cosines: ours is computed and not stored.
+    """
+    if name not in source.left:
+        return None
+    table = source.take(name, 1, None, width)[0]
+    grid = round(len(table) ** 0.5)
+    if grid**2 != len(table) or (table - grid_positions(grid, width)).abs().max() > 1e-4:
+        raise UserError(f"{source.place}: '{name}' is not the fixed table of sines and cosines of a square grid")
+    return grid * patch
+
+
+def _facts(
+    stored: Stored, values: dict[str, Any], channels: int, num_classes: int, rows: int, image_size: int | None
+) -> Facts:
+    if values["heads"] is None:
+        raise UserError(f"{stored.path}: width {values['width']} is no published one; name the heads")
+    outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
+    if rest or outputs not in (1, 2):
+        raise UserError(f"{stored.path}: {rows} outputs are neither one nor two for every value of a patch")
+    model = plugins.settings_class("models", "dit")(name="dit", learned_sigma=outputs == 2, **values)
+    objective = plugins.settings_class("objectives", "epsilon")(
+        name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}
+    )
+    notes = ("the last row of the class table is taken to be the null class",)
+    if values["width"] not in HEADS:
+        notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
+    return Facts(model, channels, num_classes, objective, image_size, notes)

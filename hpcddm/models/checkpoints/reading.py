@@ -1,0 +1,181 @@
+"""Reads weights in any of the public file formats; nothing that could execute code is ever unpickled."""
+
+import json
+import pickle
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic, manifest
+from hpcddm.schema import VariantSettings, validate
+
+LAYOUTS = "models/checkpoints"
+DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
+OWN_WEIGHTS = "weights.safetensors"
+METADATA = "hpcddm"
+"""The key in a safetensors header under which our own files say, in JSON, what they hold."""
+PICKLES = (".pt", ".pth", ".bin")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What lies in a file: tensors in float32 under their own names, and what stands beside them in JSON."""
+
+    path: Path
+    sha256: str
+    tensors: dict[str, torch.Tensor]
+    config: dict[str, Any] = field(default_factory=dict)
+    """config.json of a diffusers folder."""
+    own: dict[str, Any] = field(default_factory=dict)
+    """What hpcddm knows of the file: its metadata, or the experiment of the run that it belongs to."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What network the tensors make, and what it was trained for."""
+
+    model: Any
+    """Settings of the variant `dit`, or of any other denoiser of ours."""
+    channels: int
+    num_classes: int
+    objective: VariantSettings | None = None
+    """None where nothing says what the network predicts."""
+    image_size: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Tensors:
+    """Takes tensors out of a state dict by name and shape, so that in the end nothing is missing and nothing is left.
+
+    `place` is the file that errors name.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], place: Path):
+        self.left, self.place = dict(tensors), place
+
+    def take(self, name: str, *shape: int | None) -> torch.Tensor:
+        """One tensor; None in `shape` fits every length. Raises `UserError` when it is missing or of another shape."""
+        if name not in self.left:
+            raise UserError(f"{self.place}: no tensor '{name}'; the file is not complete, or its layout is another one")
+        found = self.left.pop(name)
+        if len(found.shape) != len(shape) or any(a not in (None, b) for a, b in zip(shape, found.shape, strict=True)):
+            wanted = " x ".join("any" if length is None else str(length) for length in shape)
+            raise UserError(f"{self.place}: tensor '{name}' is {tuple(found.shape)} and should be {wanted}")
+        return found
+
+    def count(self, prefix: str) -> int:
+        """How many numbers follow `prefix` in the names: 'blocks.' counts the blocks."""
+        return len({name[len(prefix) :].split(".")[0] for name in self.left if name.startswith(prefix)})
+
+    def finish(self) -> None:
+        """Raise `UserError` when tensors are left that this layout does not know."""
+        if self.left:
+            more = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
+            raise UserError(f"{self.place}: unknown tensor '{next(iter(self.left))}'{more}; the layout is another one")
+
+
+def read(path: Path) -> Stored:
+    """Read a .safetensors file, a .pt or .pth file without pickled code, a diffusers folder or a unit of a run.
+
+    Raises `UserError` naming the file when it is missing, torn, foreign, not finite or could execute code.
+    """
+    file = _weights_of(path)
+    own: dict[str, Any] = {}
+    if file.suffix == ".safetensors":
+        tensors, own = _safetensors(file)
+    elif file.suffix in PICKLES:
+        tensors = _unpickled(file)
+    else:
+        raise UserError(f"{file}: weights are read from .safetensors, {', '.join(PICKLES)} or a folder that holds them")
+    if not tensors:
+        raise UserError(f"{file}: holds no tensors")
+    for name, values in tensors.items():
+        if not values.isfinite().all():
+            raise UserError(f"{file}: tensor '{name}' is not finite")
+    tensors = {name: values.float() for name, values in tensors.items()}
+    digest = atomic.sha256(file)
+    config = _json(file.with_name("config.json")) or {}
+    return Stored(file, digest, tensors, config, own or _of_run(file, digest))
+
+
+def layout_of(names: Collection[str], place: Path) -> str:
+    """The layout that knows these tensors' names.
+
+    Raises `UserError` with the layouts that there are.
+    """
+    valid = plugins.names(LAYOUTS)
+    for layout in valid:
+        if plugins.load(LAYOUTS, layout).recognises(names):
+            return layout
+    some = ", ".join(sorted(names)[:3])
+    raise UserError(f"{place}: none of the layouts {', '.join(valid)} has tensors such as {some}")
+
+
+def _weights_of(path: Path) -> Path:
+    candidates = [path, path / OWN_WEIGHTS, path / DIFFUSERS_WEIGHTS, path / "transformer" / DIFFUSERS_WEIGHTS]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    if path.is_dir():
+        raise UserError(f"{path}: neither {OWN_WEIGHTS} nor {DIFFUSERS_WEIGHTS} lies there")
+    raise UserError(f"{path}: no such file or folder")
+
+
+def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    try:
+        with safe_open(file, "pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
+            metadata = opened.metadata() or {}
+        return tensors, json.loads(metadata.get(METADATA, "{}"))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{file}: torn, or no safetensors file ({error}); fetch it again") from None
+
+
+def _unpickled(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        values = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        advice = "load it where you trust it and save its tensors alone, best with safetensors.torch.save_file"
+        raise UserError(f"{file}: holds more than tensors, or is none; unpickling could run code; {advice}") from None
+    except (RuntimeError, OSError, EOFError, ValueError) as error:
+        raise UserError(f"{file}: torn, or no checkpoint of torch ({str(error).splitlines()[0]})") from None
+    for key in ("ema", "model", "state_dict"):
+        if isinstance(values, dict) and isinstance(values.get(key), dict):
+            values = values[key]
+    if not isinstance(values, dict) or not all(isinstance(value, torch.Tensor) for value in values.values()):
+        raise UserError(f"{file}: needs a state dict, a mapping from names to tensors")
+    return values
+
+
+def _of_run(file: Path, digest: str) -> dict[str, Any]:
+    """What the run says about its unit's weights; empty where the file belongs to no run."""
+    values = _json(file.parents[2] / "experiment.json") if len(file.parents) > 2 else None
+    found = manifest.read(file.parent)
+    if values is None or found is None:
+        return {}
+    if {output.path: output.sha256 for output in found.outputs}.get(file.name) != digest:
+        raise UserError(f"{file}: its bytes are not those of its manifest; fetch it again")
+    unit = file.parent.name
+    experiment = validate(Experiment, values, str(file.parents[2] / "experiment.json"))
+    recipe = experiment.recipe(int(unit.removeprefix("expert-")) if unit.startswith("expert-") else None)
+    data = {key: getattr(experiment.data, key) for key in ("channels", "image_size", "num_classes")}
+    return {"model": recipe.model.model_dump(), "objective": recipe.objective.model_dump(), "data": data}
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text())
+    except ValueError as error:
+        raise UserError(f"{path}: no JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: needs a mapping")
+    return values

@@ -1,0 +1,73 @@
+"""A router by the distance to the clusters' means, in the space of the images: each cluster is one round Gaussian."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+
+from hpcddm.data.reader import to_tensor
+from hpcddm.models.training_free import Reader, TrainingFree, blocks, fixed
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """What the score is divided by, and what the clusters' prior is."""
+
+    role: ClassVar[str] = "router"
+    trained: ClassVar[bool] = False
+
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    prior: Literal["equal", "natural", "class"] = "class"
+
+    def parameters(self, data: Any, num_outputs: int) -> int:
+        """How many numbers it stores."""
+        values = data.channels * data.image_size**2
+        return (data.num_classes + 1 + values + 1) * num_outputs
+
+
+class DistanceRouter(TrainingFree):
+    """log p(k | c) + log N(x; (1 - t) m_k, (t^2 + (1 - t)^2 s_k^2) I) / temperature, on the linear path.
+
+    m_k is the mean of cluster k's images and s_k^2 their variance around it, averaged over the pixels: this is the
+    exact posterior where every cluster is a round Gaussian. Pixels are not independent of each other, so it is too
+    sure of itself where there is little noise; temperature scaling mends that.
+    """
+
+    def __init__(self, settings: Settings, data: Any, num_clusters: int):
+        super().__init__(settings, data, num_clusters)
+        self.temperature = settings.temperature
+        self.means = fixed(num_clusters, data.channels * data.image_size**2)
+        self.variances = fixed(num_clusters)
+
+    def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        x, means, t = x.flatten(1), self.means.to(x.dtype), t.to(x.dtype)[:, None]
+        # |x|^2 differs by cluster once it is divided by the cluster's own variance.
+        lengths, products = x.square().sum(1, keepdim=True), x @ means.T
+        distances = lengths - 2 * (1 - t) * products + (1 - t).square() * means.square().sum(1)
+        variances = t.square() + (1 - t).square() * self.variances.to(x.dtype)
+        # At t = 0 a cluster of equal images has none.
+        variances = variances.clamp(min=torch.finfo(x.dtype).eps)
+        return -(x.shape[1] * variances.log() + distances.clamp(min=0) / variances) / (2 * self.temperature)
+
+    @torch.no_grad()
+    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+        """Counts, means and variances in one pass over the images, in float64."""
+        super().fit(reader, advance)
+        sums = torch.zeros_like(self.means, dtype=torch.float64)
+        squares, counts = (torch.zeros_like(self.variances, dtype=torch.float64) for _ in range(2))
+        for rows in blocks(reader):
+            images, clusters = to_tensor(reader.images(rows)).flatten(1).double(), reader.clusters(rows)
+            sums.index_add_(0, clusters, images)
+            squares.index_add_(0, clusters, images.square().sum(1))
+            counts.index_add_(0, clusters, torch.ones(len(clusters), dtype=torch.float64))
+            advance(rows.stop)
+        counts = counts.clamp(min=1)
+        means = sums / counts[:, None]
+        self.means.copy_(means)
+        self.variances.copy_((squares / counts - means.square().sum(1)).clamp(min=0) / means.shape[1])
+
+
+def build(settings: Settings, data: Any, num_outputs: int | None = None) -> DistanceRouter:
+    """The router of `num_outputs` clusters before `fit`; `data` has channels, image_size, num_classes."""
+    return DistanceRouter(settings, data, num_outputs)

@@ -1,0 +1,83 @@
+"""A router by the distance to the clusters' centroids in the space of an encoder's features (as in c-BTM, 2303.14177)."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpcddm import plugins
+from hpcddm.data.reader import to_images
+from hpcddm.models.training_free import Reader, TrainingFree, blocks, fixed
+from hpcddm.schema import VariantSettings, variant
+
+
+class Settings(VariantSettings):
+    """The encoder, which may be that of the clustering; what squared distances are divided by; the clusters' prior."""
+
+    role: ClassVar[str] = "router"
+    trained: ClassVar[bool] = False
+
+    encoder: variant("encoders", "image")
+    temperature: Annotated[float, Field(gt=0)] = 0.1
+    prior: Literal["equal", "natural", "class"] = "class"
+
+    def parameters(self, data: Any, num_outputs: int) -> int:
+        """How many numbers it stores."""
+        return (data.num_classes + 1) * num_outputs + (1 + num_outputs) * self.encoder.dimensions(data)
+
+
+class FeatureRouter(TrainingFree):
+    """log p(k | c) - |f - m_k|^2 / temperature (arXiv 2303.14177, eq. 3 with its prior), f being the features of x_t.
+
+    The encoder sees x_t / (1 - t), clamped to [-1, 1]: the image with the noise that is left. Features are centred and
+    of length one, as the clustering sees them, so that the temperature means the same for every encoder.
+    """
+
+    def __init__(self, settings: Settings, data: Any, num_clusters: int):
+        super().__init__(settings, data, num_clusters)
+        self.temperature, self.encoder = settings.temperature, settings.encoder
+        dimensions = settings.encoder.dimensions(data)
+        self.mean, self.centroids = fixed(dimensions), fixed(num_clusters, dimensions)
+
+    @cached_property
+    def encode(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The encoder, which may have weights of its own: read when it is first asked."""
+        return plugins.load("encoders", self.encoder.name).build(self.encoder)
+
+    def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        # At t = 1 there is no image left; the clamp makes black and white of the noise.
+        remaining = (1 - t).clamp(min=1e-3).view(-1, 1, 1, 1)
+        features = F.normalize(self._features(x / remaining).to(x.dtype) - self.mean.to(x.dtype))
+        return -torch.cdist(features, self.centroids.to(x.dtype)).square() / self.temperature
+
+    def _features(self, images: torch.Tensor) -> torch.Tensor:
+        if images.is_meta:
+            # The encoder is no module: whoever counts operations on the meta device counts those of the distance.
+            return images.new_zeros(len(images), len(self.mean))
+        return torch.from_numpy(self.encode(to_images(images.clamp(-1, 1)))).to(images.device)
+
+    @torch.no_grad()
+    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+        """Centre the features of all images and average them by cluster."""
+        super().fit(reader, advance)
+        found = []
+        for rows in blocks(reader):
+            found.append(torch.from_numpy(self.encode(reader.images(rows))))
+            advance(rows.stop)
+        features = torch.cat(found).double()
+        mean = features.mean(0)
+        features = F.normalize(features - mean)
+        clusters = reader.clusters(range(len(reader)))
+        sums = torch.zeros_like(self.centroids, dtype=torch.float64).index_add_(0, clusters, features)
+        counts = torch.bincount(clusters, minlength=self.num_clusters).clamp(min=1)
+        self.mean.copy_(mean)
+        self.centroids.copy_(sums / counts[:, None])
+
+
+def build(settings: Settings, data: Any, num_outputs: int | None = None) -> FeatureRouter:
+    """The router of `num_outputs` clusters before `fit`; `data` has channels, image_size, num_classes."""
+    return FeatureRouter(settings, data, num_outputs)

@@ -1,0 +1,70 @@
+"""Routers that are computed from the run's data instead of trained: how likely each cluster is before any look at x."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+IMAGES_AT_ONCE = 256
+
+
+class Reader(Protocol):
+    """What a router is computed from: images, classes and clusters by row."""
+
+    def __len__(self) -> int: ...
+
+    def images(self, rows: Sequence[int]) -> np.ndarray: ...
+
+    def labels(self, rows: Sequence[int]) -> torch.Tensor: ...
+
+    def clusters(self, rows: Sequence[int]) -> torch.Tensor: ...
+
+
+class TrainingFree(nn.Module):
+    """log p(k | c) + score(x, t): forward(x, t, classes) -> logits (N, K), in the type of x.
+
+    settings.prior: 'class' for p(k | c) from counts with add-one smoothing, 'natural' for p(k), 'equal' for neither;
+    the null class has p(k). Nothing here has a gradient; `fit` computes everything.
+    """
+
+    def __init__(self, settings: Any, data: Any, num_clusters: int):
+        super().__init__()
+        self.prior, self.num_clusters, self.num_classes = settings.prior, num_clusters, data.num_classes
+        self.log_prior = fixed(data.num_classes + 1, num_clusters)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        return self.log_prior.to(x.dtype)[classes] + self.score(x, t)
+
+    def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """What the noisy images (N, C, H, W) say of their clusters: (N, K), up to a constant per image."""
+        return x.new_zeros(len(x), self.num_clusters)
+
+    @torch.no_grad()
+    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+        """Compute everything from the images of a reader; `advance` is told how many images are through."""
+        rows = range(len(reader))
+        self.log_prior.copy_(self._log_prior(reader.labels(rows), reader.clusters(rows)))
+
+    def _log_prior(self, labels: torch.Tensor, clusters: torch.Tensor) -> torch.Tensor:
+        counts = torch.zeros(self.num_classes + 1, self.num_clusters, dtype=torch.float64)
+        ones = torch.ones(len(labels), dtype=torch.float64)
+        counts.index_put_((labels, clusters), ones, accumulate=True)
+        counts[-1] = counts.sum(0)
+        if self.prior == "natural":
+            counts = counts[-1:].expand_as(counts)
+        if self.prior == "equal":
+            counts = torch.zeros_like(counts)
+        smoothed = counts + 1
+        return (smoothed / smoothed.sum(1, keepdim=True)).log()
+
+
+def fixed(*shape: int) -> nn.Parameter:
+    """Weights that no training changes, zero until `fit`."""
+    return nn.Parameter(torch.zeros(*shape), requires_grad=False)
+
+
+def blocks(reader: Reader) -> list[range]:
+    """The rows of a reader, so many at once."""
+    return [range(start, min(start + IMAGES_AT_ONCE, len(reader))) for start in range(0, len(reader), IMAGES_AT_ONCE)]

@@ -1,0 +1,77 @@
+"""What every objective is: a path, and a linear form of image and noise that the network predicts.
+
+Training calls `times`, `perturb` and `loss`; what asks a trained network calls `estimate`, or a conversion of
+`ensemble/conversions`, which speaks of the linear path whatever the objective is.
+"""
+
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.objectives import conversions
+from hpcddm.objectives.conversions import Level, Schedule
+from hpcddm.objectives.settings import ObjectiveSettings
+
+
+class Objective:
+    """x_t = alpha(t) x0 + sigma(t) eps, of which the network predicts `quantity`; t is the schedule's own time."""
+
+    quantity: ClassVar[str]
+    """A key of `conversions.FORMS`."""
+    blind_at: ClassVar[float | None] = None
+    """The end at which the prediction says nothing about x0 (1.0) or eps (0.0): near it, its errors are amplified."""
+
+    def __init__(self, settings: ObjectiveSettings):
+        self.settings = settings
+        self.schedule: Schedule = _schedule(settings.schedule)
+        self._times = plugins.load("objectives/times", settings.times.name)
+        self._weighting = plugins.load("objectives/weightings", settings.weighting.name)
+
+    def times(self, uniform: torch.Tensor) -> torch.Tensor:
+        """Training times (N,) from uniform numbers (N,) in [0, 1)."""
+        t = self._times.times(self.settings.times, uniform.double(), *self.schedule.range)
+        if self.settings.shift != 1:
+            t = conversions.shifted(self.schedule, t, self.settings.shift)
+        return t.to(uniform.dtype)
+
+    def perturb(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """The noisy images x_t. x0, noise: (N, C, H, W); t: (N,) in [0, 1]."""
+        level = self.level(t)
+        return conversions.times(level.alpha, x0) + conversions.times(level.sigma, noise)
+
+    def predict(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """What an ideal network would predict: (N, C, H, W)."""
+        return conversions.predict(self.quantity, self.level(t), x0, noise)
+
+    def loss(self, prediction: torch.Tensor, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """The weighted squared error per image, averaged over its values: (N,)."""
+        error = (prediction - self.predict(x0, noise, t)).square().flatten(1).mean(1)
+        level = conversions.floored(self.level(t))
+        return conversions.times(self._weighting.weight(self.settings.weighting, self.quantity, level), error)
+
+    def estimate(self, x: torch.Tensor, t: torch.Tensor, prediction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The x0 and eps that a prediction at the native state x (N, C, H, W) and time t (N,) means."""
+        level = conversions.floored(self.level(t))
+        found = (conversions.convert(self.quantity, target, level, x, prediction) for target in ("x0", "epsilon"))
+        return tuple(found)
+
+    def level(self, t: torch.Tensor) -> Level:
+        """alpha and sigma at native times (N,), float64: near the ends float32 loses what conversions divide by."""
+        return self.schedule.level(t.double())
+
+    @cached_property
+    def linear_range(self) -> tuple[float, float]:
+        """The times of the linear path with the log-SNRs of the schedule's range."""
+        ends = torch.tensor(self.schedule.range, dtype=torch.float64)
+        lowest, highest = LINEAR.time_at(self.schedule.log_snr(ends)).tolist()
+        return lowest, highest
+
+
+def _schedule(settings: object) -> Schedule:
+    return plugins.load("objectives/schedules", settings.name).Schedule(settings)
+
+
+LINEAR = _schedule(plugins.settings_class("objectives/schedules", "linear")(name="linear"))
+"""The path of the ensemble's state and the router."""

@@ -1,0 +1,20 @@
+"""The network predicts the noise (arXiv 2006.11239, eq. 14)."""
+
+from pydantic import Field
+
+from hpcddm.objectives import base
+from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.schema import variant
+
+
+class Settings(ObjectiveSettings):
+    """The path is the cosine one unless another schedule is named."""
+
+    schedule: variant("objectives/schedules") = Field(default={"name": "cosine"}, validate_default=True)
+
+
+class Objective(base.Objective):
+    """At t = 1 the noise is all that there is, and predicting it says nothing about the image."""
+
+    quantity = "epsilon"
+    blind_at = 1.0

@@ -1,0 +1,55 @@
+"""The variance-preserving path with beta rising linearly in continuous time (arXiv 2011.13456, eq. 33)."""
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpcddm.objectives.conversions import Level
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """beta(0) and beta(1); below the time `lowest` no network is trained or asked (arXiv 2011.13456, app. C)."""
+
+    beta_min: Annotated[float, Field(gt=0)] = 0.1
+    beta_max: Annotated[float, Field(gt=0)] = 20.0
+    lowest: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+
+class Schedule:
+    """alpha^2 = exp(-B), sigma^2 = 1 - exp(-B), where B(t) is the integral of beta from 0 to t.
+
+    With the default settings log-SNR goes from 13.8 to -10.1, on the linear path from t = 0.0010 to 0.9935.
+    """
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.range = (settings.lowest, 1.0)
+
+    def level(self, t: torch.Tensor) -> Level:
+        """alpha, sigma and derivatives at t (N,), which is taken to the nearest time of `range`."""
+        t = t.clamp(*self.range)
+        integral, beta = self._integral(t), self.settings.beta_min + self._slope * t
+        alpha, sigma = torch.exp(-integral / 2), torch.sqrt(-torch.expm1(-integral))
+        return Level(alpha, sigma, -beta / 2 * alpha, beta / 2 * alpha**2 / sigma)
+
+    def log_snr(self, t: torch.Tensor) -> torch.Tensor:
+        """-log(exp(B) - 1), (N,)."""
+        return -torch.expm1(self._integral(t.clamp(*self.range))).log()
+
+    def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
+        """The inverse of `log_snr`, (N,): the root of a quadratic, B = log(1 + exp(-log_snr))."""
+        least = self.settings.beta_min
+        # Beyond `range` any finite value does: it is clamped.
+        integral = F.softplus(-log_snr.clamp(min=-1e4), threshold=1e3)
+        t = 2 * integral / (least + torch.sqrt(least**2 + 2 * self._slope * integral))
+        return t.clamp(*self.range)
+
+    @property
+    def _slope(self) -> float:
+        return self.settings.beta_max - self.settings.beta_min
+
+    def _integral(self, t: torch.Tensor) -> torch.Tensor:
+        return t * (self.settings.beta_min + self._slope * t / 2)

@@ -1,0 +1,19 @@
+"""What all objectives have in common in an experiment's YAML."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hpcddm.schema import VariantSettings, variant
+
+
+class ObjectiveSettings(VariantSettings):
+    """The path, the distribution of training times and the weighting of the loss.
+
+    `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
+    """
+
+    schedule: variant("objectives/schedules") = Field(default={"name": "linear"}, validate_default=True)
+    times: variant("objectives/times") = Field(default={"name": "uniform"}, validate_default=True)
+    shift: Annotated[float, Field(gt=0)] = 1.0
+    weighting: variant("objectives/weightings") = Field(default={"name": "native"}, validate_default=True)

@@ -1,0 +1,19 @@
+"""The network predicts v = alpha eps - sigma x0 (arXiv 2202.00512, sec. 4)."""
+
+from pydantic import Field
+
+from hpcddm.objectives import base
+from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.schema import variant
+
+
+class Settings(ObjectiveSettings):
+    """The path is the cosine one unless another schedule is named."""
+
+    schedule: variant("objectives/schedules") = Field(default={"name": "cosine"}, validate_default=True)
+
+
+class Objective(base.Objective):
+    """Image and noise follow from v at every level: alpha^2 + sigma^2 is never 0."""
+
+    quantity = "v"

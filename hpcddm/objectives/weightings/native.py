@@ -1,0 +1,15 @@
+"""The plain squared error of what the network predicts (arXiv 2501.05450, eq. 6; arXiv 2006.11239, eq. 14)."""
+
+import torch
+
+from hpcddm.objectives.conversions import Level
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """Nothing to set."""
+
+
+def weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
+    """The factor (N,) of the squared error of `quantity`: 1."""
+    return torch.ones_like(level.alpha)

@@ -1,0 +1,96 @@
+"""What the report says of a run in words: how it was trained, how it was sampled, which denoisers it has."""
+
+from typing import Any
+
+import torch
+
+from hpcddm.config import Experiment, Recipe
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.report.content import Denoiser
+from hpcddm.rundir.manifest import Manifest
+from hpcddm.schema import VariantSettings
+from hpcddm.stages import denoisers
+
+
+def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+    """Pairs of what and value, in the order of the pipeline."""
+    training, evaluate, router = settings.experts.training, settings.evaluate, settings.router
+    seconds = sum(found.record["seconds"] * found.record["world_size"] for found in inputs.values())
+    return [
+        ("Training images", f"{inputs[CLUSTER].facts['images']:,}"),
+        ("Experts (K)", str(settings.cluster.experts)),
+        ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
+        *_of_student(settings, inputs),
+        ("Router", f"{brief(router.model)}; {_training_of_router(settings, inputs)}"),
+        ("Sampled images per arm", f"{evaluate.images:,}"),
+        ("Solver", f"{brief(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
+        ("Guidance", _guidance(settings)),
+        ("Experts become one velocity by", _combining(settings)),
+        ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
+        ("Judge", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
+        ("Process time of all units", f"{seconds / 60:.1f} minutes"),
+    ]
+
+
+def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list[Denoiser]:
+    """Monolith and student, where they are, then the experts that are there."""
+    dense = {key: settings.recipe() for key in (MONOLITH, STUDENT) if key in inputs}
+    recipes = dense | {expert_key(index): settings.recipe(index) for index in range(settings.cluster.experts)}
+    return [_denoiser(settings, key, recipe, inputs[key].facts) for key, recipe in recipes.items() if key in inputs]
+
+
+def brief(settings: VariantSettings) -> str:
+    """A variant in words: its name, then what is not as by default."""
+    values = {key: getattr(settings, key) for key in type(settings).model_fields if key != "name"}
+    changed = {key: value for key, value in values.items() if value != type(settings).model_fields[key].default}
+    words = [f"{key} {brief(one) if isinstance(one, VariantSettings) else one}" for key, one in changed.items()]
+    return f"{settings.name} ({', '.join(words)})" if words else settings.name
+
+
+def _denoiser(settings: Experiment, key: str, recipe: Recipe, facts: dict[str, Any]) -> Denoiser:
+    with torch.device("meta"):
+        model = denoisers.build(settings, recipe)
+    return Denoiser(
+        unit=key,
+        model=brief(recipe.model),
+        parameters=sum(values.numel() for values in model.parameters()),
+        objective=brief(recipe.objective),
+        precision=recipe.precision,
+        images=facts["images"],
+        flops=facts["train_flops"],
+    )
+
+
+def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+    if STUDENT not in inputs:
+        return []
+    teacher = {"cluster": "the expert of the image's cluster", "router": "the expert that the router names"}
+    return [("Student", f"taught by {teacher[settings.distill.teacher]}; its FLOPs hold the teachers' part")]
+
+
+def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> str:
+    router = settings.router
+    if router.training is None:
+        return "not trained"
+    source = "samples of the experts" if router.samples else "all clusters"
+    refit = ", only its last layer" if router.refit else ""
+    seen = f"{inputs[ROUTER].facts['images']:,} images of {source}{refit}, {router.frequency} frequency"
+    return seen if router.temperature == "none" else f"{seen}, temperature {router.temperature}"
+
+
+def _spacing(shift: float) -> str:
+    return "" if shift == 1 else f" with shift {shift:g}"
+
+
+def _guidance(settings: Experiment) -> str:
+    evaluate = settings.evaluate
+    low, high = evaluate.guidance_interval
+    where = "" if (low, high) == (0, 1) else f" at times from {low:g} to {high:g}"
+    return f"scale {evaluate.guidance:g}{where}, {evaluate.posteriors} posteriors of its two halves"
+
+
+def _combining(settings: Experiment) -> str:
+    evaluate = settings.evaluate
+    asked = "every step" if evaluate.route_every == 1 else f"every {evaluate.route_every} steps"
+    sums = "sum to one" if evaluate.renormalise else "sum to less than one"
+    return f"{brief(evaluate.conversion)}; the router is asked {asked}, the weights of the chosen {sums}"

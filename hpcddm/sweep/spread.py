@@ -1,0 +1,65 @@
+"""What the seeds of a sweep say together: mean and standard deviation of every figure."""
+
+import csv
+import io
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcddm.rundir import atomic
+from hpcddm.sweep.table import METRICS, Result
+
+SEED = "seed"
+SEEDS_CSV = "seeds.csv"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One arm of one setting over its seeds."""
+
+    setting: dict[str, Any]
+    """The setting without its seed."""
+    arm: str
+    seeds: int
+    figures: dict[str, tuple[float, float | None]]
+    """Metric -> mean and sample standard deviation, which one seed alone does not have."""
+
+
+def over_seeds(rows: Iterable[Result]) -> list[Spread]:
+    """One entry for each setting and arm, in the rows' order; empty unless several seeds were tried."""
+    rows = list(rows)
+    if len({row.setting.get(SEED) for row in rows}) < 2:
+        return []
+    groups: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]] = {}
+    for row in rows:
+        setting = {key: value for key, value in row.setting.items() if key != SEED}
+        _, arms = groups.setdefault(repr(setting), (setting, {}))
+        for arm, metrics in row.arms.items():
+            arms.setdefault(arm, []).append(metrics)
+    return [_spread(setting, arm, found) for setting, arms in groups.values() for arm, found in arms.items()]
+
+
+def _spread(setting: dict[str, Any], arm: str, found: list[dict[str, Any]]) -> Spread:
+    figures = {}
+    for metric in METRICS:
+        values = [metrics[metric] for metrics in found if metrics.get(metric) is not None]
+        if values:
+            deviation = statistics.stdev(values) if len(values) > 1 else None
+            figures[metric] = statistics.fmean(values), deviation
+    return Spread(setting, arm, len(found), figures)
+
+
+def write_seeds(spreads: list[Spread], path: Path) -> None:
+    """Write one line for each setting and arm."""
+    keys = list(dict.fromkeys(key for spread in spreads for key in spread.setting))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    columns = [column for metric in METRICS for column in (metric, f"{metric}_sd")]
+    writer.writerow([*keys, "arm", "seeds", *columns])
+    for spread in spreads:
+        setting = [spread.setting.get(key, "") for key in keys]
+        pairs = [spread.figures.get(metric, ("", "")) for metric in METRICS]
+        writer.writerow([*setting, spread.arm, spread.seeds, *(value for pair in pairs for value in pair)])
+    atomic.write_text(path, file.getvalue(), durable=False)
