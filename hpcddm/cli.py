@@ -112,13 +112,17 @@ def cost(run: Path, own: bool, as_json: bool) -> None:
     "--strategy",
     default="top-1",
     show_default=True,
-    help="top-1, top-2, ..., full, oracle, monolith, or expert-N alone.",
+    help="full, top-2, once, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
 )
 @click.option("--class", "label", type=int, help="Default: all classes in turn.")
 @click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on (seed, i) only.")
 @click.option("--steps", type=click.IntRange(min=1), help="Default: as in the evaluation.")
 @click.option("--guidance", type=float, help="Default: as in the evaluation.")
+@click.option("--solver", help="euler, heun, midpoint; for one model also ddim, and ddim,eta=1. Default as above.")
+@click.option("--shift", type=float, help="Step spacing; above 1 more steps at high noise. Default as above.")
+@click.option("--conversion", help="snr_matched or as_reported. Default as above.")
+@click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("grid.png"), show_default=True)
 def sample(run: Path, output: Path, **options: object) -> None:
     """Draw images with the trained networks of RUN into one picture."""
@@ -212,6 +216,37 @@ def plan(
     from hpcddm.commands import plan as command
 
     command.plan(experiment, overrides, site, run_dir, flops_per_second, as_json)
+
+
+@main.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--like", required=True, metavar="EXPERIMENT", help="Whose denoiser it shall be: a name or a YAML file.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("seed.safetensors"), show_default=True)
+@click.option("--layout", default="auto", show_default=True, help="original_dit, diffusers_dit or hpcddm.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
+@click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
+@click.option("--expert", type=int, help="Where experiments mix experts: whose settings count.")
+def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, **options: object) -> None:
+    """Make a start for the experts of EXPERIMENT from the weights in SOURCE.
+
+    SOURCE is a .safetensors, .pt or .pth file, a diffusers folder, or a unit of a run, as runs/fm/train/monolith.
+    What is kept, folded, reset or dropped is printed and stored with the weights. KEY=VALUE changes a setting.
+    """
+    from hpcddm.commands import convert as command
+
+    command.convert(source, like, overrides, output, **options)
+
+
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("unit", metavar="STAGE/UNIT")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="A new folder.")
+def export(run: Path, unit: str, output: Path) -> None:
+    """Write a denoiser of RUN, as train/expert-02, train/monolith or distill/student, for stock diffusers."""
+    from hpcddm.commands import export as command
+
+    command.export(run, unit, output)
 
 
 @main.command()

@@ -28,17 +28,17 @@ WRONG = {
     "unknown nested key": ({"experts__training__image": 1}, "experts.training.image: unknown key; valid keys: images,"),
     "unknown key in a variant": (
         {"experts__model__widht": 8},
-        "experts.model.widht: unknown key; valid keys: name, width, depth, heads, patch",
+        "experts.model.widht: unknown key; valid keys: name, ",
     ),
     "wrong type": ({"experts__training__images": "many"}, "experts.training.images: input should be a valid integer"),
     "wrong type in a variant": ({"experts__model__width": [1]}, "experts.model.width: input should be a valid integer"),
     "negative": ({"experts__training__batch": -8}, "experts.training.batch: input should be greater than 0, found -8"),
     "infinite": ({"experts__training__learning_rate": float("inf")}, "experts.training.learning_rate: "),
     "missing": ({"data__source": {"name": "idx"}}, "data.source.folder: this key is needed"),
-    "unknown variant": ({"experts__objective__name": "flow"}, "unknown name 'flow'; valid names: flow_matching"),
+    "unknown variant": ({"experts__objective__name": "flow"}, "unknown name 'flow'; valid names: epsilon, flow_"),
     "variant of another role": (
         {"router__model": {"name": "dit"}},
-        "router.model: unknown name 'dit'; valid names: rout",
+        "router.model: unknown name 'dit'; valid names: dist",
     ),
     "variant without a name": ({"encode__encoder": "pixels"}, "encode.encoder: needs a mapping with 'name', one of: "),
     "bad name": ({"name": "../up"}, "name: string should match pattern"),
@@ -57,7 +57,7 @@ WRONG = {
     "pixels larger than the image": ({"encode__encoder__size": 9}, "encode.encoder: pixel size 9 exceeds image_size 8"),
     "unknown strategy": (
         {"evaluate__strategies": ["best"]},
-        "evaluate.strategies: unknown name 'best'; valid names: full, oracle, top-1, top-2, ...",
+        "evaluate.strategies: unknown name 'best'; valid names: full, nucleus-0.9, ",
     ),
     "more experts per sample than there are": (
         {"evaluate__strategies": ["top-9"]},
@@ -164,5 +164,5 @@ def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
 
 def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
     kept = covered(tiny(tmp_path).experts)
-    assert kept["model"] == {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}
+    assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()
     assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]

@@ -4,14 +4,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.sweep.table import FLOOR, Result, varied_keys
+from hpcddm.sweep.table import CSV, FLOOR, METRICS, Result, varied_keys
 
 LEAST_COLUMNS = 140
 """In a file or a pipe, where nobody can widen a window."""
+SHOWN = ("fd", "kid", "agreement")
 
 
 def print_results(rows: list[Result]) -> None:
-    """Print one line for each setting: FD, KID and agreement of every arm, or what keeps it from being complete."""
+    """Print one line for each setting: FD, KID and agreement of every arm, or what keeps it from being complete.
+
+    The other measures would make lines that nobody can read; they are in the CSV.
+    """
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
     table = Table(title="FD / KID / judge agrees, by arm", title_justify="left", show_lines=False)
@@ -31,6 +35,8 @@ def print_results(rows: list[Result]) -> None:
         table.add_row(*map(Text, cells))
     console = Console()
     Console(width=console.width if console.is_terminal else max(console.width, LEAST_COLUMNS)).print(table)
+    others = [name for metric, name in METRICS.items() if metric not in SHOWN]
+    console.print(Text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         labels = [row.label for row in rows if row.remark == remark]
         console.print(Text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)

@@ -11,24 +11,18 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_keys, plan
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_keys, plan
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import VariantSettings, validate
 from hpcddm.status import State, survey
 
 STRATEGIES = "ensemble/strategies"
 
 
 def sample(
-    root: Path,
-    output: Path,
-    strategy: str,
-    label: int | None,
-    num_images: int,
-    seed: int,
-    steps: int | None,
-    guidance: float | None,
+    root: Path, output: Path, strategy: str, label: int | None, num_images: int, seed: int, **changes: Any
 ) -> None:
-    """Draw images into one PNG.
+    """Draw images into one PNG; changes: settings of the evaluation, None where they stay.
 
     Raises `UserError` naming the units that are not complete, `ConfigError` over a wrong option.
     """
@@ -37,36 +31,62 @@ def sample(
     wanted, num_classes = units_of(experiment, strategy), experiment.data.num_classes
     if label is not None and not 0 <= label < num_classes:
         raise ConfigError(f"--class {label}: valid classes are 0 to {num_classes - 1}")
-    if guidance is not None and not 0 <= guidance < math.inf:
-        raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
+    experiment = _changed(experiment, strategy, changes)
     missing = _missing(experiment, run, wanted)
     needed = [key for key in wanted if key not in missing]
     _check_output(output)
     from hpcddm.stages.drawing import draw
 
-    changes = {"steps": steps or experiment.evaluate.steps}
-    changes["guidance"] = experiment.evaluate.guidance if guidance is None else guidance
-    experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
     classes = [number % num_classes if label is None else label for number in range(num_images)]
     with click.progressbar(length=num_images, label=strategy) as bar:
         images = draw(experiment, run, strategy, needed, classes, seed, bar.update)
     _save(images, num_classes if label is None and num_classes <= 16 else 8, output)
     without = f" without {', '.join(missing)}" if missing else ""
-    how = f"{changes['steps']} steps, guidance {changes['guidance']:g}"
+    evaluate = experiment.evaluate
+    how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
     click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}")
 
 
+def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> Experiment:
+    """The experiment with other settings of the evaluation.
+
+    Raises `ConfigError` naming the option.
+    """
+    changes = {key: value for key, value in changes.items() if value is not None}
+    guidance, shift = changes.get("guidance", 1.0), changes.get("shift", 1.0)
+    if not 0 <= guidance < math.inf:
+        raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
+    if not 0 < shift < math.inf:
+        raise ConfigError(f"--shift {shift:g}: needs a finite number above 0")
+    for key, room in (("solver", "ensemble/solvers"), ("conversion", "ensemble/conversions")):
+        if key in changes:
+            changes[key] = _variant(f"--{key} {changes[key]}", room, changes[key])
+    experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
+    if strategy not in _alone(experiment):
+        # One model alone has one posterior and coordinates of its own; what several cannot do says its check.
+        for key in ("solver", "conversion"):
+            try:
+                getattr(experiment.evaluate, key).check(experiment)
+            except ValueError as error:
+                raise ConfigError(f"--{key} {getattr(experiment.evaluate, key).name}: {error}") from None
+    return experiment
+
+
+def _variant(option: str, room: str, text: str) -> VariantSettings:
+    """The settings that 'ddim' or 'ddim,eta=1' mean."""
+    name, *rest = text.split(",")
+    if name not in plugins.names(room):
+        raise ConfigError(f"{option}: unknown name '{name}'; valid names: {', '.join(plugins.names(room))}")
+    values = dict(pair.partition("=")[::2] for pair in rest)
+    return validate(plugins.settings_class(room, name), values | {"name": name}, option)
+
+
 def units_of(experiment: Experiment, strategy: str) -> list[str]:
-    """The units whose results a strategy reads: 'monolith', 'expert-2' or a routing strategy.
+    """The units whose results a strategy reads: 'monolith', 'student', 'expert-2' or a routing strategy.
 
     Raises `ConfigError` with the valid names.
     """
-    experts = expert_keys(experiment)
-    single = {f"expert-{index}": key for index, key in enumerate(experts)}
-    if experiment.monolith.enabled:
-        single["monolith"] = MONOLITH
-    # The unit's own name, expert-02, means the same as expert-2.
-    alone = single | {key.split("/")[1]: key for key in single.values()}
+    experts, alone = expert_keys(experiment), _alone(experiment)
     if strategy in alone:
         return [alone[strategy]]
     try:
@@ -74,12 +94,23 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
         settings.check(experiment)
     except (ConfigError, ValueError):
         usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
-        valid = ", ".join([*usage, *single])
+        single = [f"expert-{index}" for index in range(len(experts))]
+        dense = [key.split("/")[1] for key in alone.values() if key not in experts]
+        valid = ", ".join([*usage, *single, *dict.fromkeys(dense)])
         raise ConfigError(f"--strategy {strategy}: not for {len(experts)} experts; valid names: {valid}") from None
     # Where experts may be missing, the samples of their clusters go by the router.
     may_miss = experiment.evaluate.min_experts is not None
     posterior = [ROUTER] * (settings.needs_router or may_miss) + [CLUSTER] * (not settings.needs_router)
     return [*posterior, *experts]
+
+
+def _alone(experiment: Experiment) -> dict[str, str]:
+    """The units of the models that draw alone, by all their names: expert-02, the unit's own, is expert-2."""
+    experts = expert_keys(experiment)
+    dense = [MONOLITH] * experiment.monolith.enabled + [STUDENT] * (experiment.distill is not None)
+    return {f"expert-{index}": key for index, key in enumerate(experts)} | {
+        key.split("/")[1]: key for key in [*experts, *dense]
+    }
 
 
 def _missing(experiment: Experiment, run: RunDir, wanted: list[str]) -> list[str]:

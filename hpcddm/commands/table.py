@@ -2,21 +2,40 @@
 
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+COLUMNS = {
+    "fd": ("FD", ".2f"),
+    "kid": ("KID", ".4f"),
+    "agreement": ("judge\nagrees", ".1%"),
+    "precision": ("preci-\nsion", ".1%"),
+    "recall": ("recall", ".1%"),
+    "density": ("den-\nsity", ".2f"),
+    "coverage": ("cover-\nage", ".1%"),
+    "diversity": ("diver-\nsity", ".2f"),
+    "images": ("images", ",d"),
+    "train_flops": ("training\nFLOPs", ".3g"),
+}
+ANY_WIDTH = 1000
+"""A figure that is cut off is none; a terminal that is too narrow wraps lines."""
+
 
 def print_table(facts: dict[str, Any]) -> None:
     """Print the arms, the floor and what is missing, from the facts of the report's manifest."""
-    table = Table(title="held-out images as reference; lower FD and KID are better", title_justify="left")
-    for name in ("arm", "FD", "KID", "judge agrees", "images", "training FLOPs"):
-        table.add_column(name, justify="left" if name == "arm" else "right", no_wrap=True)
+    title = "held-out images as reference; lower FD and KID are better, a diversity of 1 is real"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+    table.add_column("arm", no_wrap=True)
+    for name, _ in COLUMNS.values():
+        table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
     for name, arm in (*facts["arms"].items(), ("floor: real images", facts["floor"])):
-        flops = f"{arm['train_flops']:.3g}" if "train_flops" in arm else ""
-        agreement = f"{arm['agreement']:.1%}"
-        table.add_row(Text(name), f"{arm['fd']:.2f}", f"{arm['kid']:.4f}", agreement, f"{arm['images']:,}", flops)
-    Console(width=max(Console().width, 90)).print(table)
+        # Reports that were made before there were so many measures have fewer; the floor has no training.
+        cells = [format(arm[key], form) if key in arm else "" for key, (_, form) in COLUMNS.items()]
+        table.add_row(Text(name), *cells)
+    needed = Console(width=ANY_WIDTH).measure(table).maximum
+    Console(width=max(Console().width, needed)).print(table)
     # Reports that were made before experts could be missing do not say so.
     if facts.get("remark"):
         print(f"made with {facts['remark']}")

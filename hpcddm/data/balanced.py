@@ -17,9 +17,7 @@ class BalancedOrder:
 
     def __init__(self, seed: int, stream: str, clusters: np.ndarray) -> None:
         self._own = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
-        self._orders = [
-            SampleOrder(seed, f"{stream}/cluster-{clusters[rows[0]]}", len(rows)) for rows in self._own
-        ]
+        self._orders = [SampleOrder(seed, f"{stream}/cluster-{clusters[rows[0]]}", len(rows)) for rows in self._own]
 
     def rows(self, places: Sequence[int]) -> np.ndarray:
         """The rows that stand at some places of the endless order: int64 (N,)."""

@@ -5,19 +5,22 @@ from collections.abc import Callable, Sequence
 import torch
 
 
-def weighted_velocity(
-    experts: Sequence[Callable], weights: torch.Tensor, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor
-) -> torch.Tensor:
-    """sum_k weights[:, k] experts[k](x, t, classes), where an expert never sees samples it has no weight for.
+def weighted_velocity(experts: Sequence[Callable], weights: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+    """sum_k weights[:, k] experts[k](*inputs), where an expert never sees samples it has no weight for.
 
-    weights: (N, K); x: (N, C, H, W); t, classes: (N,) -> (N, C, H, W). Equals the dense sum.
+    weights: (N, K); inputs: tensors of N rows such as x, t, condition, the first one (N, C, H, W) -> (N, C, H, W).
+    Equals the dense sum.
     """
-    owners, rows = weights.T.nonzero(as_tuple=True)
     # The one host sync of a sampling step: group sizes become the shapes of the experts' batches.
-    groups = rows.split(owners.bincount(minlength=len(experts)).tolist())
-    total = torch.zeros_like(x)
-    for expert, group, share in zip(experts, groups, weights.unbind(1), strict=True):
-        if len(group):
-            velocity = expert(x[group], t[group], classes[group])
-            total.index_add_(0, group, share[group].view(-1, 1, 1, 1) * velocity)
+    owners, rows = (weights != 0).T.cpu().nonzero(as_tuple=True)
+    groups = rows.to(weights.device).split(owners.bincount(minlength=len(experts)).tolist())
+    # All are asked before anything is summed: experts on several devices work at the same time.
+    asked = [
+        (group, share[group], expert(*(one[group] for one in inputs)))
+        for expert, group, share in zip(experts, groups, weights.unbind(1), strict=True)
+        if len(group)
+    ]
+    total = torch.zeros_like(inputs[0])
+    for group, share, velocity in asked:
+        total.index_add_(0, group, share.to(total).view(-1, 1, 1, 1) * velocity.to(total))
     return total

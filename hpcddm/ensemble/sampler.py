@@ -1,21 +1,66 @@
 """Images from a velocity field."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
 
 import torch
 
+from hpcddm import plugins
+from hpcddm.config import EvaluateSettings
 from hpcddm.data import noise
-from hpcddm.ensemble.solvers import euler
+from hpcddm.ensemble import native
+from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.velocity import EnsembleVelocity
 
 
 @torch.no_grad()
 def sample(
-    field: Callable, seed: int, indices: Sequence[int], classes: torch.Tensor, shape: tuple[int, int, int], steps: int
+    field: EnsembleVelocity,
+    seed: int,
+    indices: Sequence[int],
+    condition: torch.Tensor,
+    shape: tuple[int, int, int],
+    evaluate: EvaluateSettings,
 ) -> torch.Tensor:
-    """Draw images (N, C, H, W) in [-1, 1], on the device of `classes`.
+    """Draw images (N, C, H, W) in [-1, 1], on the device of `condition`.
 
-    field: function (x, t, classes) -> velocity; indices: the images' numbers, which with the seed alone fix
-    their initial noise; classes: (N,); shape: (C, H, W).
+    indices: the images' numbers, which with the seed alone fix their initial noise and everything else that is drawn;
+    condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is to draw from several models.
     """
-    start = noise.gaussian(seed, "initial", indices, shape).to(classes.device)
-    return euler(lambda x, t: field(x, t, classes), start, steps).clamp(-1, 1)
+    start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
+    return travel(field, start, Trajectory(seed, indices), condition, evaluate).clamp(-1, 1)
+
+
+def travel(
+    field: EnsembleVelocity,
+    start: torch.Tensor,
+    trajectory: Trajectory,
+    condition: torch.Tensor,
+    evaluate: EvaluateSettings,
+) -> torch.Tensor:
+    """From noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
+    times = time_grid(evaluate.steps, evaluate.shift)
+    if evaluate.solver.native:
+        return native.travel(field, start, trajectory, condition, times, evaluate.solver)
+    solver = plugins.load("ensemble/solvers", evaluate.solver.name)
+    x = start
+    for step, (t, t_next) in enumerate(pairwise(times)):
+        x = solver.step(evaluate.solver, partial(_look, field, trajectory, condition, step), x, t, t_next)
+    return x
+
+
+def time_grid(steps: int, shift: float = 1.0) -> list[float]:
+    """`steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with u equally spaced.
+
+    A shift s lowers every log-SNR, 2 log((1 - t) / t), by 2 log s (arXiv 2403.03206, eq. 23).
+    """
+    levels = [1 - step / steps for step in range(steps + 1)]
+    return [shift * u / (1 + (shift - 1) * u) for u in levels]
+
+
+def _look(
+    field: EnsembleVelocity, trajectory: Trajectory, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
+) -> torch.Tensor:
+    t = torch.full((len(x),), time, dtype=x.dtype, device=x.device)
+    return field(x, t, condition, Moment(trajectory, step, time))

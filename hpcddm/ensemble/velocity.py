@@ -1,74 +1,150 @@
 """One velocity field from several experts, a posterior over them, and classifier-free guidance."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from hpcddm.config import EvaluateSettings
+from hpcddm.ensemble import strategies
+from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.dispatch import weighted_velocity
+from hpcddm.ensemble.moment import Moment, Trajectory
 
 
-def routed(router: Callable, present: torch.Tensor) -> Callable:
-    """The posterior p(k | x, t, class, k is present) of a router's logits; present: (K,), whether expert k is there."""
+def present(experts: Sequence[Denoiser | None]) -> Callable:
+    """Which experts are there at all, as a function of times t (N,): bool (N, K)."""
 
-    def posterior(x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        # Not p / p.sum() of the present ones: where a missing one has all the probability, that is 0 / 0.
-        return router(x, t, classes).masked_fill(~present, -torch.inf).softmax(dim=1)
+    def there(t: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.full_like(t, one is not None, dtype=torch.bool) for one in experts], dim=1)
+
+    return there
+
+
+def speaking(experts: Sequence[Denoiser | None]) -> Callable:
+    """Which experts are there and trusted by their conversion at times t (N,), or, where none is, there: (N, K)."""
+    there = present(experts)
+
+    def speaks(t: torch.Tensor) -> torch.Tensor:
+        silent = torch.zeros_like(t, dtype=torch.bool)
+        trusted = torch.stack([silent if one is None else one.speaks(t) for one in experts], dim=1)
+        return torch.where(trusted.any(dim=1, keepdim=True), trusted, there(t))
+
+    return speaks
+
+
+def routed(router: Callable, allowed: Callable) -> Callable:
+    """The posterior p(k | x, t, condition, k is allowed) of a router's logits; allowed: from t to bool (N, K)."""
+
+    def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        # Not p / p.sum() of the allowed ones: where another one has all the probability, that is 0 / 0.
+        return router(x, t, condition).masked_fill(~allowed(t), -torch.inf).softmax(dim=1)
 
     return posterior
 
 
 def known(clusters: torch.Tensor, num_experts: int) -> Callable:
-    """The one-hot posterior of samples whose clusters (N,) are known; zeros make a single model an ensemble of one."""
+    """The one-hot posterior of samples whose clusters (N,) are known."""
     one_hot = F.one_hot(clusters, num_experts).float()
 
-    def posterior(x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        # With guidance the batch is asked twice over.
+    def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        # With guidance the batch may be asked twice over.
         return one_hot.repeat(len(x) // len(one_hot), 1)
 
     return posterior
 
 
-def known_or_routed(clusters: torch.Tensor, present: torch.Tensor, router: Callable) -> Callable:
-    """The one-hot posterior of the samples whose cluster's expert is present (K,); the others ask the router."""
-    one_hot, asked = known(clusters, len(present)), routed(router, present)
-    own_is_there = present[clusters, None]
+def known_or_routed(clusters: torch.Tensor, experts: Sequence[Denoiser | None], router: Callable) -> Callable:
+    """The one-hot posterior of the samples whose cluster's expert is there; the others ask the router."""
+    one_hot, asked = known(clusters, len(experts)), routed(router, speaking(experts))
+    is_there = torch.tensor([one is not None for one in experts], device=clusters.device)[clusters, None]
 
-    def posterior(x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        is_there = own_is_there.repeat(len(x) // len(own_is_there), 1)
-        return torch.where(is_there, one_hot(x, t, classes), asked(x, t, classes))
+    def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        own = is_there.repeat(len(x) // len(is_there), 1)
+        return torch.where(own, one_hot(x, t, condition), asked(x, t, condition))
 
     return posterior
 
 
+def alone(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    """The posterior of an ensemble of one model."""
+    return torch.ones(len(x), 1, device=x.device)
+
+
 class EnsembleVelocity:
-    """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, classes) (arXiv 2501.05450, eq. 4).
+    """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, c, moment) (arXiv 2501.05450, eq. 4).
 
-    experts: functions (x, t, classes) -> velocity of the linear path, such as an objective's `velocity` with
-    its model filled in; posterior: function (x, t, classes) -> (N, K); rule: from posterior to weights (N, K).
-    With guidance g != 1 the velocity is v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6), where each half is
-    weighted by its own posterior, and both halves of an expert's group are one batch.
+    posterior: function (x, t, condition) -> (N, K); strategy: from posterior to weights; null: what stands for 'no
+    condition', a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the velocity is
+    v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has those of its
+    own posterior; either way an expert's part of both halves is one batch.
 
-    `usage` gains one (K,) entry per call: the sum over samples of the conditional half's weights.
+    `usage` and `entropy` gain one entry per step: the sums over samples of the conditional half's weights, (K,), and
+    of its posterior's entropy in nats, ().
     """
 
     def __init__(
-        self, experts: Sequence[Callable], posterior: Callable, rule: Callable, null_class: int, guidance: float = 1.0
+        self,
+        experts: Sequence[Denoiser | None],
+        posterior: Callable,
+        strategy: Any,
+        evaluate: EvaluateSettings,
+        null: int | torch.Tensor,
+        shared: bool = False,
     ):
-        self.experts, self.posterior, self.rule = experts, posterior, rule
-        self.null_class, self.guidance = null_class, guidance
+        self.experts, self.posterior, self.strategy, self.evaluate, self.null = (
+            experts,
+            posterior,
+            strategy,
+            evaluate,
+            null,
+        )
+        self.shared = shared or strategy.per_trajectory or evaluate.posteriors == "shared"
         self.usage: list[torch.Tensor] = []
+        self.entropy: list[torch.Tensor] = []
+        self._rule = strategies.rule(strategy, evaluate.renormalise)
+        self._kept_for: tuple[Trajectory, int, int] | None = None
+        self._kept = (torch.empty(0), torch.empty(0))
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        """x: (N, C, H, W); t, classes: (N,) -> (N, C, H, W)."""
-        if self.guidance == 1:
-            return self._weighted(x, t, classes, len(x))
-        null = torch.full_like(classes, self.null_class)
-        both = self._weighted(torch.cat([x, x]), torch.cat([t, t]), torch.cat([classes, null]), len(x))
-        conditional, unconditional = both.chunk(2)
-        return torch.lerp(unconditional, conditional, self.guidance)
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
+        """x: (N, C, H, W); t: (N,); condition: (N, ...) -> (N, C, H, W)."""
+        scale = self.guidance_at(moment.time)
+        if scale == 1:
+            return weighted_velocity(self.experts, self._weights(x, t, condition, moment), x, t, condition)
+        null = self.null_of(condition)
+        if self.shared:
+            guided = [one and partial(one.guided, scale=scale) for one in self.experts]
+            return weighted_velocity(guided, self._weights(x, t, condition, moment), x, t, condition, null)
+        both = torch.cat([x, x]), torch.cat([t, t]), torch.cat([condition, null])
+        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, moment), *both).chunk(2)
+        return torch.lerp(unconditional, conditional, scale)
 
-    def _weighted(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor, counted: int) -> torch.Tensor:
-        weights = self.rule(self.posterior(x, t, classes))
-        self.usage.append(weights[:counted].sum(0))
-        return weighted_velocity(self.experts, weights, x, t, classes)
+    def guidance_at(self, time: float) -> float:
+        """The guidance scale at noise `time`: 1 outside the interval, where the null half is not asked at all."""
+        low, high = self.evaluate.guidance_interval
+        return self.evaluate.guidance if low <= time <= high else 1.0
+
+    def null_of(self, condition: torch.Tensor) -> torch.Tensor:
+        """As many null conditions as there are conditions (N, ...)."""
+        return torch.as_tensor(self.null).to(condition).expand_as(condition)
+
+    def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
+        """The experts' weights (N, K), asked for anew or kept from an earlier look."""
+        every = self.evaluate.route_every
+        number = 0 if self.strategy.per_trajectory else moment.step // every
+        asked_for = (moment.trajectory, number, len(x))
+        anew = every == 1 and not self.strategy.per_trajectory
+        if anew or asked_for != self._kept_for:
+            posterior = self.posterior(x, t, condition)
+            self._kept_for, self._kept = asked_for, (posterior, self._rule(posterior, moment))
+        self._record(moment, *self._kept)
+        return self._kept[1]
+
+    def _record(self, moment: Moment, posterior: torch.Tensor, weights: torch.Tensor) -> None:
+        # A solver may look more than once in a step; the first look counts.
+        if moment.step == len(self.usage):
+            images = len(moment.trajectory.indices)
+            self.usage.append(weights[:images].sum(0))
+            self.entropy.append(torch.special.entr(posterior[:images]).sum())

@@ -29,7 +29,8 @@ class CalibratedRouter(nn.Module):
 
     def temperature(self, t: torch.Tensor) -> torch.Tensor:
         """The temperatures (N,) of times (N,)."""
-        after = torch.searchsorted(self.levels, t.to(self.levels.dtype).contiguous()).clamp(1, len(self.levels) - 1)
+        t = t.to(self.levels.dtype).contiguous()
+        after = torch.searchsorted(self.levels, t).clamp(1, len(self.levels) - 1)
         start, stop = self.levels[after - 1], self.levels[after]
         share = ((t - start) / (stop - start)).clamp(0, 1)
         return torch.lerp(self.temperatures[after - 1], self.temperatures[after], share)

@@ -42,11 +42,11 @@ class DistanceRouter(TrainingFree):
 
     def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         x, means, t = x.flatten(1), self.means.to(x.dtype), t.to(x.dtype)[:, None]
-        # |x|^2 differs by cluster once it is divided by the cluster's own variance.
+        # |x|^2 may not be left out: it is divided by each cluster's own variance.
         lengths, products = x.square().sum(1, keepdim=True), x @ means.T
         distances = lengths - 2 * (1 - t) * products + (1 - t).square() * means.square().sum(1)
         variances = t.square() + (1 - t).square() * self.variances.to(x.dtype)
-        # At t = 0 a cluster of equal images has none.
+        # At t = 0 a cluster of equal images has no variance.
         variances = variances.clamp(min=torch.finfo(x.dtype).eps)
         return -(x.shape[1] * variances.log() + distances.clamp(min=0) / variances) / (2 * self.temperature)
 

@@ -1,4 +1,4 @@
-"""A router by the distance to the clusters' centroids in the space of an encoder's features (as in c-BTM, 2303.14177)."""
+"""A router by the distance to the clusters' centroids among an encoder's features (as in c-BTM, arXiv 2303.14177)."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -31,7 +31,7 @@ class Settings(VariantSettings):
 
 
 class FeatureRouter(TrainingFree):
-    """log p(k | c) - |f - m_k|^2 / temperature (arXiv 2303.14177, eq. 3 with its prior), f being the features of x_t.
+    """log p(k | c) - |f - m_k|^2 / temperature (c-BTM, arXiv 2303.14177, with a prior), f being the features of x_t.
 
     The encoder sees x_t / (1 - t), clamped to [-1, 1]: the image with the noise that is left. Features are centred and
     of length one, as the clustering sees them, so that the temperature means the same for every encoder.

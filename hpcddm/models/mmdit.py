@@ -18,6 +18,7 @@ from hpcddm.models.parts import (
     split_heads,
 )
 from hpcddm.models.size import (
+    LAST_VECTORS,
     DenoiserSettings,
     embeddings_size,
     head_size,
@@ -28,9 +29,6 @@ from hpcddm.models.size import (
 )
 from hpcddm.models.transformer import ImageTransformer
 from hpcddm.models.trunk import Embeddings
-
-LAST_TEXT_VECTORS = 2
-"""Shift and scale: the text of the last block is only looked at."""
 
 
 class Settings(DenoiserSettings):
@@ -51,7 +49,7 @@ class Settings(DenoiserSettings):
 
     def parameters(self, data: Any, num_outputs: int | None = None) -> int:
         """How many parameters the network has."""
-        last_text = modulated_size(self, 2) + linear_size(self.width, 2 * self.width) + norm_size(self)
+        last_text = modulated_size(self, LAST_VECTORS) + linear_size(self.width, 2 * self.width) + norm_size(self)
         streams = (2 * self.depth - 1) * stream_size(self)
         return embeddings_size(self, data) + streams + last_text + head_size(self, self.outputs(data))
 
@@ -60,7 +58,7 @@ class LastText(Modulated):
     """The text stream of the last block: keys and values only, for nothing comes after it."""
 
     def __init__(self, settings: Settings):
-        super().__init__(settings, LAST_TEXT_VECTORS)
+        super().__init__(settings, LAST_VECTORS)
         self.heads = settings.heads
         self.kv = linear(settings.width, 2 * settings.width)
         self.norm_k = head_norm(settings)

@@ -11,7 +11,7 @@ from hpcddm.models.trunk import Trunk
 
 
 class Settings(TransformerSettings):
-    """A transformer's settings; `pool` is what the classifier sees of the tokens: their mean, or one put before them."""
+    """A transformer's settings; `pool` is what the classifier sees: the tokens' mean, or one put before them."""
 
     role: ClassVar[str] = "router"
 

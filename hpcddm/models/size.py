@@ -13,7 +13,7 @@ MLP_RATIO = 4
 BLOCK_VECTORS = 6
 """Shift, scale and gate of a block's attention and of its MLP."""
 LAST_VECTORS = 2
-"""Shift and scale before the head."""
+"""Shift and scale before the head, or of a text that nothing comes after."""
 
 
 def linear_size(inputs: int, outputs: int) -> int:
@@ -40,7 +40,7 @@ class TransformerSettings(VariantSettings):
     patch: Positive
     """The side of the square that becomes one token."""
     modulation: Literal["zero", "single"] = "zero"
-    """adaLN-zero: a linear layer in every block; adaLN-single: one for all blocks, a table in each (arXiv 2310.00426)."""
+    """adaLN-zero: every block has a linear layer; adaLN-single: one for all, and a table in each (arXiv 2310.00426)."""
     qk_norm: bool = False
     """Norms the queries and keys of every head by their root mean square."""
     condition: Literal["class", "none", "text"] = "class"

@@ -7,7 +7,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """What it goes by: nothing ('equal'), the clusters' sizes ('natural'), or their sizes within the class ('class')."""
+    """Nothing ('equal'), the clusters' sizes ('natural'), or their sizes within the class ('class')."""
 
     role: ClassVar[str] = "router"
     trained: ClassVar[bool] = False

@@ -1,16 +1,14 @@
 """The network predicts v = alpha eps - sigma x0 (arXiv 2202.00512, sec. 4)."""
 
-from pydantic import Field
-
 from hpcddm.objectives import base
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import variant
+from hpcddm.schema import default_variant, variant
 
 
 class Settings(ObjectiveSettings):
     """The path is the cosine one unless another schedule is named."""
 
-    schedule: variant("objectives/schedules") = Field(default={"name": "cosine"}, validate_default=True)
+    schedule: variant("objectives/schedules") = default_variant("cosine")
 
 
 class Objective(base.Objective):

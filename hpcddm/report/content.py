@@ -47,8 +47,8 @@ class Router:
     """One line for each way of asking: 'with class', 'without class'."""
     calibration: dict[str, list[float]]
     """The expected calibration error, one line before and one after temperature scaling; may be empty."""
-    surprise: list[float]
-    """The mean negative log-likelihood of the right cluster in nats; may be empty."""
+    surprise: dict[str, list[float]]
+    """The mean negative log-likelihood of the right cluster in nats, the same lines."""
 
 
 @dataclass(frozen=True)

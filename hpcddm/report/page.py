@@ -1,6 +1,7 @@
 """Writes the report: one HTML page that holds everything it shows, needs no network and runs no script."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,19 @@ from hpcddm.report.content import Content
 from hpcddm.rundir import atomic
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
-MONOLITH = "monolith"
+MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "real against real"
-MEASURES = {"fd": min, "kid": min, "agreement": max}
-"""What tells arms apart, and which of two values is better."""
+MEASURES = {
+    "fd": ("FD", min, None),
+    "kid": ("KID", min, None),
+    "agreement": ("Judge agrees", max, ".1%"),
+    "precision": ("Precision", max, ".1%"),
+    "recall": ("Recall", max, ".1%"),
+    "density": ("Density", max, ".2f"),
+    "coverage": ("Coverage", max, ".1%"),
+    "diversity": ("Diversity", partial(min, key=lambda value: abs(value - 1)), ".2f"),
+}
+"""What tells arms apart: the name, which of several values is best, and the format; None is by the values."""
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 CLUSTER_COLUMNS, GALLERY_COLUMNS = (8, 7, 6), 10
 CLUSTER_ROOM, GALLERY_ROOM = 490, 880
@@ -42,6 +52,8 @@ def render(content: Content) -> str:
         facts=content.facts,
         metrics=metrics,
         has_monolith=MONOLITH in metrics["arms"],
+        has_student=STUDENT in metrics["arms"],
+        measures={measure: title for measure, (title, _, _) in MEASURES.items()},
         missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
@@ -50,8 +62,12 @@ def render(content: Content) -> str:
         columns=columns,
         galleries=[(gallery.arm, _gallery_picture(gallery.images, len(columns))) for gallery in content.galleries],
         losses=_losses(content.curves),
-        accuracy=_accuracy(content),
-        usage={arm: plots.usage(f"usage-{arm}", shares) for arm, shares in content.usage.items()},
+        denoisers=_denoisers(content),
+        routing=_routing(content),
+        usage=_usage(content),
+        looks=_looks(metrics["diagnostics"]),
+        pictures=len(content.gallery_classes),
+        gaps={arm: f"{found['refinement_gap']:.2e}" for arm, found in metrics["diagnostics"].items()},
         label_of=plots.label_of, expert_of=plots.expert_of, swatch=plots.swatch,
     )  # fmt: skip
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
@@ -66,13 +82,13 @@ def table(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for name, arm in arms.items():
         rows[name]["flops"] = flops_text(arm["train_flops"])
         rows[name]["ratio"] = f"{arm['train_flops'] / monolith:.2f}" if monolith else None
-    for measure, better in MEASURES.items():
+    for measure, (_, best, form) in MEASURES.items():
         values = [arm[measure] for arm in arms.values() if math.isfinite(arm[measure])]
         # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
-        form = ".1%" if measure == "agreement" else f"z.{_decimals(values)}f"
+        form = form or f"z.{_decimals(values)}f"
         for name, arm in everyone.items():
             rows[name][measure] = format(arm[measure], form)
-            if name != FLOOR and len(arms) > 1 and values and rows[name][measure] == format(better(values), form):
+            if name != FLOOR and len(arms) > 1 and values and rows[name][measure] == format(best(values), form):
                 rows[name]["best"].append(measure)
     return rows
 
@@ -124,18 +140,80 @@ def _picture(images: np.ndarray, columns: int, room: int) -> dict[str, Any]:
 
 
 def _losses(curves: dict[str, list[tuple[int, float]]]) -> dict[str, str]:
-    """A plot of the denoisers, the monolith first, and one of the classifiers, with all units that logged something."""
-    logged = {key: curves[key] for key in sorted(curves, key=lambda key: (MONOLITH not in key, key)) if curves[key]}
-    denoisers = {key: curve for key, curve in logged.items() if key.startswith("train/")}
+    """A plot of the denoisers, the dense ones first, and one of the classifiers, with all that logged something."""
+    logged = {key: curves[key] for key in sorted(curves, key=_dense_first) if curves[key]}
+    denoisers = {key: curve for key, curve in logged.items() if key.startswith(("train/", "distill/"))}
     others = {key: curve for key, curve in logged.items() if key not in denoisers}
     groups = {"denoisers": denoisers, "classifiers": others}
     return {name: plots.losses(name, group) for name, group in groups.items() if group}
 
 
-def _accuracy(content: Content) -> dict[str, Any] | None:
-    """The router's plot, with what one is right in who always names the largest cluster."""
-    if not content.noise_levels:
-        return None
+def _dense_first(key: str) -> tuple[int, str]:
+    order = (MONOLITH, STUDENT)
+    name = key.rpartition("/")[2]
+    return (order.index(name) if name in order else len(order)), key
+
+
+def _denoisers(content: Content) -> list[dict[str, Any]]:
+    """The rows of the table of networks."""
+    return [
+        {
+            "expert": plots.expert_of(one.unit),
+            "label": plots.label_of(one.unit),
+            "objective": one.objective,
+            "model": one.model,
+            "parameters": _count_text(one.parameters),
+            "precision": one.precision,
+            "images": f"{one.images:,}",
+            "flops": flops_text(one.flops),
+        }
+        for one in content.denoisers
+    ]
+
+
+def _count_text(number: int) -> str:
+    """A number with three digits and a prefix: 675 M."""
+    return flops_text(number).removesuffix("FLOP").replace("G", "B").strip()
+
+
+def _routing(content: Content) -> list[tuple[str, str, str]]:
+    """The router's plots, each with its title and a remark."""
+    router = content.router
+    if router is None:
+        return []
     sizes = [cluster.size for cluster in content.clusters]
-    plot = plots.router_accuracy("router", content.noise_levels, content.router_accuracy, len(sizes))
-    return {"plot": plot, "largest": f"{max(sizes) / sum(sizes):.0%}"}
+    largest = f"always naming the largest cluster: {max(sizes) / sum(sizes):.0%}"
+    levels = router.noise_levels
+    found = [("Router accuracy", largest, plots.router_accuracy("router", levels, router.accuracy, len(sizes)))]
+    if router.calibration:
+        plot = plots.by_time("calibration", levels, router.calibration, "calibration error", percent=True)
+        found.append(("Router calibration", "how far its confidence is from being right", plot))
+    if router.surprise:
+        blind = {f"knowing nothing, ln {len(sizes)}": math.log(len(sizes))}
+        plot = plots.by_time("surprise", levels, router.surprise, "nats", levels=blind)
+        found.append(("Router surprise", "-ln p of the right cluster", plot))
+    return found
+
+
+def _usage(content: Content) -> dict[str, str]:
+    diagnostics = content.metrics["diagnostics"]
+    return {
+        arm: plots.usage(f"usage-{arm}", shares, diagnostics[arm]["times"]) for arm, shares in content.usage.items()
+    }
+
+
+def _looks(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Entropy and disagreement of the arms that ask several experts, each with a title and what it is."""
+    ensembles = {arm: found for arm, found in diagnostics.items() if any(found["disagreement"])}
+    if not ensembles:
+        return []
+    times = next(iter(ensembles.values()))["times"]
+    titles = {
+        "entropy": ("Router entropy", "nats, along the samples' own way"),
+        "disagreement": ("Disagreement of experts", "variance of their velocities under the posterior, per value"),
+    }
+    found = []
+    for key, (title, what) in titles.items():
+        lines = {arm: one[key] for arm, one in ensembles.items()}
+        found.append((title, what, plots.by_time(key, times, lines, title.lower())))
+    return found

@@ -26,7 +26,11 @@ MAX_POINTS = 200
 # Stand-ins that matplotlib can parse; in the SVG they become the page's own colours.
 TEXT, SOFT, RULE, PAPER = "#010101", "#020202", "#030303", "#040404"
 PAGE_COLOURS = {TEXT: "currentColor", SOFT: "var(--soft)", RULE: "var(--rule)", PAPER: "var(--paper)"}
-NEUTRAL = ({"color": TEXT, "linewidth": 2}, {"color": SOFT}, {"color": TEXT, "linestyle": DASHES[2]})
+NEUTRAL = (
+    {"color": TEXT, "linewidth": 2}, {"color": SOFT}, {"color": TEXT, "linestyle": DASHES[2]},
+    {"color": SOFT, "linestyle": DASHES[1], "linewidth": 2}, {"color": TEXT, "linestyle": DASHES[1], "linewidth": 1},
+    {"color": SOFT, "linestyle": DASHES[2], "linewidth": 2},
+)  # fmt: skip
 """What is no expert must not have an expert's colour."""
 STYLE = {
     "svg.fonttype": "none", "text.parse_math": False, "font.size": 10,
@@ -69,30 +73,56 @@ def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
 
 def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, list[float]], experts: int) -> str:
     """How often the router is right by noise level, one line per way of asking, chance as a dashed line."""
+    chance = {f"chance, 1/{experts}": 1 / experts}
+    return by_time(name, noise_levels, accuracy, "right cluster", percent=True, levels=chance, limit=1.02)
+
+
+def by_time(
+    name: str,
+    times: list[float],
+    lines: dict[str, list[float]],
+    label: str,
+    percent: bool = False,
+    levels: dict[str, float] | None = None,
+    limit: float | None = None,
+) -> str:
+    """Anything against the noise level t, one line each, from t = 0 to 1 and from a value of 0 up.
+
+    levels: what is drawn as dashed lines, with their names; limit: the axis ends there, or above the highest point.
+    """
+    levels = levels or {}
     with _style(name):
-        figure, axes = _figure(2.9)
-        for number, (way, values) in enumerate(accuracy.items()):
-            axes.plot(noise_levels, values, **_line_style(way, number), label=way, marker="o", markersize=3.5)
-        axes.axhline(1 / experts, color=SOFT, linestyle=DASHES[1], linewidth=1, label=f"chance, 1/{experts}")
-        axes.set(xlabel="noise level t (0 is the image, 1 is noise)", ylabel="right cluster")
-        axes.set(xlim=(0, 1), ylim=(0, 1.02))
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        figure.legend(loc="outside lower center", ncols=len(accuracy) + 1)
-        ends = ", ".join(f"{way} from {values[0]:.0%} to {values[-1]:.0%}" for way, values in accuracy.items())
-        return _svg(figure, name, f"Router accuracy from little to much noise: {ends}; chance is {1 / experts:.0%}.")
+        figure, axes = _figure(2.7 + 0.2 * -(-(len(lines) + len(levels)) // LEGEND_COLUMNS))
+        for number, (way, values) in enumerate(lines.items()):
+            axes.plot(times, values, **_line_style(way, number), label=way, marker="o", markersize=3)
+        for way, level in levels.items():
+            axes.axhline(level, color=SOFT, linestyle=DASHES[1], linewidth=1, label=way)
+        axes.set(xlabel="noise level t (0 is the image, 1 is noise)", ylabel=label)
+        highest = max(value for line in (*lines.values(), levels.values()) for value in line)
+        axes.set(xlim=(0, 1), ylim=(0, limit or 1.05 * highest or 1))
+        if percent:
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if axes.get_ylim()[1] > 0.05 else 1))
+        figure.legend(loc="outside lower center", ncols=min(len(lines) + len(levels), LEGEND_COLUMNS))
+        form = ".1%" if percent else ".3g"
+        order = np.argsort(times)
+        ends = ", ".join(
+            f"{way} from {values[order[0]]:{form}} to {values[order[-1]]:{form}}" for way, values in lines.items()
+        )
+        more = "".join(f"; {way}: {level:{form}}" for way, level in levels.items())
+        return _svg(figure, name, f"{label.capitalize()} from little to much noise: {ends}{more}.")
 
 
-def usage(name: str, shares: np.ndarray) -> str:
+def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
     """Each expert's share of the samples as sampling goes from t = 1 to 0, stacked.
 
-    shares: (steps, K); step s spans t = 1 - s/steps to 1 - (s + 1)/steps.
+    shares: (steps, K); times: where each step begins; it ends where the next one begins, the last at 0.
     """
     with _style(name):
         # Axes and labels take 0.7 inches; with many experts the areas need height for their numbers.
         height = 1.9 + 0.1 * max(4, shares.shape[1])
         figure, axes = _figure(height)
         axes.grid(False)
-        edges = np.linspace(1, 0, len(shares) + 1)
+        edges = np.array([*times, 0.0])
         tops = np.concatenate([np.zeros((len(shares), 1)), shares.cumsum(axis=1)], axis=1)
         for expert in range(shares.shape[1]):
             lower, upper = (np.append(column, column[-1]) for column in (tops[:, expert], tops[:, expert + 1]))

@@ -1,6 +1,7 @@
 """What every unit will compute: how often which network sees an image, and how many operations that is."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,19 +11,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment, Training
-from hpcddm.ensemble import strategies
-from hpcddm.ensemble.members import MONOLITH_ARM
+from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, evaluate_range
-from hpcddm.stages import critics, encode, route, train
+from hpcddm.stages import critics, denoisers, distill, encode, looks, routing, train
 from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
+from hpcddm.stages.routing_quality import MEASURED_IMAGES, NOISE_LEVELS
 
 DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
+"""Networks by name; an expert that is made in another way than the monolith is 'denoiser-3'."""
 TAR = "tar"
 """No network: images become PNG in a tar."""
 TAR_IMAGES = 64
 REAL_ARMS = 2
+SAMPLED_TOGETHER = 100
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Costs:
             "encode": self._encode,
             "critics": self._critics,
             "train": self._train,
+            "distill": self._distill,
             "route": self._route,
             "evaluate": self._evaluate,
             "report": self._report,
@@ -69,25 +73,35 @@ class Costs:
 
     def network(self, name: str) -> nn.Module:
         """A network, freshly initialised."""
-        if name == DENOISER:
-            return train.build(self.settings)
-        return route.build(self.settings) if name == ROUTER else critics.build(self.settings, self.critic(name))
+        if name.startswith(DENOISER):
+            return denoisers.build(self.settings, self.settings.recipe(_expert(name)))
+        return routing.build(self.settings) if name == ROUTER else critics.build(self.settings, self.critic(name))
+
+    def denoiser(self, expert: int | None) -> str:
+        """The name of an expert's network, or of the monolith's: the first one's that is made alike."""
+        wanted = _make(self.settings, expert)
+        everyone = (None, *range(self.settings.cluster.experts))
+        first = next(one for one in everyone if _make(self.settings, one) == wanted)
+        return DENOISER if first is None else f"{DENOISER}-{first}"
 
     def critic(self, name: str) -> ClassifierSettings:
         """The settings of 'extractor' or 'judge'."""
         return getattr(self.settings.critics, name)
 
     def training(self, name: str) -> Training:
-        """How a network is trained; of the denoiser, all experts together."""
-        if name == DENOISER:
-            return self.settings.experts.training
-        return self.settings.router.training if name == ROUTER else self.critic(name).training
+        """How a network is trained; of a denoiser, all experts together. An untrained router is asked in fp32."""
+        common = self.settings.experts.training
+        if name.startswith(DENOISER):
+            return common.model_copy(update={"precision": self.settings.recipe(_expert(name)).precision})
+        if name == ROUTER:
+            return self.settings.router.training or common.model_copy(update={"precision": "fp32"})
+        return self.critic(name).training
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Arguments of a network's forward pass for so many images."""
         data = self.settings.data
         images = torch.zeros(count, data.channels, data.image_size, data.image_size)
-        if name not in (DENOISER, ROUTER):
+        if name != ROUTER and not name.startswith(DENOISER):
             return (images,)
         return images, torch.zeros(count), torch.zeros(count, dtype=torch.long)
 
@@ -131,18 +145,31 @@ class Costs:
         ]
 
     def _train(self, key: str) -> list[Work]:
-        settings = self.settings
         if key == MONOLITH:
-            training = train.monolith_training(settings, train.denoiser_flops(settings))
+            expert, training = None, train.monolith_training(self.settings)
         else:
-            training = train.expert_training(settings)
-        return [Work(DENOISER, True, training.images, training.batch)]
+            expert = int(key.rsplit("-", 1)[1])
+            training = train.expert_training(self.settings, expert)
+        return [Work(self.denoiser(expert), True, training.images, training.batch)]
+
+    def _distill(self, key: str) -> list[Work]:
+        training = distill.student_training(self.settings)
+        asked = 1.0 if self.settings.distill.teacher == "router" else 0.0
+        taught = self._shared(training.images, training.batch, looks.Looks(experts=1.0, router=asked))
+        return [Work(DENOISER, True, training.images, training.batch), *taught]
 
     def _route(self, key: str) -> list[Work]:
-        training = route.router_training(self.settings)
-        measured = min(route.MEASURED_IMAGES, self.counts["heldout"])
-        seen = 2 * len(route.NOISE_LEVELS) * measured
-        return [Work(ROUTER, True, training.images, training.batch), Work(ROUTER, False, seen, measured)]
+        measured = min(MEASURED_IMAGES, self.counts["heldout"])
+        work = [Work(ROUTER, False, 2 * len(NOISE_LEVELS) * measured, measured)]
+        training, samples = routing.router_training(self.settings), self.settings.router.samples
+        if samples:
+            drawn = samples.images * self.settings.cluster.experts
+            halves = 1 if samples.guidance == 1 else 2
+            per_image = looks.Looks(experts=float(samples.steps * halves))
+            work = [*self._shared(drawn, SAMPLED_TOGETHER, per_image), *work]
+        if training:
+            return [Work(ROUTER, True, training.images, training.batch), *work]
+        return [Work(ROUTER, False, self.counts["train"], SAMPLED_TOGETHER), *work]
 
     def _evaluate(self, key: str) -> list[Work]:
         start, stop = evaluate_range(key)
@@ -152,26 +179,35 @@ class Costs:
         return self._sampling(arms, stop - start, evaluate.batch) + looked_at
 
     def _report(self, key: str) -> list[Work]:
-        experts = self.settings.cluster.experts
-        single = [MONOLITH_ARM] * experts
+        single = [MONOLITH_ARM] * self.settings.cluster.experts
         return self._sampling(arm_names(self.settings) + single, GALLERY_PICTURES, GALLERY_PICTURES)
 
     def _sampling(self, arms: list[str], images: int, batch: int) -> list[Work]:
-        """Each step asks the router once and the experts that have weight, about both halves of the guidance."""
-        evaluate = self.settings.evaluate
+        """Drawing so many images in each of some arms."""
+        evaluate, experts = self.settings.evaluate, self.settings.cluster.experts
         halves = 1 if evaluate.guidance == 1 else 2
-        asked = [self._asked(arm) for arm in arms]
-        passes = images * evaluate.steps * halves
-        denoiser, router = (passes * sum(one[index] for one in asked) for index in (0, 1))
-        return [Work(DENOISER, False, denoiser, batch * halves), Work(ROUTER, False, router, batch * halves)]
+        found = [(arm, looks.of_arm(arm, evaluate, experts)) for arm in arms]
+        work = []
+        dense = sum(per_image.experts for arm, per_image in found if arm in (MONOLITH_ARM, STUDENT_ARM))
+        if dense:
+            work.append(Work(DENOISER, False, round(images * dense), batch * halves))
+        routed = [per_image for arm, per_image in found if arm not in (MONOLITH_ARM, STUDENT_ARM)]
+        total = looks.Looks(sum(one.experts for one in routed), sum(one.router for one in routed))
+        return work + self._shared(images, batch * halves, total)
 
-    def _asked(self, arm: str) -> tuple[int, int]:
-        """How many experts, and how many routers, an arm asks about one image in one step."""
-        if arm == MONOLITH_ARM:
-            return 1, 0
-        strategy = strategies.parse(arm)
-        posterior = torch.eye(self.settings.cluster.experts)[:1]
-        if strategy.needs_router:
-            posterior = (posterior + torch.arange(self.settings.cluster.experts)).softmax(1)
-        weights = strategies.rule(strategy)(posterior)
-        return int((weights > 0).sum()), int(strategy.needs_router)
+    def _shared(self, images: int, batch: int, per_image: looks.Looks) -> list[Work]:
+        """Experts that are asked equally often, those that are made alike together, and the router."""
+        kinds = Counter(self.denoiser(expert) for expert in range(self.settings.cluster.experts))
+        share = images * per_image.experts / kinds.total()
+        work = [Work(name, False, round(count * share), batch) for name, count in kinds.items()]
+        return [*work, Work(ROUTER, False, round(images * per_image.router), batch)]
+
+
+def _expert(name: str) -> int | None:
+    """The expert that gave a denoiser its name; None for the monolith."""
+    return int(name.rsplit("-", 1)[1]) if "-" in name else None
+
+
+def _make(settings: Experiment, expert: int | None) -> tuple[object, str]:
+    recipe = settings.recipe(expert)
+    return recipe.model, recipe.precision

@@ -26,17 +26,18 @@ def initial(settings: Experiment, recipe: Recipe, unit: Unit) -> nn.Module:
     Raises `UserError` naming the file when those weights are not the network's.
     """
     model = build(settings, recipe)
-    if settings.data.text is not None and hasattr(model, "set_prompts"):
-        from hpcddm.encoders.texts import prompt_states
-
-        model.set_prompts(prompt_states(settings.data.text))
     if recipe.start is not None:
         start_from(model, recipe.start, unit)
+    if recipe.model.condition == "text":
+        from hpcddm.encoders.texts import prompt_states
+
+        # After the weights: those of another run hold its own prompts.
+        model.set_prompts(prompt_states(settings.data.text))
     return model
 
 
 def start_from(model: nn.Module, start: Start, unit: Unit) -> None:
-    """Fill a model with other weights; prompts stay its own where the file has none."""
+    """Fill a model with other weights, which must be all of its own; fixed buffers may be missing."""
     path = (unit.run.root / start.weights).resolve()
     try:
         weights = load_file(path)

@@ -16,7 +16,7 @@ from hpcddm.objectives import conversions
 from hpcddm.pipeline import expert_keys
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import denoisers, networks, route
+from hpcddm.stages import denoisers, networks, routing
 from hpcddm.stages import samples as sample_lists
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Batch, Task, train
@@ -50,7 +50,7 @@ def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = Non
     experts = sum(size * look for size, look in zip(sizes, looks, strict=True)) / sum(sizes)
     if settings.distill.teacher == "cluster":
         return experts
-    return experts + forward_flops(route.build(settings), *denoisers.one_image(settings))
+    return experts + forward_flops(routing.build(settings), *denoisers.one_image(settings))
 
 
 def _loss(settings: Experiment, members_on: Callable[[torch.device], Members], stream: str) -> Callable:

@@ -38,8 +38,8 @@ def draw(
         rows = range(start, min(start + evaluate.batch, len(classes)))
         labels = torch.tensor([classes[row] for row in rows], device=device)
         own = None if clusters is None else clusters[rows.start : rows.stop]
-        field = members.field(arm, evaluate.guidance, own)
-        blocks.append(to_images(sample(field, seed, rows, labels, shape, evaluate.steps)))
+        field = members.field(arm, evaluate, own)
+        blocks.append(to_images(sample(field, seed, rows, labels, shape, evaluate)))
         advance(len(rows))
     return np.concatenate(blocks)
 

@@ -10,7 +10,7 @@ from torch import nn
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.ensemble import strategies
-from hpcddm.ensemble.members import MONOLITH_ARM, Members
+from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM, Members
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range, missing_experts
@@ -50,9 +50,10 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def arm_names(settings: Experiment) -> list[str]:
-    """The arms that draw images, the monolith first."""
+    """The arms that draw images, dense models first."""
     labels = [strategies.parse(strategy).label for strategy in settings.evaluate.strategies]
-    return [MONOLITH_ARM, *labels] if settings.monolith.enabled else labels
+    dense = {MONOLITH_ARM: settings.monolith.enabled, STUDENT_ARM: settings.distill is not None}
+    return [*(arm for arm, is_there in dense.items() if is_there), *labels]
 
 
 @dataclass
@@ -95,9 +96,9 @@ def _draw(
     """Sample one batch; the oracle follows the cluster of the held-out image at the same place."""
     data, evaluate = settings.data, settings.evaluate
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)
-    field = members.field(name, evaluate.guidance, reference.clusters(rows).to(device))
+    field = members.field(name, evaluate, reference.clusters(rows).to(device))
     shape = (data.channels, data.image_size, data.image_size)
-    images = to_images(sample(field, settings.seed, rows, classes, shape, evaluate.steps))
+    images = to_images(sample(field, settings.seed, rows, classes, shape, evaluate))
     used = torch.stack(field.usage).double().cpu().numpy()
     arm.usage = used if arm.usage is None else arm.usage + used
     return images

@@ -41,9 +41,14 @@ def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list
 
 def brief(settings: VariantSettings) -> str:
     """A variant in words: its name, then what is not as by default."""
-    values = {key: getattr(settings, key) for key in type(settings).model_fields if key != "name"}
-    changed = {key: value for key, value in values.items() if value != type(settings).model_fields[key].default}
-    words = [f"{key} {brief(one) if isinstance(one, VariantSettings) else one}" for key, one in changed.items()]
+    words = []
+    for key, field in type(settings).model_fields.items():
+        value, default = getattr(settings, key), field.default
+        if isinstance(value, VariantSettings):
+            # The default of such a field is a mapping with the variant's name.
+            value, default = brief(value), default["name"] if isinstance(default, dict) else None
+        if key != "name" and value != default:
+            words.append(f"{key} {value}")
     return f"{settings.name} ({', '.join(words)})" if words else settings.name
 
 

@@ -1,39 +1,47 @@
 """The finished networks of a run, ready for inference in the precision that they were trained in."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from hpcddm.config import Experiment, Training
-from hpcddm.ensemble.members import Members, as_velocity
-from hpcddm.pipeline import MONOLITH, ROUTER, expert_key
-from hpcddm.rundir import atomic, manifest
-from hpcddm.runtime.unit import require
-from hpcddm.stages import critics, route, train
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.members import Members
+from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.stages import critics, denoisers, outputs, routing
 from hpcddm.training.loop import WEIGHTS, load_weights
+
+DENSE = (MONOLITH, STUDENT)
+_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def load_members(
     settings: Experiment, folder_of: Callable[[str], Path], needed: Collection[str], device: torch.device
 ) -> Members:
-    """Experts, router and monolith; `folder_of` maps a unit's key to its folder.
+    """Experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
 
-    needed: the keys of the units to load; None stands for the others, which may be missing.
+    needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
+    where `evaluate.residency` wants them.
     """
-
-    def denoiser(key: str) -> Callable | None:
-        if key not in needed:
-            return None
-        network = _ready(train.build(settings), folder_of(key), settings.experts.training, device)
-        return as_velocity(network, settings.experts.objective)
-
-    router = None
-    if ROUTER in needed:
-        router = _ready(route.build(settings), folder_of(ROUTER), settings.router.training, device)
-    experts = [denoiser(expert_key(index)) for index in range(settings.cluster.experts)]
-    return Members(experts, router, denoiser(MONOLITH), settings.data.num_classes)
+    evaluate = settings.evaluate
+    recipes = {expert_key(index): settings.recipe(index) for index in range(settings.cluster.experts)}
+    recipes = {key: one for key, one in (recipes | dict.fromkeys(DENSE, settings.recipe())).items() if key in needed}
+    on_host = {
+        key: _verified(denoisers.build(settings, recipe), folder_of(key)).to(_DTYPES[recipe.precision])
+        for key, recipe in recipes.items()
+    }
+    placed = plugins.load("ensemble/residencies", evaluate.residency.name).place(evaluate.residency, on_host, device)
+    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+    found = {
+        key: Denoiser(network, denoisers.objective_of(recipes[key]), conversion) for key, network in placed.items()
+    }
+    experts = [found.get(expert_key(index)) for index in range(settings.cluster.experts)]
+    router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
+    return Members(experts, router, found.get(MONOLITH), found.get(STUDENT), settings.data.num_classes)
 
 
 def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device) -> nn.Module:
@@ -47,17 +55,11 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _ready(network: nn.Module, folder: Path, training: Training, device: torch.device) -> nn.Module:
-    dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
-    return _verified(network, folder).to(device, dtype)
+def _ready(device: torch.device, network: nn.Module, folder: Path, precision: str) -> nn.Module:
+    return _verified(network, folder).to(device, _DTYPES[precision])
 
 
 def _verified(network: nn.Module, folder: Path) -> nn.Module:
     """The network with its weights, whose bytes must be those that its manifest names."""
-    found = manifest.read(folder)
-    expected = {output.path: output.sha256 for output in found.outputs} if found else {}
-    require(
-        (folder / WEIGHTS).is_file() and atomic.sha256(folder / WEIGHTS) == expected.get(WEIGHTS),
-        f"{folder / WEIGHTS}: its bytes are not those of its manifest; fetch it again, or remove {folder}",
-    )
+    outputs.intact(folder, WEIGHTS)
     return load_weights(network, folder)

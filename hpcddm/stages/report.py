@@ -16,7 +16,7 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.diversity import diversity
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.kernel import kernel_distance
-from hpcddm.metrics.precision_recall import precision_recall
+from hpcddm.metrics.precision_recall import DENSITY_NEIGHBOURS, NEIGHBOURS, precision_recall
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import (
     EXTRACTOR,
@@ -44,7 +44,10 @@ GALLERY_PICTURES = 20
 """Also the samples on which the diagnostics look, which ask every expert at every step."""
 ENSEMBLE = "ensemble"
 """All arms that are no dense model have one training and one bill."""
-CALIBRATION = {"ece": "as trained", "ece_scaled": "with temperature"}
+WAYS = {"accuracy": "with class", "accuracy_without_class": "without class"}
+CALIBRATION = {"calibration_error": "as made", "scaled_calibration_error": "with temperature"}
+SURPRISE = {"nll": "as made", "scaled_nll": "with temperature"}
+"""The lists by noise level among the facts of the router's unit, and what the page calls their lines."""
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
@@ -87,6 +90,7 @@ def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]
         "remark": _remark(settings, unit),
         "extractor": _critic(settings, unit, EXTRACTOR),
         "judge": _critic(settings, unit, JUDGE),
+        "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
     }
@@ -169,13 +173,10 @@ def _router(found: dict[str, Any]) -> Router | None:
     """What the router's unit measured on held-out images by noise level; None where it measured nothing."""
     if "noise_levels" not in found:
         return None
-    ways = {"accuracy": "with class", "accuracy_without_class": "without class"}
-    return Router(
-        noise_levels=found["noise_levels"],
-        accuracy={way: found[key] for key, way in ways.items() if key in found},
-        calibration={name: found[key] for key, name in CALIBRATION.items() if key in found},
-        surprise=found.get("nll", []),
-    )
+    lines = [
+        {label: found[key] for key, label in kind.items() if key in found} for kind in (WAYS, CALIBRATION, SURPRISE)
+    ]
+    return Router(found["noise_levels"], *lines)
 
 
 def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
@@ -199,14 +200,15 @@ class Shown:
         reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]
         self.clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
         self.shape = (data.channels, data.image_size, data.image_size)
-        alone = [f"expert-{index}" for index, expert in enumerate(self.members.experts) if expert is not None]
-        self.arms = [*arm_names(settings), *alone]
+        self.arms = arm_names(settings)
+        self.alone = [f"expert-{index}" for index, expert in enumerate(self.members.experts) if expert is not None]
+        self.done = 0
 
     def galleries(self) -> list[Gallery]:
         """What every arm and every expert alone makes of that noise."""
         evaluate, found = self.settings.evaluate, []
-        for number, arm in enumerate(self.arms):
-            self._pause(number)
+        for arm in (*self.arms, *self.alone):
+            self._go_on()
             field = self.members.field(arm, evaluate, self.clusters)
             images = sample(field, self.settings.seed, self.rows, self.classes, self.shape, evaluate)
             found.append(Gallery(arm, to_images(images)))
@@ -215,8 +217,8 @@ class Shown:
     def diagnostics(self) -> dict[str, dict[str, Any]]:
         """The router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
         evaluate, found = self.settings.evaluate, {}
-        for number, arm in enumerate(arm_names(self.settings)):
-            self._pause(number)
+        for arm in self.arms:
+            self._go_on()
             found[arm] = diagnose(
                 partial(self.members.field, arm, evaluate, self.clusters),
                 self.settings.seed,
@@ -227,6 +229,7 @@ class Shown:
             )
         return found
 
-    def _pause(self, done: int) -> None:
+    def _go_on(self) -> None:
         self.unit.leave_if_told()
-        self.unit.pulse.beat(done, len(self.arms))
+        self.unit.pulse.beat(self.done, 2 * len(self.arms) + len(self.alone))
+        self.done += 1

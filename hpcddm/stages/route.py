@@ -1,60 +1,92 @@
-"""Stage route: the router p(cluster | x_t, t, class), trained on all clusters at their natural frequency."""
+"""Stage route: the router p(cluster | x_t, t, class), trained on images or on the experts' samples, or computed."""
 
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import nn
 
-from hpcddm import plugins
-from hpcddm.config import Experiment, Training
-from hpcddm.data import noise
-from hpcddm.data.reader import TarReader, to_tensor
-from hpcddm.models.flops import training_flops
+from hpcddm.config import Experiment
+from hpcddm.data.balanced import BalancedOrder
+from hpcddm.data.reader import TarReader
+from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.objectives import path
+from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.stages import networks
 from hpcddm.stages import samples as sample_lists
+from hpcddm.stages.routing import CALIBRATION, build, fit_flops, initial, router_training, sampling_flops
+from hpcddm.stages.routing_quality import NOISE_LEVELS, heldout_rows, quality
+from hpcddm.stages.routing_samples import DRAWN, SAMPLES, draw
 from hpcddm.training.corruption import Randomness
-from hpcddm.training.loop import Batch, Task, load_weights, train
-
-NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
-MEASURED_IMAGES = 1000
+from hpcddm.training.loop import WEIGHTS, Batch, Task, load_weights, train
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
-    """Train the router and measure its accuracy by noise level on held-out images."""
-    samples = sample_lists.clustered(unit, "train")
-    reader = sample_lists.reader(unit, "train", samples)
+    """Make the router, calibrate it and measure it by noise level on held-out images."""
+    make = _train if settings.router.model.trained else _fit
+    made, log_prior = make(settings, unit)
+    if unit.ranks.rank > 0:
+        return made
+    router = load_weights(build(settings), unit.folder).to(networks.device())
+    ones = [1.0] * len(NOISE_LEVELS)
+    corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
+    rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)
+    found, temperatures = quality(settings, corrected, sample_lists.reader(unit, "heldout", rows))
+    outputs = list(made.outputs)
+    if any(log_prior) or temperatures != ones:
+        calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
+        atomic.write_json(unit.folder / CALIBRATION, calibration)
+        outputs.append(CALIBRATION)
+    return Result(outputs, made.facts | found)
+
+
+def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
+    """Train on real images or on the experts'; the log prior that the logits lack, zeros at natural frequency."""
+    outputs, facts, drawn = [], {}, [0] * settings.cluster.experts
+    if settings.router.samples:
+        reader, plan = draw(settings, unit)
+        outputs, drawn = [SAMPLES, DRAWN], plan.images
+        facts["sampling_flops"] = sampling_flops(settings, drawn)
+    else:
+        reader = _clustered(unit)
+    order, log_prior = None, [0.0] * settings.cluster.experts
+    if settings.router.frequency == "balanced":
+        clusters = reader.clusters(range(len(reader))).numpy()
+        order = BalancedOrder(settings.seed, unit.key, clusters)
+        log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
     training = router_training(settings)
-    task = Task(unit.key, settings.seed, lambda: build(settings), _loss(settings, unit.key), reader)
-    outputs = train(task, training, unit)
-    facts = {"images": training.images, "train_flops": router_flops(settings)}
+    loss = _loss(settings, unit.key)
+    task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
+    outputs += train(task, training, unit)
+    facts |= {"images": training.images, "train_flops": fit_flops(settings) + facts.get("sampling_flops", 0)}
+    return Result(outputs, facts), log_prior
+
+
+def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
+    """Compute a router that is not trained from all training images; one rank does it."""
+    facts = {"images": 0, "train_flops": 0}
     if unit.ranks.rank == 0:
-        heldout = sample_lists.clustered(unit, "heldout")[:MEASURED_IMAGES]
-        router = load_weights(build(settings), unit.folder)
-        facts |= _accuracy(settings, router, sample_lists.reader(unit, "heldout", heldout))
-    return Result(outputs, facts)
+        reader, router = _clustered(unit), build(settings)
+        facts["images"] = len(reader)
+
+        def advance(done: int) -> None:
+            unit.leave_if_told()
+            unit.pulse.beat(done, len(reader))
+
+        router.fit(reader, advance)
+        unit.attempt.require_ownership()
+        staged = unit.folder / f".{unit.attempt.number}.{WEIGHTS}"
+        save_file(router.state_dict(), staged)
+        staged.replace(unit.folder / WEIGHTS)
+    return Result([WEIGHTS], facts), [0.0] * settings.cluster.experts
 
 
-def build(settings: Experiment) -> nn.Module:
-    """A freshly initialised router."""
-    model = settings.router.model
-    return plugins.load("models", model.name).build(model, settings.data, settings.cluster.experts)
-
-
-def router_training(settings: Experiment) -> Training:
-    """The router's training in whole batches."""
-    training = settings.router.training
-    return training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
-
-
-def router_flops(settings: Experiment) -> int:
-    """Training FLOPs of the router, which are on the ensemble's bill."""
-    data = settings.data
-    image = torch.zeros(1, data.channels, data.image_size, data.image_size)
-    one = training_flops(build(settings), image, torch.zeros(1), torch.zeros(1, dtype=torch.long))
-    return one * router_training(settings).images
+def _clustered(unit: Unit) -> TarReader:
+    return sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
 
 
 def _loss(settings: Experiment, stream: str) -> Callable:
@@ -69,19 +101,3 @@ def _loss(settings: Experiment, stream: str) -> Callable:
         return F.cross_entropy(logits, batch.clusters, reduction="none")
 
     return loss
-
-
-@torch.no_grad()
-def _accuracy(settings: Experiment, router: nn.Module, reader: TarReader) -> dict[str, list[float]]:
-    """How often the most probable cluster is the right one, by noise level, with and without the class."""
-    rows = range(len(reader))
-    x0, labels, clusters = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
-    eps = noise.gaussian(settings.seed, "route/accuracy", rows, tuple(x0.shape[1:]))
-    nobody = torch.full_like(labels, settings.data.num_classes)
-    found: dict[str, list[float]] = {"noise_levels": list(NOISE_LEVELS), "accuracy": [], "accuracy_without_class": []}
-    for level in NOISE_LEVELS:
-        t = torch.full((len(x0),), level)
-        for name, classes in (("accuracy", labels), ("accuracy_without_class", nobody)):
-            guess = router(path.linear(x0, eps, t), t, classes).argmax(1)
-            found[name].append((guess == clusters).float().mean().item())
-    return found

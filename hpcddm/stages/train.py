@@ -12,7 +12,7 @@ from hpcddm.pipeline import MONOLITH
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import denoisers
 from hpcddm.stages import samples as sample_lists
-from hpcddm.stages.route import router_flops
+from hpcddm.stages.routing import router_flops
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Batch, Task, train
 

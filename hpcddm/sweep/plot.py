@@ -17,7 +17,16 @@ MARKERS = "osD^vP"
 FLOOR_STYLE = {"color": "0.45", "linestyle": (0, (4, 2)), "linewidth": 1.2}
 MAX_BARS = 40
 """Settings that bars can show side by side; of more the best ones are shown."""
-BETTER = {"fd": "lower is better", "kid": "lower is better", "agreement": "higher is better"}
+BETTER = dict.fromkeys(METRICS, "higher is better") | {
+    "fd": "lower is better",
+    "kid": "lower is better",
+    "diversity": "1 is real",
+}
+SHARES = ("agreement", "precision", "recall", "coverage")
+LINE_PANELS = tuple(METRICS)
+BAR_PANELS = ("fd", "kid", "agreement", "recall")
+"""Many settings need their room for bars; the CSV has the rest."""
+MISSING = float("nan")
 
 
 def write_plot(rows: list[Result], path: Path, title: str) -> bool:
@@ -38,10 +47,10 @@ def write_plot(rows: list[Result], path: Path, title: str) -> bool:
 
 def _lines(rows: list[Result], key: str) -> Figure:
     rows = sorted(rows, key=lambda row: row.setting[key])
-    figure = Figure(figsize=(11, 3.8), layout="constrained")
-    for axes, metric in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
+    figure = Figure(figsize=(13, 6.4), layout="constrained")
+    for axes, metric in zip(figure.subplots(2, len(LINE_PANELS) // 2).flat, LINE_PANELS, strict=True):
         for number, arm in enumerate(_arms(rows)):
-            points = [(row.setting[key], row.arms[arm][metric]) for row in rows if arm in row.arms]
+            points = [(row.setting[key], row.arms[arm].get(metric, MISSING)) for row in rows if arm in row.arms]
             axes.plot(*zip(*points, strict=True), **_look(arm, number), label=arm, markersize=4)
         axes.set(xlabel=key)
         _dress(axes, metric)
@@ -58,13 +67,13 @@ def _bars(rows: list[Result], keys: list[str]) -> Figure:
     names = [", ".join(_value(row.setting.get(key, "")) for key in keys) or row.label for row in shown]
     drawn = [arm for arm in arms if arm != FLOOR]
     figure = Figure(figsize=(11, 1.6 + len(shown) * (0.14 + 0.13 * len(drawn))), layout="constrained")
-    for axes, metric in zip(figure.subplots(1, len(METRICS), sharey=True), METRICS, strict=True):
+    for axes, metric in zip(figure.subplots(1, len(BAR_PANELS), sharey=True), BAR_PANELS, strict=True):
         height = 0.8 / len(drawn)
         for number, arm in enumerate(drawn):
             places = [place + (number - (len(drawn) - 1) / 2) * height for place in range(len(shown))]
             values = [row.arms.get(arm, {}).get(metric, 0) for row in shown]
             axes.barh(places, values, height, color=COLOURS[number % len(COLOURS)], label=arm)
-        floor = [row.arms[FLOOR][metric] for row in shown]
+        floor = [row.arms[FLOOR].get(metric, MISSING) for row in shown]
         if max(floor) - min(floor) < 1e-9:
             axes.axvline(floor[0], **FLOOR_STYLE, label=FLOOR)
         axes.set_yticks(range(len(shown)), names)
@@ -82,7 +91,7 @@ def _dress(axes: Axes, metric: str, axis: str = "y") -> None:
     axes.set_title(f"{METRICS[metric]}  ({BETTER[metric]})", size=9, loc="left")
     axes.grid(axis=axis, color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
-    if metric == "agreement":
+    if metric in SHARES:
         (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda value, place: f"{value:.0%}")
 
 

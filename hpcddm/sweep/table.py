@@ -16,7 +16,17 @@ from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import short_names
 
 CSV, PLOT = "table.csv", "table.png"
-METRICS = {"fd": "FD", "kid": "KID", "agreement": "judge agrees"}
+METRICS = {
+    "fd": "FD",
+    "kid": "KID",
+    "agreement": "judge agrees",
+    "precision": "precision",
+    "recall": "recall",
+    "density": "density",
+    "coverage": "coverage",
+    "diversity": "diversity",
+}
+"""Reports that were made before some of them existed do not have those."""
 FLOOR = "floor"
 """The arm of real images; it has no networks and no training."""
 

@@ -14,6 +14,8 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.config import Training
+from hpcddm.data.arrays import ArrayReader
+from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
 from hpcddm.rundir import atomic
 from hpcddm.runtime.stopping import Stopped
@@ -49,7 +51,9 @@ class Task:
     seed: int
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module, Batch], torch.Tensor]
-    reader: TarReader
+    reader: TarReader | ArrayReader
+    order: BalancedOrder | None = None
+    """Which row comes when; without it all rows in a new random order in every epoch."""
 
 
 @dataclass
@@ -126,7 +130,7 @@ class _Loop:
         self.watchdog = watchdog
         self.task, self.training, self.unit, self.engine = task, training, unit, engine
         self.checkpoints, self.progress, self.device = checkpoints, progress, device
-        self.order = SampleOrder(task.seed, task.stream, len(task.reader))
+        self.order = task.order or SampleOrder(task.seed, task.stream, len(task.reader))
         self.saved_at = time.time()
         self.saved_images = self.resumed_images = progress.images
         self.board = (

@@ -18,7 +18,7 @@ def join(unit: Unit) -> torch.device:
 
     A rank that is told to stop while it waits for the others ends here.
     """
-    device = _own_device(unit.ranks.local_rank)
+    device = own_device(unit.ranks.local_rank)
     _choose_interface(unit)
     with unit.stop.cut_short(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
         _meet(unit, "nccl" if device.type == "cuda" else "gloo")
@@ -47,7 +47,8 @@ def _meet(unit: Unit, backend: str) -> None:
     dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size, timeout=TIMEOUT)
 
 
-def _own_device(local_rank: int) -> torch.device:
+def own_device(local_rank: int) -> torch.device:
+    """The device of a rank, by its number on its node."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     # A site may show every task all GPUs of the node, or only its own.

@@ -7,15 +7,17 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
+from hpcddm import plugins
 from hpcddm.data import tar
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, expert_key, plan, train_keys
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key, plan, student_keys, train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.stages import route, train
+from hpcddm.stages import denoisers, route
 from tests.helpers import finish, hpcddm, python, tiny
 
-NAMES = "valid names: full, oracle, top-1, top-2, ..., expert-0, expert-1, monolith"
+USAGE = [plugins.settings_class("ensemble/strategies", name).usage for name in plugins.names("ensemble/strategies")]
+NAMES = f"valid names: {', '.join(USAGE)}, expert-0, expert-1, monolith"
 
 
 def publish(run, key, file):
@@ -24,21 +26,25 @@ def publish(run, key, file):
     manifest.publish(run.unit(key), replace(before, outputs=manifest.describe_outputs(run.unit(key), [file])))
 
 
-@pytest.fixture
-def run(tmp_path):
+def completed(folder, **changes):
     """A complete run whose networks were never trained, and whose held-out images are of classes 0 to 2."""
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    run, experiment = RunDir(folder / "run"), tiny(folder, **changes)
     store_experiment(experiment, run)
     units = plan(experiment)
     finish(units, run)
     heldout = np.zeros(6, dtype=tar.SAMPLE)
     heldout["label"], heldout["cluster"] = [0, 1, 2] * 2, [0, 1] * 3
     np.save(run.unit(CLUSTER) / "heldout.npy", heldout)
-    for key in [*train_keys(experiment), ROUTER]:
-        network = route.build(experiment) if key == ROUTER else train.build(experiment)
+    for key in [*train_keys(experiment), *student_keys(experiment), ROUTER]:
+        network = route.build(experiment) if key == ROUTER else denoisers.build(experiment, experiment.recipe())
         save_file(network.state_dict(), run.unit(key) / "weights.safetensors")
         publish(run, key, "weights.safetensors")
     return run
+
+
+@pytest.fixture
+def run(tmp_path):
+    return completed(tmp_path)
 
 
 def refused(run, *arguments, code=2):
@@ -56,16 +62,31 @@ def drawn(run, *arguments):
     return Image.open(output)
 
 
-@pytest.mark.parametrize("word", ["expert-2", "expert-x", "top-3", "top-" + "9" * 5000, "best", "", "expert-²"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "expert-2",
+        "expert-x",
+        "top-3",
+        "sample-3",
+        "nucleus-0",
+        "full-until-0.5-then-once",
+        "top-" + "9" * 5000,
+        "best",
+        "",
+        "expert-²",
+    ],
+)
 def test_a_strategy_that_means_nothing_here_lists_the_valid_ones(run, word):
     message = refused(run, "--strategy", word)
     assert f"--strategy {word}: not for 2 experts; {NAMES}" in message
 
 
-def test_a_monolith_that_is_not_there_is_no_strategy(tmp_path):
+def test_a_dense_model_that_is_not_there_is_no_strategy(tmp_path):
     run = RunDir(tmp_path / "run")
     store_experiment(tiny(tmp_path, monolith__enabled=False), run)
-    assert refused(run, "--strategy", "monolith").endswith("expert-0, expert-1\n")
+    for arm in ("monolith", "student"):
+        assert refused(run, "--strategy", arm).endswith("expert-0, expert-1\n")
 
 
 def test_a_wrong_word_does_not_wait_for_torch(run):
@@ -77,6 +98,33 @@ def test_a_wrong_word_does_not_wait_for_torch(run):
 @pytest.mark.parametrize("guidance", ["nan", "inf", "-1"])
 def test_a_guidance_that_is_no_guidance(run, guidance):
     assert f"--guidance {guidance}: needs a finite number of at least 0" in refused(run, "--guidance", guidance)
+
+
+@pytest.mark.parametrize("shift", ["nan", "inf", "0", "-1"])
+def test_a_shift_that_is_no_shift(run, shift):
+    assert f"--shift {shift}: needs a finite number above 0" in refused(run, "--shift", shift)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--solver", "rk45"), "--solver rk45: unknown name 'rk45'; valid names: ddim, euler, heun, midpoint"),
+        (("--solver", "ddim,eta=2"), "--solver ddim,eta=2: eta: input should be less than or equal to 1"),
+        (("--solver", "euler,eta=1"), "--solver euler,eta=1: eta: unknown key; valid keys: name"),
+        (("--solver", "ddim"), "--solver ddim: ddim walks in one model's own coordinates"),
+        (("--conversion", "exact"), "valid names: as_reported, snr_matched"),
+        (("--conversion", "as_reported", "--guidance", 2), "needs 'posteriors: shared'"),
+    ],
+)
+def test_a_way_of_drawing_that_is_none_is_refused(run, options, message):
+    assert message in refused(run, *options)
+
+
+def test_one_model_draws_in_its_own_coordinates(run):
+    pictures = [np.array(drawn(run, "--strategy", "expert-1", "--solver", one)) for one in ("euler", "ddim,eta=1")]
+    assert pictures[0].shape == pictures[1].shape
+    for options in (("--solver", "heun", "--shift", 2), ("--conversion", "as_reported", "--posteriors", "shared")):
+        assert drawn(run, "--guidance", 2, *options).mode == "LA"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +152,7 @@ def test_an_output_that_could_not_be_saved_is_refused_before_drawing(run, tmp_pa
         ("oracle", [expert_key(0), expert_key(1), CLUSTER]),
         ("expert-01", [expert_key(1)]),
         ("monolith", [MONOLITH]),
+        ("once", [expert_key(0), expert_key(1), ROUTER]),
     ],
 )
 def test_a_strategy_needs_exactly_what_it_reads(run, strategy, needed):
@@ -128,6 +177,17 @@ def test_an_expert_of_another_seed_is_refused(run):
     assert drawn(run, "--strategy", "expert-0").mode == "LA"
 
 
+def test_a_student_draws_alone(tmp_path):
+    run = completed(tmp_path, distill__teacher="cluster")
+    assert refused(run, "--strategy", "best").endswith(f"{NAMES}, student\n")
+    assert drawn(run, "--strategy", "student", "--class", 1).mode == "LA"
+    path = run.unit(STUDENT) / "weights.safetensors"
+    (run.root / "new" / "grid.png").unlink()
+    (run.root / "new").rmdir()
+    path.unlink()
+    assert f"{STUDENT} is damaged ({path} is missing)" in refused(run, "--strategy", "student", code=1)
+
+
 @pytest.fixture
 def partial(run, tmp_path):
     """The same run, where one expert is enough and the second is not there."""
@@ -141,7 +201,9 @@ def test_an_ensemble_draws_without_a_missing_expert_and_says_so(partial, strateg
     output = partial.root / "grid.png"
     done = hpcddm("sample", partial.root, "--output", output, "--strategy", strategy, "--class", 1, "--steps", 1)
     assert done.exit_code == 0 and output.exists(), done.output
-    assert done.stdout.splitlines()[-1].endswith(f"images, {strategy} without {expert_key(1)}, 1 steps, guidance 1")
+    assert done.stdout.splitlines()[-1].endswith(
+        f"images, {strategy} without {expert_key(1)}, 1 euler steps, guidance 1"
+    )
 
 
 def test_what_an_ensemble_cannot_do_without_is_named(partial, tmp_path):

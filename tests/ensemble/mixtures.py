@@ -27,7 +27,7 @@ class Mixture:
         count = clusters * components
         self.dimension, self.clusters, self.shape = dimension, clusters, (1, 1, dimension)
         self.cluster_of = torch.arange(count) // components
-        self.masses = torch.arange(1, clusters + 1, **DOUBLE) / (clusters * (clusters + 1) / 2)
+        self.masses = torch.arange(clusters, 0, -1, **DOUBLE) / (clusters * (clusters + 1) / 2)
         shares = 0.25 + torch.rand(clusters, components, generator=generator, **DOUBLE)
         self.weights = (self.masses[:, None] * shares / shares.sum(1, keepdim=True)).flatten()
         self.means = spread * torch.randn(count, dimension, generator=generator, **DOUBLE)

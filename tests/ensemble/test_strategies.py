@@ -8,35 +8,89 @@ import torch
 from hpcddm import plugins
 from hpcddm.ensemble import strategies
 from hpcddm.errors import ConfigError
+from tests.ensemble.fields import moment, posterior
 
-NAMES = ["full", "oracle", "top-1", "top-2", "top-4"]
+NAMES = [
+    "full",
+    "oracle",
+    "top-1",
+    "top-2",
+    "top-4",
+    "sample-1",
+    "sample-2-at-0.5",
+    "sample-4",
+    "nucleus-0.9",
+    "nucleus-0.7-at-2",
+    "threshold-0.05",
+    "threshold-0.9",
+    "once",
+    "full-until-0.5-then-top-1",
+]
+RANDOM = ["sample-1", "sample-2", "sample-3-at-0.5", "nucleus-0.9", "nucleus-0.7-at-2", "once"]
+FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 
-def posterior():
-    generator = torch.Generator().manual_seed(0)
-    return (2 * torch.randn(50, 4, generator=generator, dtype=torch.float64)).softmax(1)
+def weights(name, given=None, at=None, renormalise=True):
+    given = posterior() if given is None else given
+    return strategies.rule(strategies.parse(name), renormalise)(given, at or moment(len(given)))
 
 
 @pytest.mark.parametrize(
     ("name", "label"),
-    [("top1", "top-1"), ("top-1", "top-1"), ("top-12", "top-12"), ("full", "full"), ("oracle", "oracle")],
+    [
+        ("top1", "top-1"),
+        ("top-12", "top-12"),
+        ("full", "full"),
+        ("oracle", "oracle"),
+        ("sample2", "sample-2"),
+        ("sample-2-at-1", "sample-2"),
+        ("sample-2-at-0.50", "sample-2-at-0.5"),
+        ("nucleus0.90", "nucleus-0.9"),
+        ("nucleus-1-at-2.0", "nucleus-1-at-2"),
+        ("threshold-0.050", "threshold-0.05"),
+        ("full-until-0.50-then-top1", "full-until-0.5-then-top-1"),
+    ],
 )
 def test_names_have_one_label(name, label):
     assert strategies.parse(name).label == label
-    assert strategies.parse(label) == strategies.parse(name)
+    assert strategies.parse(label).label == label
+    strategies.parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
 
 
-@pytest.mark.parametrize("name", ["top", "top0", "top-0", "topk", "Full", "full ", ""])
+@pytest.mark.parametrize("name", ["top", "top0", "top-0", "topk", "Full", "full ", "", "sample-0", "nucleus", "once-2"])
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
         strategies.parse(name)
-    for usage in ("full", "oracle", "top-1, top-2, ..."):
-        assert usage in str(error.value)
+    for variant in plugins.names(strategies.ROOM):
+        assert plugins.settings_class(strategies.ROOM, variant).usage in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("top5", "top-5 needs 5 experts, there are 4"),
+        ("sample-5", "sample-5 needs 5 experts, there are 4"),
+        ("sample-2-at-0", "temperature must be above 0"),
+        ("nucleus-0", "mass must be above 0"),
+        ("nucleus-1.5", "mass must be above 0 and at most 1"),
+        ("nucleus-0.9-at-0.0", "temperature must be above 0"),
+        ("threshold-1", "at least 0 and below 1"),
+        ("full-until-1-then-top-1", "time must be above 0 and below 1"),
+        ("full-until-0.5-then-top-5", "top-5 needs 5 experts"),
+        ("once-until-0.5-then-top-1", "once does not ask the router anew"),
+        ("full-until-0.5-then-oracle", "oracle does not ask the router anew"),
+        ("full-until-0.5-then-best", "unknown name 'best'; valid names: full"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(name, message):
+    with pytest.raises((ValueError, ConfigError), match=message) as error:
+        strategies.parse(name).check(FOUR)
+    assert "\n" not in str(error.value)
 
 
 def test_the_login_node_can_parse_without_torch():
-    code = "import sys; from hpcddm.ensemble import strategies as s; s.parse('top1'); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = f"import sys; from hpcddm.ensemble import strategies as s\nfor name in {NAMES!r}: s.parse(name).label\n"
+    subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True)
 
 
 def test_every_strategy_is_covered():
@@ -44,34 +98,105 @@ def test_every_strategy_is_covered():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_a_distribution(name):
-    weights = strategies.rule(strategies.parse(name))(posterior())
-    assert weights.shape == (50, 4)
-    assert (weights >= 0).all()
-    torch.testing.assert_close(weights.sum(1), torch.ones(50, dtype=torch.float64))
+def test_weights_are_a_distribution_over_possible_experts(name):
+    given = posterior(200)
+    given[:100, 2] = 0
+    given[150:] = torch.eye(4, dtype=torch.float64)[1]
+    found = weights(name, given)
+    assert found.shape == (200, 4) and (found >= 0).all()
+    assert not found[given == 0].any()
+    torch.testing.assert_close(found.sum(1), torch.ones(200, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["top-4", "threshold-0", "sample-4", "sample-4-at-3", "full-until-0.5-then-top-4"])
+@pytest.mark.parametrize("renormalise", [True, False])
+def test_taking_all_experts_is_full(name, renormalise):
+    torch.testing.assert_close(weights(name, renormalise=renormalise), posterior(), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("suffix", ["", "-at-0.5", "-at-3"])
+def test_nucleus_of_all_mass_is_sample_1(suffix):
+    given = posterior(500)
+    assert torch.equal(weights(f"nucleus-1{suffix}", given), weights(f"sample-1{suffix}", given))
+    assert not torch.equal(weights(f"nucleus-0.5{suffix}", given), weights(f"sample-1{suffix}", given))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_top_k_keeps_the_k_largest_in_proportion(k):
+@pytest.mark.parametrize("renormalise", [True, False])
+def test_top_k_keeps_the_k_largest_in_proportion(k, renormalise):
     given = posterior()
-    weights = strategies.rule(strategies.parse(f"top{k}"))(given)
-    for row, expected in zip(weights, given, strict=True):
+    for row, expected in zip(weights(f"top{k}", renormalise=renormalise), given, strict=True):
         kept = expected.argsort(descending=True)[:k]
         assert set(row.nonzero().flatten().tolist()) == set(kept.tolist())
-        torch.testing.assert_close(row[kept], expected[kept] / expected[kept].sum())
+        torch.testing.assert_close(row[kept], expected[kept] / (expected[kept].sum() if renormalise else 1))
 
 
-def test_top_k_of_k_is_full():
-    full, top = (strategies.rule(strategies.parse(name))(posterior()) for name in ("full", "top4"))
-    torch.testing.assert_close(top, full)
+def test_a_threshold_keeps_what_is_above_it_and_never_nobody():
+    given = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], [0.05, 0.9, 0.03, 0.02]])
+    raw = weights("threshold-0.25", given, renormalise=False)
+    assert raw.tolist() == [pytest.approx([0, 0, 0.3, 0.4]), [0.25, 0, 0, 0], pytest.approx([0, 0.9, 0, 0])]
+    assert weights("threshold-0.25", given)[0].tolist() == pytest.approx([0, 0, 3 / 7, 4 / 7])
 
 
-def test_only_the_oracle_needs_no_router():
+def frequencies(name, given, count=20000):
+    """How often each expert is drawn for one posterior (K,)."""
+    return (weights(name, given.expand(count, -1)) > 0).double().mean(0)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1, 2])
+def test_sample_1_draws_from_the_tempered_posterior(temperature):
+    logits = torch.tensor([0.3, -1.0, 1.2, 0.0], dtype=torch.float64)
+    wanted = (logits / temperature).softmax(0)
+    found = frequencies(f"sample-1-at-{temperature}", logits.softmax(0))
+    # Four standard errors of a frequency.
+    assert ((found - wanted).abs() < 4 * (wanted * (1 - wanted) / 20000).sqrt()).all()
+
+
+def test_sample_2_draws_distinct_experts_that_share_by_their_posterior():
+    given = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    found = weights("sample-2", given.expand(20000, -1))
+    assert ((found > 0).sum(1) == 2).all()
+    torch.testing.assert_close(found, (found > 0) * given / ((found > 0) * given).sum(1, keepdim=True))
+    # Without replacement: p_i p_j / (1 - p_i) + p_j p_i / (1 - p_j).
+    pair = 0.5 * 0.3 / 0.5 + 0.3 * 0.5 / 0.7
+    both = ((found[:, 0] > 0) & (found[:, 1] > 0)).double().mean().item()
+    assert abs(both - pair) < 4 * (pair * (1 - pair) / 20000) ** 0.5
+
+
+def test_nucleus_draws_from_the_smallest_set_of_the_mass():
+    given = torch.tensor([0.15, 0.5, 0.05, 0.3], dtype=torch.float64)
+    found = frequencies("nucleus-0.7", given)
+    assert found[[0, 2]].tolist() == [0, 0]
+    assert abs(found[1].item() - 0.625) < 4 * (0.625 * 0.375 / 20000) ** 0.5
+    assert frequencies("nucleus-0.5", given).tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_draw_belongs_to_seed_image_and_step_and_to_nothing_else(name):
+    given = posterior(400)
+    whole = weights(name, given, moment(400, step=3))
+    parts = [weights(name, given[rows], moment(100, step=3, first=rows.start)) for rows in quarters(400)]
+    assert torch.equal(torch.cat(parts), whole)
+    assert not torch.equal(weights(name, given, moment(400, step=4)), whole)
+    assert not torch.equal(weights(name, given, moment(400, step=3, seed=1)), whole)
+
+
+def quarters(count):
+    return [slice(start, start + count // 4) for start in range(0, count, count // 4)]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_halves_of_guidance_share_their_numbers(name):
+    given = posterior(100)
+    both = weights(name, torch.cat([given, given]), moment(100))
+    assert torch.equal(both[:100], both[100:])
+
+
+def test_a_switch_changes_when_the_noise_has_fallen():
+    for time, name in ((1.0, "full"), (0.51, "full"), (0.5, "top-1"), (0.1, "top-1")):
+        assert torch.equal(weights("full-until-0.5-then-top-1", at=moment(50, time=time)), weights(name))
+
+
+def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
     assert [name for name in NAMES if not strategies.parse(name).needs_router] == ["oracle"]
-
-
-def test_top_k_needs_k_experts():
-    experiment = SimpleNamespace(cluster=SimpleNamespace(experts=4))
-    strategies.parse("top4").check(experiment)
-    with pytest.raises(ValueError, match="top-5 needs 5 experts, there are 4"):
-        strategies.parse("top5").check(experiment)
+    assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["once"]

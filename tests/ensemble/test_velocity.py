@@ -5,9 +5,10 @@ from functools import partial
 import pytest
 import torch
 
-from hpcddm.ensemble import strategies
+from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.members import Members
-from hpcddm.ensemble.velocity import EnsembleVelocity, known, routed
+from tests.ensemble.fields import conversion, evaluation, flowing, moment
+from tests.ensemble.mixtures import objective
 
 SHAPE, COMPONENTS, CLUSTERS, NULL = (1, 2, 2), 9, 3, 2
 GENERATOR = torch.Generator().manual_seed(0)
@@ -45,8 +46,8 @@ def router(x, t, classes, log_weights=LOG_WEIGHTS):
     return torch.stack([scores[:, CLUSTER_OF == k].logsumexp(1) for k in range(CLUSTERS)], dim=1)
 
 
-EVERYONE = torch.ones(CLUSTERS, dtype=torch.bool)
-EXPERTS = [partial(mixture_velocity, allowed=CLUSTER_OF == k) for k in range(CLUSTERS)]
+EXPERTS = [flowing(partial(mixture_velocity, allowed=CLUSTER_OF == k)) for k in range(CLUSTERS)]
+GUIDED = [1.0, 0.0, 3.0]
 
 
 def batch(count=64):
@@ -56,101 +57,195 @@ def batch(count=64):
     return x, t, torch.arange(count) % 2
 
 
-def ensemble(name="full", posterior=None, guidance=1.0):
-    rule = strategies.rule(strategies.parse(name))
-    return EnsembleVelocity(EXPERTS, posterior or routed(router, EVERYONE), rule, NULL, guidance)
+def members(*missing, logits=router, experts=EXPERTS):
+    """The members of the ensemble, without those that are missing."""
+    there = [None if k in missing else one for k, one in enumerate(experts)]
+    return Members(there, logits, flowing(mixture_velocity), flowing(mixture_velocity), NULL)
 
 
-def guided(x, t, classes, guidance):
-    conditional, unconditional = (mixture_velocity(x, t, c) for c in (classes, torch.full_like(classes, NULL)))
+def ensemble(arm="full", clusters=None, own=None, **settings):
+    return (own or members()).field(arm, evaluation(**settings), clusters)
+
+
+def ask(field, *inputs, step=0, time=0.5):
+    inputs = inputs or batch()
+    return field(*inputs, moment(len(inputs[0]), step=step, time=time))
+
+
+def guided(velocity, x, t, classes, guidance):
+    conditional, unconditional = (velocity(x, t, c) for c in (classes, torch.full_like(classes, NULL)))
     return unconditional + guidance * (conditional - unconditional)
 
 
-@pytest.mark.parametrize("name", ["full", "top3"])
-@pytest.mark.parametrize("guidance", [1.0, 0.0, 3.0])
+@pytest.mark.parametrize("name", ["full", "top3", "threshold-0", "sample-3", "full-until-0.5-then-top-3"])
+@pytest.mark.parametrize("guidance", GUIDED)
 def test_exact_experts_and_posterior_give_the_global_velocity(name, guidance):
-    difference = ensemble(name, guidance=guidance)(*batch()) - guided(*batch(), guidance)
+    difference = ask(ensemble(name, guidance=guidance)) - guided(mixture_velocity, *batch(), guidance)
     assert difference.abs().max() < 1e-10
 
 
 def test_a_router_trained_on_balanced_clusters_does_not():
     totals = torch.stack([LOG_WEIGHTS[:, CLUSTER_OF == k].logsumexp(1) for k in range(CLUSTERS)], dim=1)
     balanced = LOG_WEIGHTS - totals[:, CLUSTER_OF]
-    field = ensemble(posterior=routed(partial(router, log_weights=balanced), EVERYONE))
-    assert (field(*batch()) - mixture_velocity(*batch())).abs().max() > 1e-2
+    field = ensemble(own=members(logits=partial(router, log_weights=balanced)))
+    assert (ask(field) - mixture_velocity(*batch())).abs().max() > 1e-2
 
 
-def test_one_posterior_for_both_halves_of_guidance_does_not():
-    def class_blind(x, t, classes):
-        return router(x, t, torch.full_like(classes, NULL))
+def class_blind(x, t, classes):
+    return router(x, t, torch.full_like(classes, NULL))
 
-    assert (
-        ensemble(posterior=routed(class_blind, EVERYONE), guidance=3.0)(*batch()) - guided(*batch(), 3.0)
-    ).abs().max() > 1e-2
+
+@pytest.mark.parametrize("own", [members(logits=class_blind), None])
+def test_one_posterior_for_both_halves_of_guidance_does_not(own):
+    field = ensemble(own=own, guidance=3.0, posteriors="separate" if own else "shared")
+    assert (ask(field) - guided(mixture_velocity, *batch(), 3.0)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9"])
+def test_shared_posteriors_are_separate_ones_when_the_router_sees_no_class(name):
+    blind = members(logits=class_blind)
+    halves = [ask(ensemble(name, own=blind, guidance=3.0, posteriors=one)) for one in ("shared", "separate")]
+    assert (halves[0] - halves[1]).abs().max() < 1e-10
+    seeing = [ask(ensemble(name, guidance=3.0, posteriors=one)) for one in ("shared", "separate")]
+    assert (seeing[0] - seeing[1]).abs().max() > 1e-2
 
 
 def test_top_1_asks_the_most_probable_expert_only():
     x, t, classes = batch()
     chosen = router(x, t, classes).argmax(1)
     expected = torch.stack([EXPERTS[k](*(v[i : i + 1] for v in batch()))[0] for i, k in enumerate(chosen.tolist())])
-    torch.testing.assert_close(ensemble("top1")(x, t, classes), expected)
+    torch.testing.assert_close(ask(ensemble("top1")), expected)
 
 
-@pytest.mark.parametrize("guidance", [1.0, 3.0])
-def test_known_clusters_need_no_router(guidance):
-    x, t, classes = batch()
+def never(x, t, classes):
+    raise AssertionError("the router was asked")
+
+
+@pytest.mark.parametrize("guidance", GUIDED)
+def test_the_oracle_needs_no_router(guidance):
     clusters = torch.arange(64) % CLUSTERS
-    velocity = ensemble("oracle", known(clusters, CLUSTERS), guidance)(x, t, classes)
+    velocity = ask(ensemble("oracle", clusters, members(logits=never), guidance=guidance))
     for k, expert in enumerate(EXPERTS):
         own = clusters == k
-        halves = [expert(x[own], t[own], c[own]) for c in (classes, torch.full_like(classes, NULL))]
-        torch.testing.assert_close(velocity[own], halves[1] + guidance * (halves[0] - halves[1]))
+        torch.testing.assert_close(velocity[own], guided(expert, *(one[own] for one in batch()), guidance))
+
+
+@pytest.mark.parametrize("guidance", GUIDED)
+@pytest.mark.parametrize("arm", ["monolith", "student", "expert-1", "expert-01"])
+def test_one_model_is_an_ensemble_of_one(arm, guidance):
+    alone = EXPERTS[1] if arm.startswith("expert") else mixture_velocity
+    field = ensemble(arm, own=members(0, 2, logits=never), guidance=guidance)
+    torch.testing.assert_close(ask(field), guided(alone, *batch(), guidance))
 
 
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
-def test_one_model_is_an_ensemble_of_one(guidance):
-    alone = known(torch.zeros(64, dtype=torch.long), 1)
-    field = EnsembleVelocity([mixture_velocity], alone, strategies.rule(strategies.parse("full")), NULL, guidance)
-    torch.testing.assert_close(field(*batch()), guided(*batch(), guidance))
-
-
-@pytest.mark.parametrize("guidance", [1.0, 3.0])
-def test_usage_counts_the_conditional_half(guidance):
+def test_usage_and_entropy_are_of_the_conditional_half_once_per_step(guidance):
     x, t, classes = batch()
     field = ensemble("top1", guidance=guidance)
-    field(x, t, classes)
-    field(x, 0.5 * t, classes)
-    expected = [router(x, time, classes).argmax(1).bincount(minlength=CLUSTERS) for time in (t, 0.5 * t)]
-    torch.testing.assert_close(torch.stack(field.usage), torch.stack(expected).double())
+    for step, time in ((0, t), (0, 0.9 * t), (1, 0.5 * t)):
+        ask(field, x, time, classes, step=step)
+    looked = [router(x, time, classes).softmax(1) for time in (t, 0.5 * t)]
+    used = [one.argmax(1).bincount(minlength=CLUSTERS).double() for one in looked]
+    torch.testing.assert_close(torch.stack(field.usage), torch.stack(used))
+    torch.testing.assert_close(torch.stack(field.entropy), torch.stack([-(p * p.log()).sum() for p in looked]))
 
 
-def test_an_experts_group_is_one_batch_with_both_halves():
-    calls = []
+class Recorder:
+    """An expert that remembers the classes that it was asked about."""
 
-    def expert(x, t, classes):
-        calls.append(classes.tolist())
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, x, t, classes):
+        self.calls.append(classes.tolist())
         return x
 
-    alone = known(torch.zeros(4, dtype=torch.long), 1)
-    field = EnsembleVelocity([expert], alone, strategies.rule(strategies.parse("full")), NULL, guidance=3.0)
-    field(*batch(4))
-    assert calls == [[0, 1, 0, 1, NULL, NULL, NULL, NULL]]
+
+@pytest.mark.parametrize("posteriors", ["shared", "separate"])
+def test_an_experts_group_is_one_batch_with_both_halves(posteriors):
+    first, second = Recorder(), Recorder()
+    own = Members([flowing(first), flowing(second)], lambda x, t, c: 9.0 * x.flatten(1)[:, :2].sign(), None, None, NULL)
+    x, t, classes = batch(4)
+    x[:, 0, 0, 0], x[:, 0, 0, 1] = torch.tensor([1, -1, 1, -1]), torch.tensor([-1, 1, -1, 1])
+    ask(ensemble("top-1", own=own, guidance=3.0, posteriors=posteriors), x, t, classes)
+    assert (first.calls, second.calls) == ([[0, 0, NULL, NULL]], [[1, 1, NULL, NULL]])
 
 
-class Router(torch.nn.Module):
-    """A function in the clothes of a network."""
+@pytest.mark.parametrize("posteriors", ["shared", "separate"])
+def test_outside_the_interval_of_guidance_the_null_half_is_not_asked(posteriors):
+    expert = Recorder()
+    own = Members([flowing(expert)], lambda x, t, c: torch.zeros(len(x), 1), None, None, NULL)
+    field = ensemble(own=own, guidance=3.0, guidance_interval=[0.2, 0.6], posteriors=posteriors)
+    for step, time in enumerate((0.9, 0.6, 0.2, 0.1)):
+        ask(field, *batch(2), step=step, time=time)
+    assert expert.calls == [[0, 1], [0, 1, NULL, NULL], [0, 1, NULL, NULL], [0, 1]]
 
-    def __init__(self, logits):
-        super().__init__()
-        self.logits, self.somewhere = logits, torch.nn.Parameter(torch.zeros(1))
 
-    def forward(self, x, t, classes):
-        return self.logits(x, t, classes)
+@pytest.mark.parametrize("name, asked", [("top-1", [0, 3, 6]), ("sample-1", [0, 3, 6]), ("once", [0])])
+def test_the_router_is_asked_every_so_many_steps(name, asked):
+    at = []
+
+    def noted(x, t, classes):
+        at.append(round(10 * (1 - t[0].item())))
+        return router(x, t, classes)
+
+    x, _, classes = batch()
+    field = ensemble(name, own=members(logits=noted), route_every=3, guidance=3.0)
+    number = moment(64).trajectory
+    for step in range(8):
+        t = torch.full((64,), 1 - step / 10, dtype=torch.float64)
+        for _ in range(2):
+            field(x, t, classes, type(moment(1))(number, step, 0.5))
+    assert at == asked
+    # Between two questions the weights stay; a new trajectory asks anew.
+    assert torch.equal(field.usage[0], field.usage[2]) and torch.equal(field.usage[0], field.usage[7]) == (
+        name == "once"
+    )
+    ask(field, x, t, classes)
+    assert len(at) == len(asked) + 1
 
 
-def without(*missing, logits=router):
-    """The members of the ensemble when some experts are missing."""
-    return Members([None if k in missing else one for k, one in enumerate(EXPERTS)], Router(logits), None, NULL)
+def test_once_gives_both_halves_of_guidance_the_same_expert():
+    x, t, classes = batch()
+    field = ensemble("once", guidance=3.0)
+    velocity = ask(field)
+    found = torch.stack([guided(expert, x, t, classes, 3.0) for expert in EXPERTS])
+    fits = (found - velocity).abs().flatten(2).amax(2) < 1e-10
+    assert (fits.sum(0) == 1).all() and torch.equal(fits.sum(1).double(), field.usage[0])
+
+
+def test_without_renormalising_chosen_experts_keep_their_posterior():
+    x, t, classes = batch()
+    share = router(x, t, classes).softmax(1).amax(1).view(-1, 1, 1, 1)
+    torch.testing.assert_close(ask(ensemble("top-1", renormalise=False)), share * ask(ensemble("top-1")))
+
+
+def clamped(k):
+    """An expert that predicts noise and whose estimated images are kept within bounds."""
+
+    def predict(y, tau, classes):
+        x, t = y / (torch.cos(torch.pi / 2 * tau) + torch.sin(torch.pi / 2 * tau)).view(-1, 1, 1, 1), linear_time(tau)
+        return mixture_velocity(x, t, classes, CLUSTER_OF == k) * (1 - t).view(-1, 1, 1, 1) + x
+
+    return Denoiser(predict, objective("epsilon"), conversion(x0_clamp=1.0))
+
+
+def linear_time(tau):
+    return torch.sigmoid((torch.pi / 2 * tau).tan().log())
+
+
+@pytest.mark.parametrize("arm", ["once", "expert-1", "full"])
+def test_guidance_acts_before_the_clamp(arm):
+    own, (x, t, classes) = members(experts=[clamped(k) for k in range(CLUSTERS)]), batch()
+    t = t.clamp(0.1, 0.9)
+
+    def estimated(posteriors):
+        velocity = ask(ensemble(arm, own=own, guidance=3.0, posteriors=posteriors), x, t, classes)
+        return (x - t.view(-1, 1, 1, 1) * velocity).abs().max()
+
+    assert estimated("shared") <= 1 + 1e-9
+    # Halves that are weighted apart are clamped apart; one expert for both has no such halves.
+    assert (estimated("separate") > 1.1) == (arm == "full")
 
 
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
@@ -165,20 +260,20 @@ def test_the_weights_of_missing_experts_are_shared_by_those_that_are_there(name,
         velocities = [expert(x, t, classes) for expert in EXPERTS]
         return sum(w.view(-1, 1, 1, 1) * one for w, one in zip(weights.unbind(1), velocities, strict=True))
 
-    x, t, classes = batch()
-    halves = [expected(x, t, c) for c in (classes, torch.full_like(classes, NULL))]
-    field = without(*missing).field(name, guidance)
-    torch.testing.assert_close(field(x, t, classes), halves[1] + guidance * (halves[0] - halves[1]))
+    field = ensemble(name, own=members(*missing), guidance=guidance)
+    torch.testing.assert_close(ask(field), guided(expected, *batch(), guidance))
     assert not field.usage[0][list(missing)].any()
 
 
-@pytest.mark.parametrize("name", ["full", "top-1", "top-2"])
-def test_an_ensemble_that_misses_an_expert_is_the_ensemble_of_the_others(name):
+@pytest.mark.parametrize("name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9", "threshold-0.1", "once"])
+@pytest.mark.parametrize("posteriors", ["shared", "separate"])
+def test_an_ensemble_that_misses_an_expert_is_the_ensemble_of_the_others(name, posteriors):
     def others(x, t, classes):
         return router(x, t, classes)[:, :2]
 
-    alone = Members(EXPERTS[:2], Router(others), None, NULL)
-    torch.testing.assert_close(without(2).field(name, 3.0)(*batch()), alone.field(name, 3.0)(*batch()))
+    alone = Members(EXPERTS[:2], others, None, None, NULL)
+    both = [ensemble(name, own=own, guidance=3.0, posteriors=posteriors) for own in (members(2), alone)]
+    torch.testing.assert_close(ask(both[0]), ask(both[1]))
 
 
 def test_a_router_that_is_sure_of_a_missing_expert_leaves_a_choice_of_the_others():
@@ -186,8 +281,8 @@ def test_a_router_that_is_sure_of_a_missing_expert_leaves_a_choice_of_the_others
         return torch.tensor([[2000.0, 0.0, 1.0]], dtype=torch.float64).expand(len(x), 3)
 
     assert sure(*batch()).softmax(1)[0].tolist() == [1, 0, 0]
-    field = without(0, logits=sure).field("full", 1.0)
-    field(*batch())
+    field = ensemble(own=members(0, logits=sure))
+    ask(field)
     shares = torch.tensor([0, 1 / (1 + torch.e), torch.e / (1 + torch.e)], dtype=torch.float64)
     torch.testing.assert_close(field.usage[0] / 64, shares)
 
@@ -195,16 +290,24 @@ def test_a_router_that_is_sure_of_a_missing_expert_leaves_a_choice_of_the_others
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
 def test_the_oracle_leaves_the_samples_of_missing_experts_to_the_router(guidance):
     clusters = torch.arange(64) % CLUSTERS
-    velocity = without(1).field("oracle", guidance, clusters)(*batch())
-    own, shared = (without(*gone).field(name, guidance, clusters) for gone, name in (((), "oracle"), ((1,), "full")))
+    velocity, own, shared = (
+        ask(ensemble(name, clusters, members(*gone), guidance=guidance))
+        for name, gone in (("oracle", (1,)), ("oracle", ()), ("full", (1,)))
+    )
     lost = clusters == 1
-    torch.testing.assert_close(velocity[~lost], own(*batch())[~lost])
-    torch.testing.assert_close(velocity[lost], shared(*batch())[lost])
+    torch.testing.assert_close(velocity[~lost], own[~lost])
+    torch.testing.assert_close(velocity[lost], shared[lost])
 
 
-@pytest.mark.parametrize("name", ["full", "top-2", "oracle"])
-def test_when_all_are_there_nothing_changes_by_a_bit(name):
-    clusters = torch.arange(64) % CLUSTERS
-    plain = (known(clusters, CLUSTERS)) if name == "oracle" else lambda *inputs: router(*inputs).softmax(1)
-    field = without().field(name, 3.0, clusters)
-    assert torch.equal(field(*batch()), ensemble(name, plain, 3.0)(*batch()))
+def test_an_expert_that_is_not_trusted_leaves_its_weight_to_the_others():
+    silent = Denoiser(never, objective("epsilon"), conversion(skip_above=0.7))
+    own = members(experts=[silent, *EXPERTS[1:]])
+    x, t, classes = batch()
+    above = (x, t.clamp(min=0.71), classes)
+    for name in ("full", "top-1", "top-2", "sample-1"):
+        torch.testing.assert_close(ask(ensemble(name, own=own), *above), ask(ensemble(name, own=members(0)), *above))
+    with pytest.raises(AssertionError, match="asked"):
+        ask(ensemble("full", own=own), x, 0.5 * t, classes)
+    # Where nobody is trusted, those that are there speak.
+    with pytest.raises(AssertionError, match="asked"):
+        ask(ensemble("full", own=members(1, 2, experts=[silent, *EXPERTS[1:]])), *above)

@@ -1,53 +1,32 @@
-"""Every denoiser in the folder; a variant with required settings names small ones in SMALL."""
-
-from types import SimpleNamespace
+"""Every denoiser in the folder with every combination of its options."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from hpcddm import plugins
+from hpcddm.models import mmdit, parts
+from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, states, trained
 
-DATA = SimpleNamespace(channels=2, image_size=8, num_classes=3)
-EXPERIMENT = SimpleNamespace(data=DATA, cluster=SimpleNamespace(experts=4))
-SMALL = {"dit": {"width": 32, "depth": 2, "heads": 2, "patch": 4}}
+DENOISERS = combinations("denoiser")
+TEXT = [(name, options) for name, options in DENOISERS if options["condition"] == "text"]
+LEARNERS = [(name, options) for name, options in DENOISERS if options["qk_norm"] and not options["learned_sigma"]]
 
-each_denoiser = pytest.mark.parametrize("name", plugins.names("models", "denoiser"))
-
-
-def fresh(name, seed=0):
-    module = plugins.load("models", name)
-    settings = module.Settings(name=name, **SMALL.get(name, {}))
-    settings.check(EXPERIMENT)
-    torch.manual_seed(seed)
-    return module.build(settings, DATA).eval()
-
-
-def trained(name):
-    """A network whose zero-initialised layers say something."""
-    model = fresh(name)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
-
-
-def batch(count=6):
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(count, 2, 8, 8, generator=generator)
-    return x, torch.rand(count, generator=generator), torch.arange(count) % 4
+each_denoiser = pytest.mark.parametrize("name, options", DENOISERS, ids=label)
+each_text_model = pytest.mark.parametrize("name, options", TEXT, ids=label)
 
 
 @each_denoiser
-def test_starts_as_zero_in_float32(name):
-    output = fresh(name)(*batch())
+def test_starts_as_zero_in_float32(name, options):
+    output = fresh(name, **options)(*batch())
     assert output.shape == (6, 2, 8, 8)
     assert output.dtype == torch.float32
     assert not output.any()
 
 
 @each_denoiser
-def test_bf16_parameters_agree_with_float32(name):
-    model = trained(name)
+def test_bf16_parameters_agree_with_float32(name, options):
+    model = trained(name, **options)
     expected = model(*batch())
     output = model.bfloat16()(*batch())
     assert output.dtype == torch.float32
@@ -55,40 +34,147 @@ def test_bf16_parameters_agree_with_float32(name):
 
 
 @each_denoiser
-def test_bf16_tells_neighbouring_times_apart(name):
-    model = trained(name).bfloat16()
+def test_bf16_tells_neighbouring_times_apart(name, options):
+    model = trained(name, **options).bfloat16()
     x, _, classes = batch()
     late, later = (model(x, torch.full((6,), t), classes) for t in (0.998, 0.999))
     assert not torch.equal(late, later)
 
 
 @each_denoiser
-def test_every_input_matters_and_no_image_sees_another(name):
-    model = trained(name)
+def test_every_input_matters_and_no_image_sees_another(name, options):
+    model = trained(name, **options)
     x, t, classes = batch()
     output = model(x, t, classes)
-    for inputs in [(x.flip(0), t, classes), (x, t.flip(0), classes), (x, t, (classes + 1) % 4)]:
+    for inputs in [(x.flip(0), t, classes), (x, t.flip(0), classes)]:
         assert ((model(*inputs) - output).flatten(1).abs().amax(1) > 1e-3).all()
+    of_others = (model(x, t, (classes + 1) % 4) - output).flatten(1).abs().amax(1)
+    assert not of_others.any() if options["condition"] == "none" else (of_others > 1e-3).all()
     torch.testing.assert_close(model(x[2:3], t[2:3], classes[2:3]), output[2:3], rtol=1e-4, atol=1e-5)
 
 
 @each_denoiser
-def test_never_waits_for_the_device(name):
-    model = trained(name).to("meta")
+def test_every_parameter_is_trained(name, options):
+    model = trained(name, **options)
+    model.with_sigma(*batch()).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name, options", LEARNERS, ids=label)
+def test_learns_a_velocity(name, options):
+    model = fresh(name, **options)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    x, t, classes = batch(12)
+    target = x + torch.linspace(-1, 1, 4)[classes][:, None, None, None]
+    losses = []
+    for _ in range(25):
+        loss = (model(x, t, classes) - target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+
+
+@each_denoiser
+def test_sigma_comes_after_the_prediction(name, options):
+    model = trained(name, **options)
+    everything = model.with_sigma(*batch())
+    assert everything.shape == (6, 4 if options["learned_sigma"] else 2, 8, 8)
+    assert torch.equal(everything[:, :2], model(*batch()))
+
+
+@each_denoiser
+def test_attention_on_other_devices_says_the_same(name, options, monkeypatch):
+    model = trained(name, **options).double()
+    expected = model(*batch())
+    for module in (parts, mmdit):
+        monkeypatch.setattr(module, "attend", lambda q, k, v, seen=None: F.scaled_dot_product_attention(q, k, v, seen))
+    torch.testing.assert_close(model(*batch()), expected)
+
+
+@each_denoiser
+def test_never_waits_for_the_device(name, options):
+    model = trained(name, **options).to("meta")
     # Reading a value of a meta tensor raises, as .item() or a data-dependent shape would.
     assert model(*(x.to("meta") for x in batch())).shape == (6, 2, 8, 8)
 
 
 @each_denoiser
-def test_initialisation_depends_on_torchs_seed_only(name):
-    first, again, other = (list(fresh(name, seed).parameters()) for seed in (0, 0, 1))
+def test_initialisation_depends_on_torchs_seed_only(name, options):
+    first, again, other = (list(fresh(name, seed, **options).parameters()) for seed in (0, 0, 1))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_dit_refuses_patches_that_do_not_tile():
-    settings = plugins.settings_class("models", "dit")
+@each_text_model
+def test_a_class_means_the_states_of_its_prompt(name, options):
+    model = trained(name, **options)
+    x, t, classes = batch()
+    assert torch.equal(model(x, t, classes), model(x, t, states()[classes]))
+
+
+@each_text_model
+def test_padding_changes_nothing(name, options):
+    model = trained(name, **options)
+    x, t, classes = batch()
+    longer = torch.cat([states(), torch.zeros(4, 3, 12)], dim=1)[classes]
+    torch.testing.assert_close(model(x, t, longer), model(x, t, classes))
+
+
+@each_text_model
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_prompt_of_padding_only_is_one_of_its_own(name, options, dtype):
+    model = trained(name, **options).to(dtype)
+    x, t, classes = batch()
+    one, three = (model(x, t, torch.zeros(6, length, 12)) for length in (1, 3))
+    assert one.isfinite().all() and (one - model(x, t, classes)).abs().max() > 1e-2
+    torch.testing.assert_close(one, three, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=1e-2)
+
+
+@each_text_model
+def test_prompts_travel_with_the_weights(name, options):
+    model, other = trained(name, **options), fresh(name, seed=1, **options)
+    other.set_prompts(torch.zeros(4, 5, 12))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(*batch()), model(*batch()))
+    assert model.trunk.prompts.dtype == torch.float32 and "trunk.prompts" not in dict(model.named_parameters())
+
+
+@each_text_model
+def test_prompts_of_another_shape_are_refused(name, options):
+    with pytest.raises(ValueError, match=r"prompts of shape \(4, 5, 12\); it was given \(3, 5, 12\)"):
+        fresh(name, **options).set_prompts(torch.zeros(3, 5, 12))
+
+
+def test_a_class_model_takes_no_prompts():
+    with pytest.raises(ValueError, match="no text"):
+        fresh("dit").set_prompts(states())
+
+
+def test_dit_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="patch 3"):
-        settings(name="dit", width=32, depth=1, heads=2, patch=3).check(EXPERIMENT)
+        settings("dit", patch=3).check(EXPERIMENT)
     with pytest.raises(ValueError, match="width 36"):
-        settings(name="dit", width=36, depth=1, heads=2, patch=4).check(EXPERIMENT)
+        settings("dit", width=36).check(EXPERIMENT)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in TEXT}))
+def test_text_needs_prompts(name):
+    wordless = EXPERIMENT.__class__(data=DATA.__class__(**vars(DATA) | {"text": None}))
+    settings(name, condition="class").check(wordless)
+    with pytest.raises(ValueError, match="data.text"):
+        settings(name, condition="text").check(wordless)
+
+
+@pytest.mark.parametrize("name, size, dimensions", [("dit", "B", (768, 12, 12)), ("mmdit", "3B", (2048, 30, 16))])
+def test_a_named_size_fills_the_dimensions(name, size, dimensions):
+    schema = plugins.settings_class("models", name)
+    filled = schema(name=name, size=size, patch=2)
+    assert (filled.width, filled.depth, filled.heads) == dimensions
+    assert schema.model_validate(filled.model_dump()) == filled
+
+
+def test_a_named_size_and_another_width_are_refused():
+    with pytest.raises(ValueError, match="width: 64, but size S has 384"):
+        plugins.settings_class("models", "dit")(name="dit", size="S", patch=2, width=64)

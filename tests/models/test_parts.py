@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from hpcddm.models import parts
+from hpcddm.models import mmdit, parts
+from tests.models.examples import settings
 
 
 def test_patches_go_back_to_where_they_came_from():
@@ -19,12 +22,48 @@ def test_positions_of_a_grid_differ():
     assert (torch.cdist(positions, positions) + torch.eye(49)).min() > 0.5
 
 
+def test_positions_are_sines_then_cosines_of_the_column_then_of_the_row():
+    row, column = 1, 2
+    angles = [(column, column / 100), (row, row / 100)]
+    expected = [function(angle) for pair in angles for function in (math.sin, math.cos) for angle in pair]
+    torch.testing.assert_close(parts.grid_positions(3, 8)[3 * row + column], torch.tensor(expected))
+
+
+def test_times_are_cosines_then_sines():
+    expected = [math.cos(500), math.cos(5), math.sin(500), math.sin(5)]
+    torch.testing.assert_close(parts.sinusoids(torch.tensor([500.0]), 4)[0], torch.tensor(expected))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_attention_on_cpu_is_torchs_attention(dtype):
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_on_cpu_is_torchs_attention(dtype, masked):
     q, k, v = torch.randn(3, 2, 4, 9, 16, dtype=dtype)
-    torch.testing.assert_close(parts.attend(q, k, v), F.scaled_dot_product_attention(q, k, v))
+    visible = (torch.arange(9) < torch.tensor([[4], [9]]))[:, None, None] if masked else None
+    torch.testing.assert_close(parts.attend(q, k, v, visible), F.scaled_dot_product_attention(q, k, v, visible))
 
 
-def test_a_block_starts_as_the_identity():
-    x, condition = torch.randn(2, 9, 32), torch.randn(2, 32)
-    assert torch.equal(parts.Block(32, heads=4)(x, condition), x)
+@pytest.mark.parametrize("modulation", ["zero", "single"])
+@pytest.mark.parametrize("condition", ["none", "text"])
+def test_a_block_starts_as_the_identity(modulation, condition):
+    x, vectors = torch.randn(2, 9, 32), torch.zeros(2, 6, 32) if modulation == "single" else torch.randn(2, 32)
+    prompt = parts.Prompt(torch.randn(2, 3, 32), torch.ones(2, 1, 1, 3, dtype=torch.bool))
+    block = parts.Block(settings("dit", modulation=modulation, condition=condition))
+    assert torch.equal(block(x, vectors, prompt), x)
+
+
+def test_turned_heads_know_only_how_far_they_are_apart():
+    grid, width = 5, 16
+    rotation = mmdit.grid_rotation(grid, width).double()
+    q, k = (torch.randn(width, dtype=torch.float64).expand(1, 1, grid**2, width) for _ in range(2))
+    turned = mmdit.rotate(q, rotation)
+    products = (turned @ mmdit.rotate(k, rotation).transpose(2, 3)).view(grid, grid, grid, grid)
+    torch.testing.assert_close(turned.norm(dim=3), q.norm(dim=3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(products[1:, 2:, 1:, 2:], products[:-1, :-2, :-1, :-2], atol=1e-5, rtol=0)
+    assert products.flatten().unique().numel() > (2 * grid - 1) ** 2 - 1
+
+
+def test_the_norm_of_queries_and_keys_bounds_what_attention_sees():
+    attention = parts.Attention(settings("dit", qk_norm=True))
+    q, k, _ = attention.project(1000 * torch.randn(2, 9, 32))
+    for heads in (q, k):
+        torch.testing.assert_close(heads.square().mean(3), torch.ones(2, 2, 9))

@@ -1,65 +1,67 @@
-from types import SimpleNamespace
+"""Every trained router in the folder with every combination of its options."""
 
 import pytest
 import torch
 
-from hpcddm import plugins
+from tests.models.examples import OUTPUTS, batch, combinations, fresh, label, states, trained
 
-DATA = SimpleNamespace(channels=1, image_size=8, num_classes=3)
-SMALL = {"router_dit": {"width": 32, "depth": 2, "heads": 2, "patch": 4}}
+ROUTERS = combinations("router")
+TEXT = [(name, options) for name, options in ROUTERS if options["condition"] == "text"]
 
-each_router = pytest.mark.parametrize("name", plugins.names("models", "router"))
-
-
-def build(name, **changed):
-    module = plugins.load("models", name)
-    torch.manual_seed(0)
-    return module.build(module.Settings(name=name, **SMALL.get(name, {}) | changed), DATA, num_outputs=5)
-
-
-def trained(name, **changed):
-    model = build(name, **changed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
-
-
-def batch():
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(6, 1, 8, 8, generator=generator), torch.rand(6, generator=generator), torch.arange(6) % 4
+each_router = pytest.mark.parametrize("name, options", ROUTERS, ids=label)
 
 
 @each_router
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_starts_undecided(name, dtype):
-    logits = build(name).to(dtype)(*batch())
+def test_starts_undecided(name, options, dtype):
+    logits = fresh(name, **options).to(dtype)(*batch())
     assert logits.dtype == torch.float32
-    torch.testing.assert_close(logits.softmax(1), torch.full((6, 5), 0.2))
+    torch.testing.assert_close(logits.softmax(1), torch.full((6, OUTPUTS), 1 / OUTPUTS))
 
 
 @each_router
-def test_every_input_matters(name):
-    model = trained(name)
+def test_every_input_matters(name, options):
+    model = trained(name, **options)
     x, t, classes = batch()
-    for inputs in [(x.flip(0), t, classes), (x, t.flip(0), classes), (x, t, (classes + 1) % 4)]:
-        assert ((model(*inputs) - model(x, t, classes)).abs().amax(1) > 1e-4).all()
+    logits = model(x, t, classes)
+    for inputs in [(x.flip(0), t, classes), (x, t.flip(0), classes)]:
+        assert ((model(*inputs) - logits).abs().amax(1) > 1e-4).all()
+    of_others = (model(x, t, (classes + 1) % 4) - logits).abs().amax(1)
+    assert not of_others.any() if options["condition"] == "none" else (of_others > 1e-4).all()
 
 
-def test_a_class_blind_router_gives_every_class_the_null_classes_answer():
-    model = trained("router_dit", condition="none")
+@pytest.mark.parametrize("name, options", TEXT, ids=label)
+def test_a_class_means_the_states_of_its_prompt(name, options):
+    model = trained(name, **options)
     x, t, classes = batch()
-    assert torch.equal(model(x, t, classes), model(x, t, torch.full_like(classes, 3)))
+    assert torch.equal(model(x, t, classes), model(x, t, states()[classes]))
 
 
 @each_router
-def test_learns_which_cluster_a_noisy_image_belongs_to(name):
-    model = build(name)
+def test_every_parameter_is_trained(name, options):
+    model = trained(name, **options)
+    model(*batch()).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+@each_router
+def test_the_head_is_all_that_depends_on_the_number_of_clusters(name, options):
+    model = fresh(name, **options)
+    head = model.head_parameters()
+    vectors = {"table"} if options["modulation"] == "single" else {"modulation.weight", "modulation.bias"}
+    assert head.keys() == {"head.weight", "head.bias"} | vectors
+    for key, parameter in model.named_parameters():
+        assert (key in head) == (not key.startswith("trunk.")) and (OUTPUTS not in parameter.shape or key in head)
+
+
+@each_router
+def test_learns_which_cluster_a_noisy_image_belongs_to(name, options):
+    model = fresh(name, **options)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    clusters = torch.arange(64) % 5
+    clusters = torch.arange(64) % OUTPUTS
     generator = torch.Generator().manual_seed(2)
-    centres = torch.randn(5, 1, 8, 8, generator=generator)
-    x = centres[clusters] + 0.3 * torch.randn(64, 1, 8, 8, generator=generator)
+    centres = torch.randn(OUTPUTS, 2, 8, 8, generator=generator)
+    x = centres[clusters] + 0.3 * torch.randn(64, 2, 8, 8, generator=generator)
     t, classes = torch.rand(64, generator=generator), torch.full((64,), 3)
     for _ in range(30):
         optimiser.zero_grad()

@@ -7,51 +7,75 @@ import numpy as np
 import pytest
 
 from hpcddm.report import page
-from hpcddm.report.content import Cluster, Content, Gallery
+from hpcddm.report.content import Cluster, Content, Denoiser, Gallery, Router
 
 VOID = {"meta", "img", "br"}
 
 
-def content(experts=4, size=28, channels=1, classes=10, monolith=True):
+STEPS = 20
+
+
+def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=False):
     random = np.random.default_rng(0)
     strategies = ["top-1", "top-2", "oracle"]
-    arms = (["monolith"] if monolith else []) + strategies
+    dense = ["monolith"] * monolith + ["student"] * student
+    arms = dense + strategies
     flops = {name: 1_234_000_000_000_000 if name == "monolith" else 1_250_000_000_000_000 for name in arms}
 
     def pictures(count):
         return random.integers(0, 256, (count, size, size, channels), dtype=np.uint8)
 
+    def diagnosis(arm):
+        entropy, disagreement = ([0.0] * STEPS if arm in dense else random.random(STEPS).tolist() for _ in range(2))
+        times = [1 - step / STEPS for step in range(STEPS)]
+        return {"times": times, "entropy": entropy, "disagreement": disagreement, "refinement_gap": 0.00123}
+
+    units = {"monolith": "train/monolith", "student": "distill/student"}
+    made = [units[arm] for arm in dense] + [f"train/expert-{index:02d}" for index in range(experts)]
     return Content(
         name="quickstart",
         facts=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
         metrics={
             "arms": {
                 name: {"fd": 31.86 + place, "kid": 0.0123 - 0.001 * place, "agreement": 0.81 + 0.01 * place,
-                       "images": 2000, "train_flops": flops[name]}
+                       "precision": 0.7, "recall": 0.5 + 0.011 * place, "density": 1.1 - 0.1 * place, "coverage": 0.613,
+                       "diversity": 0.9 + 0.06 * place, "images": 2000, "train_flops": flops[name]}
                 for place, name in enumerate(arms)
             },
-            "floor": {"fd": 2.11, "kid": -0.00001, "agreement": 0.952, "images": 2000},
+            "floor": {"fd": 2.11, "kid": -0.00001, "agreement": 0.952, "precision": 0.75, "recall": 0.76,
+                      "density": 0.998, "coverage": 0.969, "diversity": 1.003, "images": 2000},
+            "diagnostics": {name: diagnosis(name) for name in arms},
+            "neighbours": [3, 5],
             "extractor": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92},
             "judge": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
-            "steps": 20,
+            "steps": STEPS,
             "guidance": 1.5,
             "missing_experts": [],
             "remark": "",
         },
+        denoisers=[
+            Denoiser(unit, "dit (width 128)", 1_234_567, "epsilon (schedule cosine)", "bf16", 72_000, 10**15)
+            for unit in made
+        ],
         clusters=[Cluster(index, 1000 + 10 * index, pictures(12)) for index in range(experts)],
         gallery_classes=[number % classes for number in range(20)],
         galleries=[Gallery(arm, pictures(20)) for arm in arms + [f"expert-{index}" for index in range(experts)]],
         curves={"train/monolith": [[1024, 1.0], [2048, 0.5]], "critics/judge": [[1024, 2.0]], "route/router": []},
-        noise_levels=[0.1, 0.5, 0.9],
-        router_accuracy={"with class": [0.99, 0.9, 0.6], "without class": [0.98, 0.8, 0.3]},
-        usage={name: random.dirichlet(np.ones(experts), 20) for name in strategies},
+        router=Router(
+            noise_levels=[0.1, 0.5, 0.9],
+            accuracy={"with class": [0.99, 0.9, 0.6], "without class": [0.98, 0.8, 0.3]},
+            calibration={"as made": [0.01, 0.05, 0.1], "with temperature": [0.01, 0.02, 0.03]},
+            surprise={"as made": [0.01, 0.3, 1.2]},
+        ),
+        usage={name: random.dirichlet(np.ones(experts), STEPS) for name in strategies},
     )  # fmt: skip
 
 
 def bare(given):
     """The same without what takes time to draw."""
     return dataclasses.replace(given, clusters=[Cluster(0, 9, np.zeros((1, 8, 8, 1), np.uint8))], gallery_classes=[],
-                               galleries=[], curves={}, noise_levels=[], router_accuracy={}, usage={})  # fmt: skip
+                               galleries=[], curves={}, router=None, usage={}, denoisers=[],
+                               metrics=given.metrics | {"diagnostics": {}})  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -89,13 +113,16 @@ class Page(HTMLParser):
 CASES = {
     "usual": content(),
     "two experts without monolith": content(experts=2, monolith=False),
-    "sixteen experts": content(experts=16, size=8),
+    "sixteen experts and a student": content(experts=16, size=8, student=True),
     "large and in colour": content(experts=2, size=200, channels=3),
     "a thousand classes": content(classes=1000, channels=3, size=32),
     "no pictures and no plots": bare(content()),
     "no usage": dataclasses.replace(content(), usage={}),
     "no curves": dataclasses.replace(content(), curves={}),
-    "no router": dataclasses.replace(content(), noise_levels=[], router_accuracy={}),
+    "no router": dataclasses.replace(content(), router=None),
+    "a router whose calibration nobody measured": dataclasses.replace(
+        content(), router=Router([0.1, 0.9], {"with class": [0.9, 0.4]}, {}, {})
+    ),
     "no galleries": dataclasses.replace(content(), galleries=[], gallery_classes=[]),
     "an empty cluster": dataclasses.replace(
         content(experts=2),
@@ -140,7 +167,10 @@ def test_page_holds_every_arm_value_and_fact():
     for expected in (
         "monolith", "top-1", "top-2", "oracle", "real against real", "31.9", "34.9", "0.01230", "0.00930", "2.1",
         "81.0%", "95.2%", "1.23 PFLOP", "1.25 PFLOP", "1.00", "1.01", "2,000", "small_cnn", "91.4%", "expert 3",
-        "1,030 images", "a <small> network & more", "hpcddm submit ./experiment.json --run-dir ../quickstart-again",
+        "1,030 images", "epsilon (schedule cosine)", "dit (width 128)", "1.23 M", "72,000", "61.3%", "0.96", "1.00",
+        "Router calibration", "knowing nothing, ln 4", "Disagreement of experts",
+        "Step-refinement gap", "oracle 1.23e-03",
+        "a <small> network & more", "hpcddm submit ./experiment.json --run-dir ../quickstart-again",
     ):  # fmt: skip
         assert expected in text
 
@@ -154,7 +184,10 @@ def test_best_is_among_the_arms_and_follows_each_measure():
     rows = page.table(content().metrics)
     assert list(rows) == ["monolith", "top-1", "top-2", "oracle", page.FLOOR]
     assert {arm: row["best"] for arm, row in rows.items() if row["best"]} == {
-        "monolith": ["fd"], "oracle": ["kid", "agreement"],
+        "monolith": ["fd", "precision", "density", "coverage"],
+        "top-1": ["precision", "coverage"],
+        "top-2": ["precision", "coverage", "diversity"],
+        "oracle": ["kid", "agreement", "precision", "recall", "coverage"],
     }  # fmt: skip
 
 
@@ -195,6 +228,7 @@ def test_unequal_counts_are_said():
     text = page.render(unequal)
     assert "Every row has" not in text
     assert "different numbers of images" in text
+    assert "1,000" in Page(text).text and "2,000" in Page(text).text
 
 
 def test_missing_experts_are_named_on_top_and_at_their_clusters():

@@ -8,6 +8,8 @@ import pytest
 
 from hpcddm.report import plots
 
+TIMES = [1 - step / 20 for step in range(20)]
+
 
 def curve(points, end):
     return [(1024 * (step + 1), end + 1 / (step + 1)) for step in range(points)]
@@ -23,7 +25,8 @@ def drawn():
     return {
         "losses": plots.losses("losses", {"train/monolith": curve(50, 0.1), "train/expert-00": curve(12, 0.2)}),
         "router": plots.router_accuracy("router", [0.1, 0.9], {"with class": [1.0, 0.6]}, experts=4),
-        "usage": plots.usage("usage", shares),
+        "usage": plots.usage("usage", shares, TIMES),
+        "entropy": plots.by_time("entropy", TIMES, {"top-1": shares[:, 0], "full": shares[:, 1]}, "entropy"),
     }
 
 
@@ -102,7 +105,23 @@ def test_chance_is_one_of_k():
 
 def test_areas_with_room_carry_their_experts_number():
     shares = np.tile([0.5, 0.02, 0.48], (20, 1))
-    assert [text for text in texts(plots.usage("usage", shares)) if text in "012"] == ["0", "2"]
+    assert [text for text in texts(plots.usage("usage", shares, TIMES)) if text in "012"] == ["0", "2"]
+
+
+def test_steps_are_drawn_as_long_as_they_are():
+    """With the times shifted the same shares fill other areas: the first of two steps reaches from 1 to 0.25."""
+    shares = np.array([[1.0, 0.0], [0.0, 1.0]])
+    even, shifted = (plots.usage("usage", shares, [1.0, middle]) for middle in (0.5, 0.25))
+    assert even != shifted and "0" in texts(shifted)
+
+
+def test_what_is_said_of_a_line_is_in_the_order_of_the_noise():
+    said = ElementTree.fromstring(plots.by_time("x", [0.9, 0.1], {"full": [2.0, 1.0]}, "nats", levels={"all": 3.0}))
+    assert said.get("aria-label") == "Nats from little to much noise: full from 1 to 2; all: 3."
+
+
+def test_many_arms_look_different():
+    assert len({str(plots._line_style(f"top-{arm}", arm)) for arm in range(6)}) == 6
 
 
 def test_sixteen_experts_look_different():

@@ -4,16 +4,18 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm.ensemble.members import Members, as_velocity
+from hpcddm import plugins
+from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.sampler import sample
-from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, expert_key, plan
-from hpcddm.stages import route, train
+from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, plan
+from hpcddm.stages import denoisers, routing
 from hpcddm.stages.costs import DENOISER, ENCODER, TAR, Costs, Work
 from hpcddm.stages.costs import ROUTER as ROUTER_NETWORK
 from tests.helpers import CLASSES, SIDE, tiny
 
 COUNTS = {"train": 96, "heldout": 40}
-STRATEGIES = ["top-1", "top-2", "full", "oracle"]
+STRATEGIES = ["top-1", "top-2", "full", "oracle", "once", "sample-2", "full-until-0.5-then-top-1"]
 
 
 def costs(tmp_path, **changes):
@@ -23,22 +25,52 @@ def costs(tmp_path, **changes):
 def sampled_flops(settings, arm, images):
     """The operations of really drawing some images with networks that weigh nothing twice."""
     torch.manual_seed(0)
-    nets = [train.build(settings).eval() for _ in range(5)]
-    velocities = [as_velocity(net, settings.experts.objective) for net in nets]
-    members = Members(velocities[:4], route.build(settings).eval(), velocities[4], CLASSES)
+    evaluate = settings.evaluate
+    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+
+    def denoiser(expert=None):
+        recipe = settings.recipe(expert)
+        return Denoiser(denoisers.build(settings, recipe).eval(), denoisers.objective_of(recipe), conversion)
+
+    experts = [denoiser(expert) for expert in range(4)]
+    members = Members(experts, routing.build(settings).eval(), denoiser(), denoiser(), CLASSES)
     classes, clusters = torch.arange(images) % CLASSES, torch.arange(images) % 4
     with FlopCounterMode(display=False) as counter:
-        field = members.field(arm, settings.evaluate.guidance, clusters)
-        sample(field, 0, range(images), classes, (1, SIDE, SIDE), settings.evaluate.steps)
+        sample(members.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("guidance", [1.0, 2.0])
-@pytest.mark.parametrize("arm", ["monolith", *STRATEGIES])
-def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, guidance):
-    own = costs(tmp_path, evaluate__guidance=guidance)
+SAMPLERS = {
+    "as it stands": {},
+    "guided": {"evaluate__guidance": 2.0},
+    "guided, one posterior": {"evaluate__guidance": 2.0, "evaluate__posteriors": "shared"},
+    "guided for a while": {"evaluate__guidance": 2.0, "evaluate__guidance_interval": [0.3, 0.8]},
+    "heun": {"evaluate__solver": {"name": "heun"}, "evaluate__steps": 3},
+    "routed every other step": {"evaluate__route_every": 2, "evaluate__steps": 5},
+}
+
+
+@pytest.mark.parametrize("changes", SAMPLERS.values(), ids=SAMPLERS)
+@pytest.mark.parametrize("arm", ["monolith", "student", *STRATEGIES])
+def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
+    own = costs(tmp_path, **changes)
     planned = sum(own.flops(work) for work in own._sampling([arm], 6, 6))
     assert planned == sampled_flops(own.settings, arm, 6) > 0
+
+
+def test_experts_of_another_network_are_counted_apart(tmp_path):
+    small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
+    own = costs(tmp_path, experts__mixed=[{"clusters": [1, 2], "model": small}])
+    networks = [own.work(expert_key(expert))[0].network for expert in range(4)]
+    assert networks == [DENOISER, "denoiser-1", "denoiser-1", DENOISER]
+    whole = sum(own.flops(work) for work in own._sampling(["full"], 6, 6))
+    assert whole == sampled_flops(own.settings, "full", 6)
+
+
+def test_a_student_costs_a_third_of_the_monolith(tmp_path):
+    own = costs(tmp_path, distill={"share": 0.25}, experts__training__images=6400, router__training__images=16)
+    student, monolith = (sum(map(own.flops, own.work(key))) for key in (STUDENT, MONOLITH))
+    assert student / monolith == pytest.approx(1 / 3, rel=0.05)
 
 
 def test_every_unit_of_the_pipeline_has_its_work_but_clustering(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hpcddm.commands.comparison import print_results
 from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import REPORT
@@ -16,16 +17,20 @@ from hpcddm.stages import table as stage
 from hpcddm.sweep.index import Index, write_index
 from hpcddm.sweep.members import assign
 from hpcddm.sweep.plot import write_plot
-from hpcddm.sweep.table import Result, varied_keys, write_csv
+from hpcddm.sweep.table import METRICS, Result, varied_keys, write_csv
 from tests.attempts import write_attempt
 from tests.helpers import finish
 
 EVALUATE = "evaluate/0000000-0000024"
 
 
+MORE = {"precision": 0.71, "recall": 0.52, "density": 1.13, "coverage": 0.64, "diversity": 0.95}
+"""Measures that reports did not always have."""
+
+
 def result(label: str, fd: float | None, **setting) -> Result:
     """A setting, complete if it has a distance."""
-    arm = {"kid": 0.1, "agreement": 0.9, "images": 24}
+    arm = {"kid": 0.1, "agreement": 0.9, "images": 24} | MORE
     arms = {"monolith": arm | {"fd": fd}, "top-1": arm | {"fd": fd + 1}, "floor": arm | {"fd": 0.5}} if fd else {}
     return Result(label, setting, arms, "complete" if fd else "report/all pending")
 
@@ -42,6 +47,23 @@ def test_the_csv_has_a_line_for_each_arm_and_one_for_a_setting_that_is_not_there
     assert [row["arm"] for row in rows] == ["monolith", "top-1", "floor", ""]
     assert [row["fd"] for row in rows] == ["2.0", "3.0", "0.5", ""]
     assert rows[3]["state"] == "report/all pending" and rows[3]["b"] == "['x', 'y']" and rows[0]["b"] == ""
+
+
+def test_every_measure_of_the_report_is_in_the_csv_and_the_terminal_says_so(tmp_path, capsys):
+    old = result("a=2", 3.0, a=2)
+    for arm in old.arms.values():
+        for key in MORE:
+            arm.pop(key, None)
+    rows = [result("a=1", 2.0, a=1), old]
+    write_csv(rows, tmp_path / "table.csv")
+    first, *_, last = csv.DictReader((tmp_path / "table.csv").open())
+    assert set(METRICS) <= set(first) and {key: float(first[key]) for key in MORE} == MORE
+    assert [last[key] for key in MORE] == [""] * len(MORE)
+    assert (picture(rows, tmp_path / "table.png") != 255).any()
+    print_results(rows)
+    said = capsys.readouterr().out
+    assert "table.csv has precision, recall, density, coverage, diversity as well" in said
+    assert "2.00 / 0.100 / 90.0%" in said and max(map(len, said.splitlines())) <= 140
 
 
 def test_only_keys_that_differ_are_columns():

@@ -1,8 +1,8 @@
-"""SNR-matched: a network is asked at the native time whose log-SNR is that of the state, and about the state rescaled.
+"""SNR-matched: a network is asked at the native time whose log-SNR is that of the state, about the state rescaled.
 
-With native tau of the same log-SNR as the linear path's t and y = (alpha + sigma) x, y at tau is x at t, and the
-linear velocity eps - x0 follows from the prediction exactly. For the cosine path tau = (2 / pi) atan2(t, 1 - t), and
-for epsilon-prediction on any path v = (eps - x) / (1 - t). The same mapping as in arXiv 2506.02221.
+Where native tau has the log-SNR of the linear path's t, y = (alpha + sigma) x at tau is x at t, and the linear
+velocity eps - x0 follows from the prediction exactly (the mapping of arXiv 2506.02221). For the cosine path
+tau = (2 / pi) atan2(t, 1 - t); for epsilon-prediction on any path v = (eps - x) / (1 - t).
 """
 
 from typing import Annotated, Any
@@ -10,22 +10,84 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
-from hpcddm.ensemble.conversions.halves import one_posterior
 from hpcddm.objectives.base import LINEAR, Objective
 from hpcddm.objectives.conversions import Level, convert, floored, times
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Up to where a network is believed; all times are those of the linear path.
+    """Up to where networks are believed, in times of the linear path.
 
-    `highest`: above it an epsilon network, whose errors grow as 1 / (1 - t), counts as not knowing the level; `lowest`:
-    below it an x0 network, whose errors grow as 1 / t. Trained networks may want `highest` near 0.98, or `x0_clamp`: the
-    estimated image is kept within [-x0_clamp, x0_clamp]. `skip_above`: above it epsilon networks are not asked at all
-    while there are others.
+    An epsilon network's errors grow as 1 / (1 - t) and count as unknown above `highest`; an x0 network's grow as 1 / t
+    and count as unknown below `lowest`. `x0_clamp` keeps estimated images within [-x0_clamp, x0_clamp]. Above
+    `skip_above` epsilon networks are not asked while there are others.
     """
 
     lowest: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
     highest: Annotated[float, Field(gt=0.5, lt=1)] = 1 - 1e-3
     x0_clamp: Annotated[float, Field(gt=0)] | None = None
     skip_above: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError when a clamp would be applied to the two halves of guidance apart."""
+        evaluate = experiment.evaluate
+        if self.x0_clamp is not None and evaluate.guidance != 1 and evaluate.posteriors != "shared":
+            raise ValueError("x0_clamp comes after guidance, which needs 'posteriors: shared'")
+
+
+class Conversion:
+    """The linear path's velocity from a network of any objective; data at t = 0, noise at t = 1."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+
+    def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where to ask: the native state (N, C, H, W) and time (N,) of the linear path's x (N, C, H, W) at t (N,).
+
+        Outside the levels that the network knows, the nearest one is asked about the state as it is.
+        """
+        _, tau, level = self._matched(objective, t)
+        return times(level.alpha + level.sigma, x), tau.to(t.dtype)
+
+    def velocity(
+        self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
+    ) -> torch.Tensor:
+        """The velocity at the linear path's x (N, C, H, W) and t (N,), from what the network said where `ask` asks.
+
+        Above the levels that the network knows it is (x - x0) / t with the estimate of x0 at the nearest one. Below
+        them the nearest level's score stands (with its x0 the velocity would grow as 1 / t): eps is t / s of the
+        estimate at that level's linear time s, and v = (eps - x) / (1 - t).
+        """
+        s, _, level = self._matched(objective, t)
+        y, level = times(level.alpha + level.sigma, x), floored(level)
+        velocity = convert(objective.quantity, "velocity", level, y, prediction)
+        if self.settings.x0_clamp is not None:
+            x0 = convert(objective.quantity, "x0", level, y, prediction)
+            beyond = x0 - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
+            velocity = velocity + times(1 / s.clamp(min=self.settings.lowest), beyond)
+        # At the level s x0 = x - s v and eps = x + (1 - s) v; what the docstring says, in terms of this v.
+        t = t.double()
+        below = (t / s) * (1 - s) / (1 - t)
+        of_velocity = torch.where(t < s, below, torch.where(t > s, s / t, 1.0))
+        of_state = torch.where(t < s, (t / s - 1) / (1 - t), 0.0)
+        return times(of_velocity, velocity) + times(of_state, x)
+
+    def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
+        """Whether the network is to be asked at t (N,) while others could be asked instead: (N,) bool."""
+        skipped = self.settings.skip_above is not None and objective.blind_at == 1
+        return t <= self.settings.skip_above if skipped else torch.ones_like(t, dtype=torch.bool)
+
+    def known(self, objective: Objective) -> tuple[float, float]:
+        """The first and last time of the linear path at which the network's estimates are believed."""
+        lowest, highest = objective.linear_range
+        if objective.blind_at == 0:
+            lowest = max(lowest, self.settings.lowest)
+        if objective.blind_at == 1:
+            highest = min(highest, self.settings.highest)
+        return lowest, highest
+
+    def _matched(self, objective: Objective, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Level]:
+        """The nearest linear time that the network knows, the native time of the same log-SNR, and its level."""
+        s = t.double().clamp(*self.known(objective))
+        tau = objective.schedule.time_at(LINEAR.log_snr(s))
+        return s, tau, objective.level(tau)

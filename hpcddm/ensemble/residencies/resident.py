@@ -1,7 +1,17 @@
-"""All experts resident."""
+"""All networks stay on the device."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
 
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
     """Nothing to set."""
+
+
+def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
+    """The networks as functions (x, t, condition) -> prediction, for tensors on `device`."""
+    return {key: network.to(device) for key, network in networks.items()}

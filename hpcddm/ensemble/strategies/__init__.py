@@ -1,7 +1,7 @@
 """Routing strategies: how a posterior over experts becomes the weights of their velocities.
 
-A strategy's file says with `pattern` which names it answers to ("top1", "top-2") and holds
-`weights(settings, posterior)`.
+A strategy's file says with `pattern` which names it answers to ("top1", "top-2"), whether it needs the router, and
+whether what it takes at first is kept for the whole trajectory; it holds `weights(settings, posterior, moment)`.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,17 @@ def parse(name: str) -> Any:
     return plugins.parse(ROOM, name)
 
 
-def rule(settings: Any) -> Callable:
-    """The function from posterior (N, K) to weights (N, K), rows summing to one."""
-    return partial(plugins.load(ROOM, settings.name).weights, settings)
+def rule(settings: Any, renormalise: bool = True) -> Callable:
+    """The function from posterior (N, K) and `Moment` to weights (N, K).
+
+    Rows sum to one; without `renormalise` experts that were chosen, not drawn, keep their posterior values.
+    """
+    weights = partial(plugins.load(ROOM, settings.name).weights, settings)
+    if not renormalise:
+        return weights
+
+    def normalised(posterior: Any, moment: Any) -> Any:
+        chosen = weights(posterior, moment)
+        return chosen / chosen.sum(1, keepdim=True)
+
+    return normalised

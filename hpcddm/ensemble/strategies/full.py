@@ -1,6 +1,6 @@
 """Full: every expert, weighted by its posterior (arXiv 2501.05450, eq. 4); exact for exact experts and posterior."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -13,9 +13,10 @@ class Settings(VariantSettings):
     pattern: ClassVar[str] = "full"
     usage: ClassVar[str] = "full"
     needs_router: ClassVar[bool] = True
+    per_trajectory: ClassVar[bool] = False
     label: ClassVar[str] = "full"
 
 
-def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
+def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
     """Weights (N, K) from the posterior (N, K)."""
     return posterior

@@ -1,6 +1,6 @@
 """Oracle: the expert of the evaluation image's own cluster (arXiv 2501.05450, sec. 3.4)."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -16,9 +16,10 @@ class Settings(VariantSettings):
     pattern: ClassVar[str] = "oracle"
     usage: ClassVar[str] = "oracle"
     needs_router: ClassVar[bool] = False
+    per_trajectory: ClassVar[bool] = False
     label: ClassVar[str] = "oracle"
 
 
-def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
+def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
     """Weights (N, K) from the one-hot posterior (N, K)."""
     return posterior

@@ -1,4 +1,4 @@
-"""Top-k: the k most probable experts, renormalised (arXiv 2501.05450, sec. 3.4)."""
+"""Top-k: the k most probable experts (arXiv 2501.05450, sec. 3.4)."""
 
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ class Settings(VariantSettings):
     pattern: ClassVar[str] = r"top-?(?P<k>[1-9][0-9]*)"
     usage: ClassVar[str] = "top-1, top-2, ..."
     needs_router: ClassVar[bool] = True
+    per_trajectory: ClassVar[bool] = False
 
     k: Positive
 
@@ -27,7 +28,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
 
 
-def weights(settings: Settings, posterior: torch.Tensor) -> torch.Tensor:
-    """Weights (N, K) from the posterior (N, K); where fewer than k are possible, those share the sample."""
+def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+    """The k largest values of the posterior (N, K); where fewer experts than k are possible, those."""
     values, experts = posterior.topk(settings.k, dim=1)
-    return torch.zeros_like(posterior).scatter(1, experts, values / values.sum(1, keepdim=True))
+    return torch.zeros_like(posterior).scatter(1, experts, values)

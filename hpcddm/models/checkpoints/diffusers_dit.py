@@ -5,13 +5,14 @@ embeddings of time and class. What is not a tensor stands in config.json.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.original_dit import channels_first, image_side
+from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
 from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
@@ -73,17 +74,25 @@ def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Fa
     return ours, _facts(stored, config, width, len(table) - 1)
 
 
-def dump(tensors: dict[str, torch.Tensor], facts: Facts) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def dump(
+    tensors: dict[str, torch.Tensor], facts: Facts, num_classes: int = 0
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """The tensors under diffusers' names, and config.json; the inverse of `load`.
 
+    num_classes: how many classes the table shall have at least; those that there are none of become the null class.
     Raises `UserError` for a network that `DiTTransformer2DModel` is not.
     """
     model = facts.model
     if (model.name, model.modulation, model.condition, model.qk_norm) != ("dit", "zero", "class", False):
+        settings = ", ".join(f"{key} {value}" for key, value in model.model_dump().items() if key != "name")
         raise UserError(
-            f"DiTTransformer2DModel is a dit with modulation zero, condition class and qk_norm false; this is a"
-            f" {model.name}: {', '.join(f'{key} {value}' for key, value in model.model_dump().items() if key != 'name')}"
+            "DiTTransformer2DModel is a dit with modulation zero, condition class and qk_norm false;"
+            f" this is a {model.name}: {settings}"
         )
+    table = tensors["trunk.embed_class.weight"]
+    more = max(0, num_classes - facts.num_classes)
+    tensors = tensors | {"trunk.embed_class.weight": torch.cat([table, table[-1:].expand(more, -1)])}
+    facts = replace(facts, num_classes=facts.num_classes + more)
     theirs = {f"pos_embed.proj.{kind}": tensors[f"trunk.embed_patch.{kind}"] for kind in ("weight", "bias")}
     convolution = (-1, facts.channels, model.patch, model.patch)
     theirs["pos_embed.proj.weight"] = theirs["pos_embed.proj.weight"].view(convolution)
@@ -140,7 +149,9 @@ def _checked_config(stored: Stored) -> dict[str, Any]:
     place = stored.path.with_name("config.json")
     missing = [key for key in needed if not isinstance(stored.config.get(key), int)]
     if missing:
-        raise UserError(f"{place}: needs whole numbers for {', '.join(missing)}; copy it from where the weights are from")
+        raise UserError(
+            f"{place}: needs whole numbers for {', '.join(missing)}; copy it from where the weights are from"
+        )
     for key, value in REQUIRED.items():
         if stored.config.get(key, value) != value:
             raise UserError(f"{place}: {key} is {stored.config[key]!r}; only {value!r} can be read")
@@ -170,8 +181,19 @@ def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int)
     )
     notes = ()
     if config.get("norm_eps", 1e-5) != NORM_EPS:
-        notes = (f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",)
-    return Facts(model, channels, num_classes, None, config["sample_size"], notes)
+        notes = (
+            f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",
+        )
+    objective, unknown = _objective(stored)
+    return Facts(model, channels, num_classes, objective, config["sample_size"], notes + unknown)
+
+
+def _objective(stored: Stored) -> tuple[VariantSettings, tuple[str, ...]]:
+    """What the network predicts: our own exports say it, and the published ones are all alike."""
+    own = stored.own.get("objective")
+    if own is not None:
+        return plugins.settings_class("objectives", own["name"])(**own), ()
+    return original_objective(), ("nothing says what the network predicts: taken to be epsilon, as the published ones",)
 
 
 def _config(facts: Facts) -> dict[str, Any]:

@@ -26,13 +26,13 @@ def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Fa
     """
     if not stored.own:
         raise UserError(
-            f"{stored.path}: nothing says what network this is; name the file inside its run, RUN/train/UNIT,"
-            " with experiment.json and the unit's manifest where the run has them"
+            f"{stored.path}: nothing says what network this is;"
+            " name the folder that its training wrote, RUN/train/UNIT, with the manifest in it"
         )
     try:
         model, objective = stored.own["model"], stored.own["objective"]
         model = plugins.settings_class("models", model["name"])(**model)
-        objective = objective and plugins.settings_class("objectives", objective["name"])(**objective)
+        objective = plugins.settings_class("objectives", objective["name"])(**objective)
         data = stored.own["data"]
         facts = Facts(model, data["channels"], data["num_classes"], objective, data["image_size"])
     except (KeyError, TypeError, ValueError, ConfigError) as error:

@@ -1,7 +1,7 @@
 """The layout of the original DiT's checkpoints (arXiv 2212.09748, github.com/facebookresearch/DiT).
 
 Class-conditional, epsilon with learned sigma on the table of 1000 levels. Two things differ from ours: the patch
-embedding is a convolution, and a predicted patch is ordered (row, column, channel) where ours is (channel, row, column).
+embedding is a convolution, and a predicted patch is (row, column, channel) where ours is (channel, row, column).
 """
 
 from collections.abc import Collection
@@ -80,6 +80,13 @@ def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
     return split.movedim(2, 0).reshape(rows.shape)
 
 
+def original_objective() -> VariantSettings:
+    """What the published networks were trained for."""
+    return plugins.settings_class("objectives", "epsilon")(
+        name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}
+    )
+
+
 def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None:
     """The side of the images from the table of positions `name`, where there is one.
 
@@ -103,10 +110,7 @@ def _facts(
     if rest or outputs not in (1, 2):
         raise UserError(f"{stored.path}: {rows} outputs are neither one nor two for every value of a patch")
     model = plugins.settings_class("models", "dit")(name="dit", learned_sigma=outputs == 2, **values)
-    objective = plugins.settings_class("objectives", "epsilon")(
-        name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}
-    )
     notes = ("the last row of the class table is taken to be the null class",)
     if values["width"] not in HEADS:
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
-    return Facts(model, channels, num_classes, objective, image_size, notes)
+    return Facts(model, channels, num_classes, original_objective(), image_size, notes)

@@ -11,10 +11,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
-from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, manifest
-from hpcddm.schema import VariantSettings, validate
+from hpcddm.schema import VariantSettings
 
 LAYOUTS = "models/checkpoints"
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
@@ -34,7 +33,7 @@ class Stored:
     config: dict[str, Any] = field(default_factory=dict)
     """config.json of a diffusers folder."""
     own: dict[str, Any] = field(default_factory=dict)
-    """What hpcddm knows of the file: its metadata, or the experiment of the run that it belongs to."""
+    """What hpcddm knows of the file: its metadata, or the manifest beside it."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class Facts:
     """Settings of the variant `dit`, or of any other denoiser of ours."""
     channels: int
     num_classes: int
-    objective: VariantSettings | None = None
-    """None where nothing says what the network predicts."""
+    objective: VariantSettings
     image_size: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -102,7 +100,7 @@ def read(path: Path) -> Stored:
     tensors = {name: values.float() for name, values in tensors.items()}
     digest = atomic.sha256(file)
     config = _json(file.with_name("config.json")) or {}
-    return Stored(file, digest, tensors, config, own or _of_run(file, digest))
+    return Stored(file, digest, tensors, config, own or _of_unit(file, digest))
 
 
 def layout_of(names: Collection[str], place: Path) -> str:
@@ -144,8 +142,10 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
     except pickle.UnpicklingError:
         advice = "load it where you trust it and save its tensors alone, best with safetensors.torch.save_file"
         raise UserError(f"{file}: holds more than tensors, or is none; unpickling could run code; {advice}") from None
-    except (RuntimeError, OSError, EOFError, ValueError) as error:
-        raise UserError(f"{file}: torn, or no checkpoint of torch ({str(error).splitlines()[0]})") from None
+    except Exception as error:
+        # What torch raises over a torn file is not limited to any kind.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{file}: torn, or no checkpoint of torch ({reason})") from None
     for key in ("ema", "model", "state_dict"):
         if isinstance(values, dict) and isinstance(values.get(key), dict):
             values = values[key]
@@ -154,19 +154,29 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
     return values
 
 
-def _of_run(file: Path, digest: str) -> dict[str, Any]:
-    """What the run says about its unit's weights; empty where the file belongs to no run."""
-    values = _json(file.parents[2] / "experiment.json") if len(file.parents) > 2 else None
+def _of_unit(file: Path, digest: str) -> dict[str, Any]:
+    """What a unit's manifest says about its weights, as they were trained; empty where the file is of no unit."""
     found = manifest.read(file.parent)
-    if values is None or found is None:
+    if found is None or "experts.model.name" not in found.settings:
         return {}
     if {output.path: output.sha256 for output in found.outputs}.get(file.name) != digest:
         raise UserError(f"{file}: its bytes are not those of its manifest; fetch it again")
-    unit = file.parent.name
-    experiment = validate(Experiment, values, str(file.parents[2] / "experiment.json"))
-    recipe = experiment.recipe(int(unit.removeprefix("expert-")) if unit.startswith("expert-") else None)
-    data = {key: getattr(experiment.data, key) for key in ("channels", "image_size", "num_classes")}
-    return {"model": recipe.model.model_dump(), "objective": recipe.objective.model_dump(), "data": data}
+    of_data = {key: found.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
+    nested = {key: _nested(found.settings, f"experts.{key}.") for key in ("model", "objective")}
+    return nested | {"data": of_data}
+
+
+def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The settings below a key, of flat dotted ones."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        if key.startswith(prefix):
+            *parents, last = key.removeprefix(prefix).split(".")
+            place = nested
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+    return nested
 
 
 def _json(path: Path) -> dict[str, Any] | None:

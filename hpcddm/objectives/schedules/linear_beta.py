@@ -11,22 +11,23 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """beta(0) and beta(1); below the time `lowest` no network is trained or asked (arXiv 2011.13456, app. C)."""
+    """beta at t = 0 and at t = 1; 1 parts the two, so that it rises."""
 
-    beta_min: Annotated[float, Field(gt=0)] = 0.1
-    beta_max: Annotated[float, Field(gt=0)] = 20.0
-    lowest: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    beta_min: Annotated[float, Field(gt=0, le=1)] = 0.1
+    beta_max: Annotated[float, Field(ge=1)] = 20.0
 
 
 class Schedule:
     """alpha^2 = exp(-B), sigma^2 = 1 - exp(-B), where B(t) is the integral of beta from 0 to t.
 
-    With the default settings log-SNR goes from 13.8 to -10.1, on the linear path from t = 0.0010 to 0.9935.
+    sigma' is infinite at t = 0: no network is trained or asked below 1e-5 (arXiv 2011.13456, app. C). With the
+    default settings log-SNR goes from 13.8 to -10.1, on the linear path from t = 0.0010 to 0.9935.
     """
+
+    range = (1e-5, 1.0)
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        self.range = (settings.lowest, 1.0)
 
     def level(self, t: torch.Tensor) -> Level:
         """alpha, sigma and derivatives at t (N,), which is taken to the nearest time of `range`."""

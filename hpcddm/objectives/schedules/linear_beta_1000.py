@@ -19,8 +19,8 @@ class Schedule:
     """alpha_i^2 = product of 1 - beta_j over j <= i; between two levels log-SNR is linear in t.
 
     A network is asked between levels, too: its embedding of 1000 t is smooth, whereas rounding to the nearest level
-    would put the state up to half a level's log-SNR off (0.07 at level 3, 0.6 between levels 0 and 1). Log-SNR
-    goes from 9.2 to -10.1, on the linear path from t = 0.0099 to 0.9937.
+    would put its log-SNR off by up to 0.39 between levels 0 and 1, and by up to 0.05 at level 15. Log-SNR goes from
+    9.2 to -10.1, on the linear path from t = 0.0099 to 0.9937.
     """
 
     range = (0.0, (LEVELS - 1) / LEVELS)

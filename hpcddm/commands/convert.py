@@ -1,0 +1,117 @@
+"""The verb convert: published weights, or those of a run, as a start for an experiment's denoisers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hpcddm import plugins
+from hpcddm.config import Recipe
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import load_experiment
+
+LAYOUTS = "models/checkpoints"
+
+
+def convert(
+    source: Path,
+    like: str,
+    overrides: tuple[str, ...],
+    output: Path,
+    layout: str,
+    seed: int,
+    keep_head: bool,
+    expert: int | None,
+) -> None:
+    """Write the tensors of the experiment's denoiser, made from those in `source`, and print what became of each.
+
+    expert: the one whose own settings count, where the experiment mixes several; None means what most experts have.
+    Raises `UserError` over a source that cannot be read or converted, `ConfigError` over a wrong option.
+    """
+    _check_options(layout, output)
+    experiment = load_experiment(like, overrides)
+    if expert is not None and not 0 <= expert < experiment.cluster.experts:
+        raise ConfigError(f"--expert {expert}: valid numbers are 0 to {experiment.cluster.experts - 1}")
+    from hpcddm.models.checkpoints import conversion, reading
+
+    stored = reading.read(source)
+    layout = reading.layout_of(stored.tensors, stored.path) if layout == "auto" else layout
+    recipe = experiment.recipe(expert)
+    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, recipe.model.heads)
+    target = conversion.Target(recipe.model, experiment.data, recipe.objective)
+    made = conversion.convert(tensors, facts, target, seed, keep_head)
+    own = _described(recipe, experiment.data) | {
+        "source": source.name,
+        "source_sha256": stored.sha256,
+        "layout": layout,
+        "seed": seed,
+        "notes": [*facts.notes, *_notes(facts, target)],
+        "verdicts": made.verdicts,
+    }
+    _save(made.tensors, own, output)
+    _print(made, own, output)
+
+
+def _check_options(layout: str, output: Path) -> None:
+    valid = ("auto", *plugins.names(LAYOUTS))
+    if layout not in valid:
+        raise ConfigError(f"--layout {layout}: valid names are {', '.join(valid)}")
+    if output.suffix != ".safetensors":
+        raise ConfigError(f"--output {output}: the name must end in .safetensors")
+
+
+def _described(recipe: Recipe, data: Any) -> dict[str, Any]:
+    """What another conversion needs to know of the file."""
+    return {
+        "model": recipe.model.model_dump(),
+        "objective": recipe.objective.model_dump(),
+        "data": {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")},
+    }
+
+
+def _notes(source: Any, target: Any) -> list[str]:
+    """What is not the matter of one tensor: where the new network is asked something else than the old one."""
+    notes = []
+    if source.image_size not in (None, target.data.image_size):
+        notes.append(
+            f"positions are computed: for images of {source.image_size} there, of {target.data.image_size} here"
+        )
+    have, want = source.objective, target.objective
+    if (have.name, have.schedule) != (want.name, want.schedule):
+        before, after = (f"{one.name} on the path {one.schedule.name}" for one in (have, want))
+        notes.append(f"{before} there, {after} here; both are asked at 1000 t, so that t keeps its meaning")
+    if target.model.qk_norm and not source.model.qk_norm:
+        notes.append("qk_norm is new: queries and keys are normalised now, which no tensor can undo")
+    return notes
+
+
+def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
+    from safetensors.torch import save_file
+
+    from hpcddm.models.checkpoints.reading import METADATA
+
+    # Beside it and renamed, so that no training ever starts from a torn file.
+    staged = output.with_name(f".{output.name}.part")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, staged, {METADATA: json.dumps(own, sort_keys=True)})
+        staged.replace(output)
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
+
+
+def _print(made: Any, own: dict[str, Any], output: Path) -> None:
+    table = Table(title=f"{own['source']} ({own['layout']}), SHA-256 {own['source_sha256'][:12]}", title_justify="left")
+    for name in ("tensor", "number", "verdict", "why"):
+        table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
+    for name, count, verdict, why in made.table():
+        table.add_row(Text(name), str(count), verdict, Text(why))
+    Console(width=max(Console().width, 110)).print(table)
+    for note in own["notes"]:
+        click.echo(f"note: {note}")
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
+    click.echo(f"{output}: {counts}; start from it with experts.start.weights={output}")

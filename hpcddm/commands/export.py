@@ -1,0 +1,143 @@
+"""The verb export: a trained denoiser as a folder that stock diffusers loads."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hpcddm import plugins
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import stored_experiment
+from hpcddm.pipeline import student_keys, train_keys
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+
+STEPS = 1000
+"""Both sides embed 1000 t; diffusers calls that the time step."""
+PIPELINE_CLASSES = 1000
+"""diffusers' DiTPipeline takes number 1000 for the null class, however many classes there are."""
+DDIM_PREDICTIONS = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}
+"""Our name of what a network predicts, diffusers'."""
+
+README = """{unit} of an hpcddm run, SHA-256 of its weights {sha256}
+
+transformer = DiTTransformer2DModel.from_pretrained(FOLDER, subfolder="transformer")
+
+Classes are 0 to {last_class}; the null class is {null_class}.
+The network predicts {prediction}, of images or latents ({channels}, {side}, {side}), at timestep = 1000 t,
+with data at t = 0 and noise at t = 1.
+{scheduler}
+diffusers spaces the 128 frequencies of the time by 1/127 of their range, the original DiT and this network by 1/128.
+Exactly this network's outputs come after
+
+for block in transformer.transformer_blocks:
+    block.norm1.emb.time_proj.downscale_freq_shift = 0
+"""
+PIPELINE = """
+With an autoencoder, which is not part of this folder (the one whose latents the network was trained on):
+
+pipeline = DiTPipeline.from_pretrained(FOLDER, vae=AutoencoderKL.from_pretrained(...))
+
+Without one, for a network of pixels: scheduler.step in a loop, as DiTPipeline does before it decodes.
+"""
+NO_PIPELINE = """
+No scheduler of diffusers knows this path with this prediction, so there is none here.
+"""
+
+
+def export(root: Path, unit: str, output: Path) -> None:
+    """Write one unit's network as a diffusers folder: transformer, scheduler, model_index.json, README.txt.
+
+    Raises `UserError` when the unit is not complete, its network is no DiTTransformer2DModel or the folder is taken,
+    `ConfigError` over an unknown unit.
+    """
+    run = RunDir(root)
+    experiment = stored_experiment(run)
+    valid = [*train_keys(experiment), *student_keys(experiment)]
+    if unit not in valid:
+        raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
+    if manifest.read(run.unit(unit)) is None:
+        raise UserError(f"{unit} is not complete; see 'hpcddm status {root}'")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"--output {output}: is not empty; name a new folder")
+    from hpcddm.models.checkpoints import reading
+
+    stored = reading.read(run.unit(unit))
+    tensors, facts = plugins.load(reading.LAYOUTS, "hpcddm").load(stored, None)
+    theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, facts, PIPELINE_CLASSES)
+    scheduler = scheduler_config(facts.objective)
+    try:
+        _write(output, theirs, config, stored.own, scheduler)
+        (output / "README.txt").write_text(_readme(unit, stored.sha256, facts, config, scheduler))
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
+    click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
+
+
+def scheduler_config(settings: Any) -> dict[str, Any] | None:
+    """The scheduler of diffusers that draws with a network of this objective, or None.
+
+    A variance-preserving path becomes DDIM's table of 1000 levels, alpha_i = alpha(i / 1000); the velocity of the
+    linear path a solver for flows. `FlowMatchEulerDiscreteScheduler` cannot be used inside DiTPipeline, which calls
+    `scale_model_input`; DPMSolverMultistepScheduler can, and its first order is Euler's step.
+    """
+    import torch
+
+    objective = plugins.load("objectives", settings.name).Objective(settings)
+    level = objective.level(torch.arange(STEPS, dtype=torch.float64) / STEPS)
+    if objective.quantity == "path_velocity" and settings.schedule.name == "linear":
+        flow = {"prediction_type": "flow_prediction", "use_flow_sigmas": True, "solver_order": 2}
+        return {"_class_name": "DPMSolverMultistepScheduler", "num_train_timesteps": STEPS} | flow
+    kept = level.alpha.square()
+    if objective.quantity not in DDIM_PREDICTIONS or (kept + level.sigma.square() - 1).abs().max() > 1e-9:
+        return None
+    return {
+        "_class_name": "DDIMScheduler",
+        "num_train_timesteps": STEPS,
+        "trained_betas": (1 - kept / torch.cat([kept.new_ones(1), kept[:-1]])).tolist(),
+        "prediction_type": DDIM_PREDICTIONS[objective.quantity],
+        "clip_sample": False,
+        "timestep_spacing": "trailing",
+    }
+
+
+def _write(
+    output: Path,
+    tensors: dict[str, Any],
+    config: dict[str, Any],
+    own: dict[str, Any],
+    scheduler: dict[str, Any] | None,
+) -> None:
+    from safetensors.torch import save_file
+
+    from hpcddm.models.checkpoints.reading import DIFFUSERS_WEIGHTS, METADATA
+
+    transformer = output / "transformer"
+    transformer.mkdir(parents=True)
+    save_file(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(own, sort_keys=True)})
+    _json(transformer / "config.json", config)
+    if scheduler is not None:
+        (output / "scheduler").mkdir()
+        _json(output / "scheduler" / "scheduler_config.json", scheduler)
+        parts = {"transformer": config["_class_name"], "scheduler": scheduler["_class_name"], "vae": "AutoencoderKL"}
+        index = {name: ["diffusers", kind] for name, kind in parts.items()}
+        _json(output / "model_index.json", {"_class_name": "DiTPipeline"} | index)
+
+
+def _json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2) + "\n")
+
+
+def _readme(unit: str, sha256: str, facts: Any, config: dict[str, Any], scheduler: dict[str, Any] | None) -> str:
+    path = facts.objective.schedule.name
+    return README.format(
+        unit=unit,
+        sha256=sha256,
+        last_class=facts.num_classes - 1,
+        null_class=config["num_embeds_ada_norm"],
+        prediction=f"{facts.objective.name} on the path {path}",
+        channels=facts.channels,
+        side=facts.image_size,
+        scheduler=PIPELINE if scheduler is not None else NO_PIPELINE,
+    )

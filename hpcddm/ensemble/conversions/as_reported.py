@@ -1,0 +1,59 @@
+"""As reported: same time, same state, for comparison with Heterogeneous Decentralized Diffusion Models.
+
+The paper converts by x0 = (x - sigma eps) / max(alpha, 0.01), clamped to [-20, 20], and v = eps - x0. It does not say
+that the state is rescaled; without that a network of another path is asked about states that it has never seen at
+that time, and the ensemble's identity does not hold. `snr_matched` is exact.
+"""
+
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+
+from hpcddm.objectives.base import Objective
+from hpcddm.objectives.conversions import convert, floored, times
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """The paper's guards; above `high_noise` it scales converted velocities by a formula that is not published.
+
+    `high_noise_scale` stands for that formula and by default does nothing.
+    """
+
+    safe_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    x0_clamp: Annotated[float, Field(gt=0)] = 20.0
+    high_noise: Annotated[float, Field(gt=0, lt=1)] = 0.85
+    high_noise_scale: Annotated[float, Field(gt=0)] = 1.0
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError when the clamp would be applied to the two halves of guidance apart."""
+        if experiment.evaluate.guidance != 1 and experiment.evaluate.posteriors != "shared":
+            raise ValueError("as_reported clamps x0 after guidance, which needs 'posteriors: shared'")
+
+
+class Conversion:
+    """eps - x0 of whatever the network says at the same time and state; right only for networks of the linear path."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+
+    def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where to ask: at x (N, C, H, W) itself and t (N,), or the nearest time of the network's schedule."""
+        return x, t.clamp(*objective.schedule.range)
+
+    def velocity(
+        self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
+    ) -> torch.Tensor:
+        """eps - x0, x0 clamped, from what the network said where `ask` asks: (N, C, H, W)."""
+        level = objective.level(self.ask(objective, x, t)[1])
+        level = floored(level._replace(alpha=level.alpha.clamp(min=self.settings.safe_alpha)))
+        x0 = convert(objective.quantity, "x0", level, x, prediction)
+        noise = convert(objective.quantity, "epsilon", level, x, prediction)
+        velocity = noise - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
+        converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
+        return times(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
+
+    def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
+        """Whether the network is to be asked at t (N,): always."""
+        return torch.ones_like(t, dtype=torch.bool)

@@ -1,0 +1,36 @@
+"""Where a batch of samples is on its way, and the random numbers that belong to it there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hpcddm.data import noise
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """The way of one batch from noise to data; row n is image `indices[n]`."""
+
+    seed: int
+    indices: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One look at the velocity: in step number `step`, at noise `time` in [0, 1]."""
+
+    trajectory: Trajectory
+    step: int
+    time: float
+
+    def uniform(self, draw: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), float32 (N,), functions of seed, image, step and draw alone.
+
+        All looks of one step share them, and so do both halves of guidance.
+        """
+        return noise.uniform(self.trajectory.seed, f"strategy/{self.step}/{draw}", self.trajectory.indices)
+
+    def gaussian(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Standard normal numbers, float32 (N, *shape), functions of seed, image and step alone."""
+        return noise.gaussian(self.trajectory.seed, f"ancestral/{self.step}", self.trajectory.indices, shape)

@@ -1,0 +1,78 @@
+"""Sampling from one model on the path that it was trained on, for comparison with its velocity on the linear path."""
+
+from functools import partial
+from itertools import pairwise
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.ensemble.denoiser import Denoiser, guided_prediction
+from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.velocity import EnsembleVelocity
+from hpcddm.errors import ConfigError
+from hpcddm.objectives.base import LINEAR, Objective
+from hpcddm.objectives.conversions import Level
+from hpcddm.schema import VariantSettings
+
+HIGHEST = 1 - 1e-3
+"""The last time at which a model is asked: at t = 1 a prediction of the noise says nothing about the image."""
+
+
+def travel(
+    field: EnsembleVelocity,
+    start: torch.Tensor,
+    trajectory: Trajectory,
+    condition: torch.Tensor,
+    times: list[float],
+    settings: VariantSettings,
+) -> torch.Tensor:
+    """From a native state (N, C, H, W) at the first time to one at the last; `start` fixes the floating-point type.
+
+    times: of the linear path, falling; native times are those of the same log-SNR. A last time of 0 gives images.
+    Raises `ConfigError` when the field has more than one model.
+    """
+    if len(field.experts) != 1:
+        raise ConfigError(
+            f"{settings.name} walks in one model's own coordinates; draw from one alone (expert-0, monolith, student),"
+            " or take the solver euler, heun or midpoint"
+        )
+    (denoiser,), solver, y = field.experts, plugins.load("ensemble/solvers", settings.name), start
+    for step, (t, t_next) in enumerate(pairwise(times)):
+        moment = Moment(trajectory, step, t)
+        tau = _matched(denoiser.objective, t, y.device)
+        prediction = _predict(field, denoiser, y, tau.to(y).expand(len(y)), condition, t)
+        estimates = denoiser.objective.estimate(y, tau, prediction.to(y))
+        levels = denoiser.objective.level(tau), _level(denoiser.objective, t_next, y.device)
+        y = solver.step(settings, *estimates, *levels, partial(_fresh, moment, y))
+    return y
+
+
+def _fresh(moment: Moment, like: torch.Tensor) -> torch.Tensor:
+    return moment.gaussian(like.shape[1:]).to(like)
+
+
+def _predict(
+    field: EnsembleVelocity,
+    denoiser: Denoiser,
+    y: torch.Tensor,
+    tau: torch.Tensor,
+    condition: torch.Tensor,
+    time: float,
+) -> torch.Tensor:
+    scale = field.guidance_at(time)
+    if scale == 1:
+        return denoiser.model(y, tau, condition)
+    return guided_prediction(denoiser.model, y, tau, condition, field.null_of(condition), scale)
+
+
+def _matched(objective: Objective, time: float, device: torch.device) -> torch.Tensor:
+    """The native time (1,) with the log-SNR of the linear path's `time`, or the nearest one that the model knows."""
+    t = torch.tensor([time], dtype=torch.float64, device=device).clamp(max=HIGHEST)
+    return objective.schedule.time_at(LINEAR.log_snr(t))
+
+
+def _level(objective: Objective, time: float, device: torch.device) -> Level:
+    if time > 0:
+        return objective.level(_matched(objective, time, device))
+    # The end of the way is the image itself, which no table of levels contains.
+    return LINEAR.level(torch.zeros(1, dtype=torch.float64, device=device))

@@ -1,0 +1,27 @@
+"""Networks round robin over all devices: the samples travel, not the weights."""
+
+from collections.abc import Callable
+from itertools import cycle
+
+import torch
+from torch import nn
+
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """Nothing to set; a machine without GPUs has one device."""
+
+
+def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
+    """The networks as functions (x, t, condition) -> prediction, which stays on the network's device."""
+    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())] or [device]
+    return {key: _Elsewhere(network, where) for (key, network), where in zip(networks.items(), cycle(devices))}
+
+
+class _Elsewhere:
+    def __init__(self, network: nn.Module, device: torch.device):
+        self.network, self.device = network.to(device), device
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.network(*(one.to(self.device, non_blocking=True) for one in inputs))

@@ -1,0 +1,43 @@
+"""DDIM, with eta = 1 DDPM's ancestral sampling, in one model's own coordinates (arXiv 2010.02502, eq. 12 and 16)."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from hpcddm.objectives.conversions import Level, times
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """How much fresh noise a step brings: 0 is DDIM, 1 is DDPM."""
+
+    native: ClassVar[bool] = True
+    looks: ClassVar[int] = 1
+
+    eta: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError: an evaluation compares ensembles, and those live on the linear path."""
+        raise ValueError(
+            f"{self.name} walks in one model's own coordinates and has no strategies; take euler, heun or midpoint,"
+            " and draw from one model alone by: hpcddm sample RUN --solver ddim --strategy expert-0"
+        )
+
+
+def step(
+    settings: Settings, x0: torch.Tensor, eps: torch.Tensor, level: Level, next_level: Level, fresh: Callable
+) -> torch.Tensor:
+    """The state at the next level from what the model says at this one: (N, C, H, W).
+
+    level: alpha and sigma, float64 (1,); fresh: function () -> standard normal numbers (N, C, H, W).
+    For a state alpha x0 + sigma eps of any schedule the fresh noise has the variance
+    eta^2 (sigma'^2 / sigma^2) (sigma^2 - (alpha / alpha')^2 sigma'^2), which is eq. 16 where alpha^2 + sigma^2 = 1.
+    """
+    alpha, sigma = level.alpha, level.sigma
+    lost = sigma.square() - (alpha / next_level.alpha * next_level.sigma).square()
+    variance = settings.eta**2 * (next_level.sigma / sigma).square() * lost.clamp(min=0)
+    kept = (next_level.sigma.square() - variance).clamp(min=0).sqrt()
+    there = times(next_level.alpha, x0) + times(kept, eps)
+    return there + times(variance.sqrt(), fresh()) if settings.eta else there

@@ -1,0 +1,21 @@
+"""The midpoint method: the velocity in the middle of a step, second order."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """Nothing to set."""
+
+    native: ClassVar[bool] = False
+    looks: ClassVar[int] = 2
+
+
+def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
+    """From x (N, C, H, W) at t to `t_next`; velocity: function (x, t) -> (N, C, H, W)."""
+    middle = (t + t_next) / 2
+    return x + (t_next - t) * velocity(x + (middle - t) * velocity(x, t), middle)

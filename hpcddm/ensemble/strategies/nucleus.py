@@ -1,0 +1,45 @@
+"""Nucleus: one expert drawn at every step from the smallest set of mass p (arXiv 2501.05450, sec. 3.4)."""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+
+from hpcddm.ensemble.draws import draw, tempered
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """The mass of the set, and the temperature of the posterior that it is taken and drawn from."""
+
+    pattern: ClassVar[str] = (
+        r"nucleus-?(?P<p>[01](?:\.[0-9]{1,6})?)(?:-at-(?P<temperature>[0-9]{1,4}(?:\.[0-9]{1,6})?))?"
+    )
+    usage: ClassVar[str] = "nucleus-0.9, nucleus-0.9-at-0.5, ..."
+    needs_router: ClassVar[bool] = True
+    per_trajectory: ClassVar[bool] = False
+
+    p: float
+    temperature: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+        return f"nucleus-{self.p:g}" + (f"-at-{self.temperature:g}" if self.temperature not in (None, 1) else "")
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for a mass or a temperature that is none."""
+        if not 0 < self.p <= 1:
+            raise ValueError(f"{self.label}: the mass must be above 0 and at most 1")
+        if self.temperature == 0:
+            raise ValueError(f"{self.label}: the temperature must be above 0; top-1 is its limit")
+
+
+def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+    """One-hot weights (N, K)."""
+    sharpened = tempered(posterior, settings.temperature or 1.0)
+    likeliest, experts = sharpened.sort(dim=1, descending=True)
+    # At mass 1 rounding must not leave out the least likely ones.
+    mass = settings.p if settings.p < 1 else math.inf
+    kept = likeliest * (likeliest.cumsum(1) - likeliest < mass)
+    return draw(torch.zeros_like(posterior).scatter(1, experts, kept), moment.uniform(0))

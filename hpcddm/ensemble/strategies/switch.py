@@ -1,0 +1,50 @@
+"""Switch: one strategy while there is much noise, another one for the rest of the way (HDDM, arXiv 2603.06741)."""
+
+from typing import Any, ClassVar
+
+import torch
+
+from hpcddm.ensemble import strategies
+from hpcddm.schema import VariantSettings
+
+
+class Settings(VariantSettings):
+    """The strategy for noise above `until`, which falls from 1 to 0, and the one for the rest of the way."""
+
+    pattern: ClassVar[str] = (
+        r"(?P<first>[a-z0-9.-]+?)-until-(?P<until>[01](?:\.[0-9]{1,6})?)-then-(?P<then>[a-z0-9.-]+)"
+    )
+    usage: ClassVar[str] = "full-until-0.5-then-top-1, ..."
+    needs_router: ClassVar[bool] = True
+    per_trajectory: ClassVar[bool] = False
+
+    first: str
+    until: float
+    then: str
+
+    def parts(self) -> list[Any]:
+        """The settings of both strategies. Raises `ConfigError` with the valid names."""
+        from hpcddm import plugins
+
+        return [plugins.parse("ensemble/strategies", name) for name in (self.first, self.then)]
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+        first, then = (part.label for part in self.parts())
+        return f"{first}-until-{self.until:g}-then-{then}"
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for strategies that cannot be switched."""
+        if not 0 < self.until < 1:
+            raise ValueError(f"{self.label}: the time must be above 0 and below 1")
+        for part in self.parts():
+            part.check(experiment)
+            if part.per_trajectory or not part.needs_router:
+                raise ValueError(f"{self.label}: {part.label} does not ask the router anew, so it cannot be switched")
+
+
+def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+    """Weights (N, K) of the strategy whose time it is."""
+    first, then = settings.parts()
+    return strategies.rule(first if moment.time > settings.until else then, renormalise=False)(posterior, moment)

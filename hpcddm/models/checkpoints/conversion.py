@@ -1,0 +1,237 @@
+"""Turns the weights of one denoiser into a start for another one, and says of every tensor what became of it.
+
+What can be carried over exactly is; the rest is chosen such that the new network begins where the old one was, after
+PixArt-alpha (arXiv 2310.00426, sec. 2.3) and Heterogeneous Decentralized Diffusion Models. Time keeps its meaning:
+every network here is asked at 1000 t.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+from hpcddm.models.checkpoints.reading import Facts
+from hpcddm.models.parts import sinusoids
+from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS
+from hpcddm.schema import VariantSettings
+
+VERDICTS = ("kept", "folded", "reset", "dropped")
+REFERENCE_TIME = 0.5
+"""Where a network with adaLN-single has the modulation that the one with adaLN-zero had; PixArt's is 500 of 1000."""
+CLASSES, PROMPTS = "trunk.embed_class.weight", "trunk.prompts"
+TIME = "trunk.embed_time"
+PARAMETERS = ("weight", "bias")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The network that is wanted: its settings, the data that it will see, what it shall predict."""
+
+    model: Any
+    data: Any
+    objective: VariantSettings
+
+
+@dataclass
+class Converted:
+    """The new network's tensors, and for every tensor of either network (verdict, why) by its name here."""
+
+    tensors: dict[str, torch.Tensor]
+    verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def table(self) -> list[tuple[str, int, str, str]]:
+        """(name, how many tensors, verdict, why), the blocks together."""
+        rows = Counter(
+            (re.sub(r"blocks\.\d+\.", "blocks.*.", name), *verdict) for name, verdict in self.verdicts.items()
+        )
+        return [(name, count, verdict, why) for (name, verdict, why), count in rows.items()]
+
+    def counts(self) -> dict[str, int]:
+        """How many tensors got each verdict."""
+        found = Counter(verdict for verdict, _ in self.verdicts.values())
+        return {verdict: found[verdict] for verdict in VERDICTS}
+
+
+@dataclass
+class _Work:
+    """The source's tensors on their way, and what is already decided; the rules below change both."""
+
+    tensors: dict[str, torch.Tensor]
+    source: Facts
+    target: Target
+    verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def remove(self, name: str, verdict: str, why: str) -> torch.Tensor | None:
+        """Take a tensor away: the target has none of the name, or begins with a new one."""
+        self.verdicts[name] = (verdict, why)
+        return self.tensors.pop(name, None)
+
+    def put(self, name: str, values: torch.Tensor, like: torch.Tensor, why: str) -> None:
+        """Set a tensor that was computed from others, in the type of one of them."""
+        self.tensors[name] = values.to(like.dtype)
+        self.verdicts[name] = ("folded", why)
+
+    def linear(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weight and bias of a layer in float64."""
+        return self.tensors[f"{name}.weight"].double(), self.tensors[f"{name}.bias"].double()
+
+
+def convert(
+    tensors: dict[str, torch.Tensor], source: Facts, target: Target, seed: int = 0, keep_head: bool = False
+) -> Converted:
+    """The target's tensors from the source's; new ones are initialised from `seed`.
+
+    keep_head: keep the last linear layer although it was trained to predict something else.
+    The prompts of a text model are the experiment's and not part of the result. Raises `UserError` when the networks
+    differ in what no rule can bridge.
+    """
+    _check(source, target)
+    work = _Work(dict(tensors), source, target)
+    if not keep_head:
+        _reset_head(work)
+    for rule in RULES:
+        rule(work)
+    return _complete(work, _fresh(target, seed))
+
+
+def _check(source: Facts, target: Target) -> None:
+    for key in ("name", "width", "depth", "heads"):
+        have, want = getattr(source.model, key), getattr(target.model, key)
+        if have != want:
+            raise UserError(
+                f"experts.model.{key} is {want} and the source's is {have};"
+                f" conversion keeps it: set experts.model.{key}={have}"
+            )
+
+
+def _reset_head(work: _Work) -> None:
+    """A head that predicted something else begins as zero again; what modulates it stays."""
+    have, want = work.source.objective.name, work.target.objective.name
+    if have != want:
+        for kind in PARAMETERS:
+            work.remove(f"head.{kind}", "reset", f"predicted {have}, shall predict {want}")
+
+
+def _reset_patches(work: _Work) -> None:
+    for what in ("patch", "channels"):
+        side = {"patch": lambda model, data: model.patch, "channels": lambda model, data: data.channels}[what]
+        have, want = side(work.source.model, work.source), side(work.target.model, work.target.data)
+        if have != want:
+            for name in ("trunk.embed_patch", "head"):
+                for kind in PARAMETERS:
+                    work.remove(f"{name}.{kind}", "reset", f"{what} {have} there, {want} here")
+
+
+def _fold_null_class(work: _Work) -> None:
+    """Without classes the network is exactly the one that was asked for the null class."""
+    if work.source.model.condition == "class" and work.target.model.condition != "class":
+        table = work.remove(CLASSES, "folded", f"null class into {TIME}.2.bias, other classes dropped")
+        bias = work.tensors[f"{TIME}.2.bias"]
+        work.put(f"{TIME}.2.bias", bias.double() + table[-1].double(), bias, "plus the null class")
+
+
+def _resize_classes(work: _Work) -> None:
+    """Other classes begin as the null class, so that the network begins as the one that was asked for it."""
+    both = {work.source.model.condition, work.target.model.condition} == {"class"}
+    have, want = work.source.num_classes, work.target.data.num_classes
+    if both and have != want:
+        why = f"{have} classes there, {want} here: each begins as the null class"
+        null = work.remove(CLASSES, "reset", why)[-1:]
+        work.tensors[CLASSES] = null.repeat(want + 1, 1)
+
+
+def _drop_prompts(work: _Work) -> None:
+    if work.target.model.condition == "text":
+        work.remove(PROMPTS, "dropped", "the experiment's own prompts take their place when training starts")
+
+
+def _fold_modulation(work: _Work) -> None:
+    """adaLN-zero to adaLN-single: the blocks share the mean of their layers, and tables hold what a block has besides.
+
+    With the embedding e of time `REFERENCE_TIME` and the null class, s = silu(e), block i's vectors stay what they
+    were there: table_i = W_i s + b_i - (W s + b), the shared W and b being the means over the blocks, which leave the
+    smallest squared error at all other conditions. The last layer shares e itself: table = W_last s + b_last - e.
+    """
+    if (work.source.model.modulation, work.target.model.modulation) != ("zero", "single"):
+        return
+    names = [f"trunk.blocks.{block}.modulation" for block in range(work.source.model.depth)]
+    if f"{names[0]}.weight" not in work.tensors:
+        return
+    embedding = reference_embedding(work.tensors)
+    active = F.silu(embedding)
+    layers = [work.linear(name) for name in names]
+    like = work.tensors["modulation.weight"]
+    shared = [torch.stack(each).mean(0) for each in zip(*layers, strict=True)]
+    for kind, values in zip(PARAMETERS, shared, strict=True):
+        work.put(f"trunk.modulation.{kind}", values, like, "mean over the blocks")
+    common = F.linear(active, *shared)
+    for name, layer in zip(names, layers, strict=True):
+        table = (F.linear(active, *layer) - common).view(BLOCK_VECTORS, -1)
+        work.put(name.replace("modulation", "table"), table, like, f"exact at t = {REFERENCE_TIME}, null class")
+    last = F.linear(active, *work.linear("modulation")).view(LAST_VECTORS, -1) - embedding
+    work.put("table", last, like, f"exact at t = {REFERENCE_TIME}, null class")
+    for name in [*names, "modulation"]:
+        for kind in PARAMETERS:
+            work.remove(f"{name}.{kind}", "folded", "into what the blocks share, and tables")
+
+
+def _fit_sigma(work: _Work) -> None:
+    """The rows of the prediction come first; those of sigma go, or begin as zero."""
+    have, want = work.source.model.learned_sigma, work.target.model.learned_sigma
+    if have == want or "head.weight" not in work.tensors:
+        return
+    rows = work.source.channels * work.source.model.patch**2
+    for kind in PARAMETERS:
+        values = work.tensors[f"head.{kind}"][:rows]
+        if want:
+            work.put(f"head.{kind}", torch.cat([values, torch.zeros_like(values)]), values, "rows of sigma are new")
+        else:
+            work.tensors[f"head.{kind}"] = values.clone()
+            work.verdicts[f"head.{kind}"] = ("kept", "without the rows of sigma")
+
+
+RULES: tuple[Callable[[_Work], None], ...] = (
+    _reset_patches,
+    _fold_null_class,
+    _resize_classes,
+    _drop_prompts,
+    _fold_modulation,
+    _fit_sigma,
+)
+"""In this order: the null class is part of the embedding at which the modulation is folded."""
+
+
+def reference_embedding(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
+    first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
+    waves = sinusoids(torch.tensor([1000 * REFERENCE_TIME]), FREQUENCIES).double()
+    embedding = F.linear(F.silu(F.linear(waves, *first)), *second)[0]
+    return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
+
+
+def _fresh(target: Target, seed: int) -> dict[str, torch.Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = plugins.load("models", target.model.name).build(target.model, target.data)
+    return {name: values for name, values in model.state_dict().items() if name != PROMPTS}
+
+
+def _complete(work: _Work, fresh: dict[str, torch.Tensor]) -> Converted:
+    """Every tensor of the target: what the rules left of the source, else a new one."""
+    made = Converted({})
+    for name, new in fresh.items():
+        found = work.tensors.pop(name, None)
+        verdict = work.verdicts.pop(name, None)
+        if found is not None and found.shape != new.shape:
+            verdict, found = ("reset", f"{tuple(found.shape)} there, {tuple(new.shape)} here"), None
+        made.verdicts[name] = verdict or (("reset", "new here") if found is None else ("kept", ""))
+        made.tensors[name] = new if found is None else found.contiguous()
+    made.verdicts |= work.verdicts
+    made.verdicts |= {name: ("dropped", "not needed here") for name in work.tensors if name not in work.verdicts}
+    return made

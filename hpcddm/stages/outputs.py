@@ -1,0 +1,24 @@
+"""The files of finished units, which are read only if they are what their manifest says."""
+
+from pathlib import Path
+
+from hpcddm.rundir import atomic, manifest
+from hpcddm.runtime.unit import require
+
+
+def names(folder: Path) -> set[str]:
+    """The outputs that the manifest of a unit's folder lists; none where there is no manifest."""
+    found = manifest.read(folder)
+    return {output.path for output in found.outputs} if found else set()
+
+
+def intact(folder: Path, name: str) -> Path:
+    """One output of a unit; raises `UserError` unless its bytes are those that the manifest names."""
+    found = manifest.read(folder)
+    expected = {output.path: output.sha256 for output in found.outputs} if found else {}
+    file = folder / name
+    require(
+        file.is_file() and atomic.sha256(file) == expected.get(name),
+        f"{file}: its bytes are not those of its manifest; fetch it again, or remove {folder}",
+    )
+    return file

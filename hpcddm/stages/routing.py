@@ -1,0 +1,125 @@
+"""What a router is made of, what it costs, and how a finished one is read."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from hpcddm import plugins
+from hpcddm.config import Experiment, Start, Training
+from hpcddm.models.calibrated import CalibratedRouter
+from hpcddm.models.flops import training_flops
+from hpcddm.runtime.unit import Unit, require
+from hpcddm.stages import denoisers, outputs
+
+CALIBRATION = "calibration.json"
+"""The arguments of `CalibratedRouter`; it is there where there is something to correct."""
+
+
+def build(settings: Experiment) -> nn.Module:
+    """A router before any training."""
+    model = settings.router.model
+    return plugins.load("models", model.name).build(model, settings.data, settings.cluster.experts)
+
+
+def initial(settings: Experiment, unit: Unit) -> nn.Module:
+    """A router ready to be trained: its prompts filled in, and for a refit all but the head copied and frozen.
+
+    Raises `UserError` naming the file and the tensor when the other router's weights do not fit.
+    """
+    router = build(settings)
+    if settings.router.model.condition == "text":
+        from hpcddm.encoders.texts import prompt_states
+
+        router.set_prompts(prompt_states(settings.data.text))
+    if settings.router.refit is not None:
+        _copy_body(router, settings.router.refit, unit)
+        _freeze_body(router)
+    return router
+
+
+def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, str], nn.Module]) -> nn.Module:
+    """The finished router of a unit's folder, calibrated where that is part of the result.
+
+    ready: function (network, folder, precision) -> network with the folder's weights, where it is to run.
+    Raises `UserError` when the calibration's bytes are not those that the manifest names.
+    """
+    training = settings.router.training
+    router = ready(build(settings), folder, training.precision if training else "fp32")
+    if CALIBRATION not in outputs.names(folder):
+        return router
+    return CalibratedRouter(router, **json.loads(outputs.intact(folder, CALIBRATION).read_text())).eval()
+
+
+def router_training(settings: Experiment) -> Training | None:
+    """The router's training in whole batches; None for one that is not trained."""
+    training = settings.router.training
+    if training is None:
+        return None
+    return training.model_copy(update={"images": denoisers.whole_batches(training.images, training.batch)})
+
+
+def router_flops(settings: Experiment) -> int:
+    """All FLOPs that the router costs before it is asked, which are on the ensemble's bill: training and its samples.
+
+    Of the samples every expert draws as many here; of experts that differ in size the manifest tells the exact sum.
+    """
+    samples, experts = settings.router.samples, settings.cluster.experts
+    return fit_flops(settings) + sampling_flops(settings, [samples.images if samples else 0] * experts)
+
+
+def fit_flops(settings: Experiment) -> int:
+    """FLOPs of the training alone; of a refit the backward pass ends at the head."""
+    training = router_training(settings)
+    if training is None:
+        return 0
+    router = build(settings)
+    if settings.router.refit is not None:
+        _freeze_body(router)
+    return training_flops(router, *denoisers.one_image(settings)) * training.images
+
+
+def sampling_flops(settings: Experiment, images: list[int]) -> int:
+    """FLOPs of drawing so many images from each expert, for a router that is trained on them."""
+    samples = settings.router.samples
+    if samples is None:
+        return 0
+    looks = samples.steps * (1 if samples.guidance == 1 else 2)
+    # Experts of the same network cost the same: each kind is counted once.
+    recipes = [settings.recipe(expert) for expert in range(len(images))]
+    models = {recipe.model.model_dump_json(): recipe for recipe in recipes}
+    one = {model: denoisers.sample_flops(settings, recipe) for model, recipe in models.items()}
+    return looks * sum(
+        count * one[recipe.model.model_dump_json()] for count, recipe in zip(images, recipes, strict=True)
+    )
+
+
+def _copy_body(router: nn.Module, start: Start, unit: Unit) -> None:
+    path = (unit.run.root / start.weights).resolve()
+    try:
+        stored = load_file(path)
+    except (OSError, SafetensorError) as error:
+        require(False, f"router.refit.weights: {path}: no weights to start from ({error})")
+    for name, parameter in _body(router).items():
+        found = stored.get(name, torch.empty(0)).shape
+        require(
+            found == parameter.shape,
+            f"router.refit.weights: {path}: {name} is {list(found)}, here it is {list(parameter.shape)};"
+            " only the number of experts may be another: router.model must be that of the other router",
+        )
+        parameter.data.copy_(stored[name])
+
+
+def _freeze_body(router: nn.Module) -> None:
+    for parameter in _body(router).values():
+        parameter.requires_grad_(False)
+
+
+def _body(router: nn.Module) -> dict[str, nn.Parameter]:
+    """All parameters but the head's."""
+    head = router.head_parameters()
+    return {name: parameter for name, parameter in router.named_parameters() if name not in head}

@@ -1,0 +1,205 @@
+"""Images drawn from the experts, on which a router is trained where the sites keep their data to themselves."""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from hpcddm.config import EvaluateSettings, Experiment
+from hpcddm.data.arrays import ArrayReader
+from hpcddm.data.reader import to_images
+from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.sampler import sample
+from hpcddm.errors import UserError
+from hpcddm.pipeline import expert_keys
+from hpcddm.rundir import atomic
+from hpcddm.rundir.manifest import Manifest, digest
+from hpcddm.runtime.attempt import ENDED
+from hpcddm.runtime.stopping import Stopped
+from hpcddm.runtime.unit import Unit, require
+from hpcddm.schema import covered
+from hpcddm.stages import networks
+from hpcddm.training.process_group import own_device
+
+SAMPLES, DRAWN = "samples.npy", "samples.json"
+FIRST_NUMBER = 1 << 40
+"""The number of the first image, from which its noise comes: no evaluation draws so many."""
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is drawn: how many images of each class from each expert, int64 (K, classes), in batches of so many."""
+
+    counts: np.ndarray
+    batch: int
+    key: str
+    """A hash over everything that the images depend on."""
+
+    @classmethod
+    def of(cls, settings: Experiment, inputs: dict[str, Manifest]) -> "Plan":
+        """Experts in proportion to their clusters, classes as frequent as in the expert's own, where that is told.
+
+        A site that keeps its class counts to itself has all classes equally often.
+        Raises `UserError` when the images are too few for an expert to draw a single one.
+        """
+        samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
+        images = shares([found.facts["samples"] for found in experts], samples.images * len(experts))
+        even = [1] * settings.data.num_classes
+        rows = [shares(one.facts.get("class_counts", even), n) for one, n in zip(experts, images, strict=True)]
+        for number, count in enumerate(images):
+            require(count > 0, f"router.samples.images: {samples.images} leave none for expert {number}; draw more")
+        batch, conversion = settings.evaluate.batch, covered(settings.evaluate.conversion)
+        origin = {"experts": [(one.fingerprint, one.digest) for one in experts], "conversion": conversion}
+        drawn = {"samples": covered(samples), "batch": batch, "seed": settings.seed}
+        return cls(np.stack(rows), batch, digest(origin | drawn | {"counts": np.stack(rows).tolist()}))
+
+    @property
+    def images(self) -> list[int]:
+        """How many images each expert draws."""
+        return self.counts.sum(1).tolist()
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The classes of all images, expert after expert."""
+        classes = np.tile(np.arange(self.counts.shape[1]), len(self.counts))
+        return np.repeat(classes, self.counts.reshape(-1))
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """The experts of all images."""
+        return np.repeat(np.arange(len(self.counts)), self.images)
+
+    def batches(self) -> list[tuple[int, range]]:
+        """(expert, rows) of what is drawn together."""
+        found, start = [], 0
+        for expert, count in enumerate(self.images):
+            stop = start + count
+            found += [(expert, range(first, min(first + self.batch, stop))) for first in range(start, stop, self.batch)]
+            start = stop
+        return found
+
+
+def shares(weights: Sequence[int], total: int) -> np.ndarray:
+    """`total` split in proportion to weights, by largest remainders: int64, summing to `total`."""
+    exact = total * np.asarray(weights, dtype=np.float64) / np.sum(weights)
+    whole = np.floor(exact).astype(np.int64)
+    largest = np.argsort(whole - exact, kind="stable")[: total - whole.sum()]
+    whole[largest] += 1
+    return whole
+
+
+def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
+    """Draw what is missing, all ranks together, and read it: the images lie in the unit's folder.
+
+    Every batch that is drawn is stored at once, so that an attempt draws none that an earlier one has stored.
+    Raises `Stopped` between two batches when the unit was told to leave.
+    """
+    plan = Plan.of(settings, unit.inputs)
+    if not _is_there(unit, plan):
+        folder = unit.state / f"drawn-{plan.key[:16]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        _draw_own(settings, unit, plan, folder)
+        if unit.ranks.rank == 0:
+            _pack(settings, unit, plan, folder)
+        while not _is_there(unit, plan):
+            _wait(unit)
+    return ArrayReader(np.load(unit.folder / SAMPLES, mmap_mode="r"), plan.labels, plan.clusters), plan
+
+
+def _is_there(unit: Unit, plan: Plan) -> bool:
+    found = atomic.read_json(unit.folder / DRAWN)
+    return isinstance(found, dict) and found.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
+
+
+def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
+    """Draw this rank's batches, one expert after the other, so that only one is in memory."""
+    mine = plan.batches()[unit.ranks.rank :: unit.ranks.world_size]
+    missing = [(expert, rows) for expert, rows in mine if not _file(folder, rows).exists()]
+    total, device = sum(plan.images), own_device(unit.ranks.local_rank)
+    for expert, batches in groupby(missing, key=lambda one: one[0]):
+        members = networks.load_members(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
+        for _, rows in batches:
+            unit.leave_if_told()
+            images = _draw_batch(settings, members, expert, rows, plan.labels[rows.start : rows.stop], device)
+            unit.attempt.require_ownership()
+            with _whole(_file(folder, rows), unit) as file:
+                np.save(file, images)
+            if unit.ranks.rank == 0:
+                unit.pulse.beat(rows.stop, total)
+
+
+def _draw_batch(
+    settings: Experiment,
+    members: Members,
+    expert: int,
+    rows: range,
+    labels: np.ndarray,
+    device: torch.device,
+) -> np.ndarray:
+    """Images of one expert, uint8 (N, H, W, C): with the evaluation's conversion and residency and Euler's method."""
+    data, samples, evaluate = settings.data, settings.router.samples, settings.evaluate
+    own = EvaluateSettings(
+        steps=samples.steps,
+        guidance=samples.guidance,
+        conversion=evaluate.conversion,
+        residency=evaluate.residency,
+    )
+    numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
+    shape = (data.channels, data.image_size, data.image_size)
+    classes = torch.from_numpy(labels).to(device)
+    return to_images(sample(members.field(f"expert-{expert}", own), settings.seed, numbers, classes, shape, own))
+
+
+def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
+    """All batches in one file, when the other ranks have drawn theirs."""
+    data, files = settings.data, [_file(folder, rows) for _, rows in plan.batches()]
+    while not all(file.exists() for file in files):
+        _wait(unit)
+    unit.attempt.require_ownership()
+    header = {
+        "descr": "|u1",
+        "fortran_order": False,
+        "shape": (sum(plan.images), data.image_size, data.image_size, data.channels),
+    }
+    with _whole(unit.folder / SAMPLES, unit) as target:
+        np.lib.format.write_array_header_1_0(target, header)
+        for file in files:
+            target.write(np.load(file).tobytes())
+    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **covered(settings.router.samples)}
+    atomic.write_json(unit.folder / DRAWN, drawn)
+    shutil.rmtree(folder)
+
+
+def _wait(unit: Unit) -> None:
+    """Wait a moment for the other ranks; raises `Stopped` when told to leave, or when rank 0 has left."""
+    unit.leave_if_told()
+    if unit.ranks.rank > 0 and (unit.attempt.folder / ENDED).exists():
+        raise Stopped("rank 0 has left, or failed")
+    time.sleep(POLL_SECONDS)
+
+
+def _file(folder: Path, rows: range) -> Path:
+    return folder / f"{rows.start:09d}-{rows.stop:09d}.npy"
+
+
+@contextmanager
+def _whole(path: Path, unit: Unit):
+    """A file to write that appears under its name when it is complete; `UserError` when the disk takes no more."""
+    staged = path.with_name(f".{unit.attempt.number}.{unit.ranks.rank}.{path.name}")
+    try:
+        with open(staged, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+    except OSError as error:
+        staged.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot write the experts' samples: {error.strerror}") from error

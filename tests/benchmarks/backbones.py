@@ -1,0 +1,128 @@
+"""Parameters and operations of the backbones beside the published ones: python -m tests.benchmarks.backbones
+
+Inputs are latents of 256 x 256 images, 4 x 32 x 32; 1,000 classes, or text of 77 tokens of 768 numbers. Nothing is
+computed, so the largest network takes no memory.
+"""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from hpcddm import plugins
+from hpcddm.models.flops import forward_flops, training_flops
+
+TEXT = SimpleNamespace(tokens=77, encoder=SimpleNamespace(width=768))
+DATA = SimpleNamespace(channels=4, image_size=32, num_classes=1000, text=TEXT)
+CLUSTERS = 8
+MILLION, GMAC = 1e6, 2e9
+"""Parameters; operations, a multiply-add being two. The papers' 'Gflops' are multiply-adds."""
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network and what a paper says of it, as it is printed there: millions of parameters, 10^9 multiply-adds."""
+
+    name: str
+    variant: str
+    options: dict[str, Any]
+    parameters: str
+    gmacs: str = ""
+    counts_positions: bool = False
+    """Whether the published count takes the fixed table of positions for parameters."""
+
+
+def _dit(size: str, patch: int, parameters: str, gmacs: str) -> Backbone:
+    return Backbone(
+        f"DiT-{size}/{patch}", "dit", {"size": size, "patch": patch, "learned_sigma": True}, parameters, gmacs
+    )
+
+
+PUBLISHED = [
+    # arXiv 2212.09748, table 4; learned sigma.
+    _dit("S", 8, "33", "0.36"),
+    _dit("S", 4, "33", "1.41"),
+    _dit("S", 2, "33", "6.06"),
+    _dit("B", 8, "131", "1.42"),
+    _dit("B", 4, "130", "5.56"),
+    _dit("B", 2, "130", "23.01"),
+    _dit("L", 8, "459", "5.01"),
+    _dit("L", 4, "458", "19.70"),
+    _dit("L", 2, "458", "80.71"),
+    _dit("XL", 8, "676", "7.39"),
+    _dit("XL", 4, "675", "29.05"),
+    _dit("XL", 2, "675", "118.64"),
+    # arXiv 2510.03434 and 2603.06741; counted in the public port of the former's weights.
+    Backbone(
+        "DiT-XL/2 text, adaLN-single",
+        "dit",
+        {"size": "XL", "patch": 2, "condition": "text", "modulation": "single"},
+        "605.97",
+        counts_positions=True,
+    ),
+    # What the 891 M of arXiv 2603.06741 would be without what the paper does not say.
+    Backbone("DiT-XL/2 text", "dit", {"size": "XL", "patch": 2, "condition": "text"}, "824", counts_positions=True),
+    # arXiv 2510.03434: "129M"; arXiv 2501.05450: "158M".
+    Backbone("router B/2, CLS", "router_dit", {"size": "B", "patch": 2, "condition": "none", "pool": "cls"}, "129"),
+    Backbone(
+        "router B/2, CLS, text", "router_dit", {"size": "B", "patch": 2, "condition": "text", "pool": "cls"}, "158"
+    ),
+    # arXiv 2501.05450, sec. 4: "3B", of another shape; see hpcddm/models/mmdit.py.
+    Backbone("MMDiT 3B, text", "mmdit", {"size": "3B", "patch": 2, "condition": "text"}, "3000"),
+    Backbone("MMDiT 3B, class", "mmdit", {"size": "3B", "patch": 2, "condition": "class"}, "3000"),
+]
+
+
+def network(backbone: Backbone) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """The network and its inputs for one image, on the meta device."""
+    module = plugins.load("models", backbone.variant)
+    with torch.device("meta"):
+        model = module.build(module.Settings(name=backbone.variant, **backbone.options), DATA, CLUSTERS)
+        return model, (torch.zeros(1, 4, 32, 32), torch.zeros(1), torch.zeros(1, dtype=torch.long))
+
+
+def parameters(backbone: Backbone) -> float:
+    """Millions of parameters, with the fixed table of positions where the published count has it."""
+    model, _ = network(backbone)
+    positions = model.trunk.positions.numel() if backbone.counts_positions else 0
+    return (positions + sum(parameter.numel() for parameter in model.parameters())) / MILLION
+
+
+def gmacs(backbone: Backbone) -> float:
+    """10^9 multiply-adds of one image forward."""
+    model, inputs = network(backbone)
+    return forward_flops(model, *inputs) / GMAC
+
+
+def training_gmacs(backbone: Backbone) -> float:
+    """10^9 multiply-adds of one image forward and backward."""
+    model, inputs = network(backbone)
+    return training_flops(model, *inputs) / GMAC
+
+
+def row(backbone: Backbone) -> list[str]:
+    """One line of the table; a ratio is ours to the published number."""
+    known, forward = parameters(backbone), gmacs(backbone)
+    of_parameters = [f"{known:.2f}", backbone.parameters, f"{known / float(backbone.parameters):.4f}"]
+    ratio = f"{forward / float(backbone.gmacs):.4f}" if backbone.gmacs else ""
+    of_operations = [f"{forward:.2f}", backbone.gmacs, ratio, f"{training_gmacs(backbone):.1f}"]
+    return [backbone.name, *of_parameters, *of_operations]
+
+
+def main() -> None:
+    """Count and print one table."""
+    table = Table(title="Backbones: parameters in millions, 10^9 multiply-adds per image", title_justify="left")
+    for name in ("name", "parameters", "published", "ratio", "forward", "published", "ratio", "training"):
+        table.add_column(name, justify="left" if name == "name" else "right")
+    for backbone in PUBLISHED:
+        table.add_row(*row(backbone))
+    Console(width=120).print(table)
+    print("Text with CLIP's 77 x 768; the fixed table of positions counted as parameters for DiT-XL/2 with text only.")
+
+
+if __name__ == "__main__":
+    main()

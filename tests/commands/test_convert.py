@@ -1,0 +1,257 @@
+"""The verbs convert and export as a user calls them; stock diffusers reads what export writes."""
+
+import json
+import warnings
+
+import pytest
+import torch
+from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from hpcddm import plugins
+from hpcddm.commands.export import scheduler_config
+from hpcddm.files import within_run
+from hpcddm.launch.submission import store_experiment
+from hpcddm.pipeline import plan
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
+from tests.helpers import hpcddm, tiny, write_source
+from tests.models.checkpoints import public
+
+MODEL = {"width": public.WIDTH, "depth": public.DEPTH, "heads": public.HEADS, "patch": 2}
+SMALL = {f"experts__model__{key}": value for key, value in MODEL.items()}
+EPSILON = {"name": "epsilon", "schedule": {"name": "linear_beta_1000"}}
+
+
+@pytest.fixture
+def like(tmp_path):
+    """An experiment whose denoisers have the body of the public checkpoint, and images of another kind."""
+    tiny(tmp_path, **SMALL)
+    return tmp_path / "tiny.yaml"
+
+
+def trained(tmp_path, unit="train/expert-01", **changes):
+    """A run in which one unit is complete, its network having random weights; returns run and network."""
+    run = RunDir(tmp_path / "run")
+    write_source(tmp_path / "images")
+    experiment = tiny(tmp_path, **changes)
+    run.root.mkdir(exist_ok=True)
+    store_experiment(within_run(experiment, run), run)
+    model = experiment.recipe().model
+    network = plugins.load("models", model.name).build(model, experiment.data).eval().requires_grad_(False)
+    torch.manual_seed(5)
+    for values in network.parameters():
+        values.add_(0.2 * torch.randn_like(values))
+    planned = next(one for one in plan(experiment) if one.key == unit)
+    folder = run.unit(unit)
+    folder.mkdir(parents=True)
+    save_file(network.state_dict(), folder / "weights.safetensors")
+    outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
+    manifest.publish(folder, Manifest(*unit.split("/"), planned.covers, {}, outputs))
+    return run, network
+
+
+def metadata(file):
+    with safe_open(file, "pt") as opened:
+        return json.loads(opened.metadata()["hpcddm"])
+
+
+def inputs(channels=1, count=5):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, channels, 8, 8, generator=generator)
+    return x, torch.tensor([0, 1, 250, 711, 999]), torch.tensor([0, 1, 2, 3, 4])
+
+
+def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, like):
+    torch.save(public.random_original(), tmp_path / "DiT.pt")
+    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", like, "--output", tmp_path / "seed.safetensors")
+    assert done.exit_code == 0, done.output
+    tensors, own = load_file(tmp_path / "seed.safetensors"), metadata(tmp_path / "seed.safetensors")
+    experiment = tiny(tmp_path, **SMALL)
+    plugins.load("models", "dit").build(experiment.experts.model, experiment.data).load_state_dict(tensors)
+    assert own["source"] == "DiT.pt"
+    assert own["source_sha256"] == atomic.sha256(tmp_path / "DiT.pt")
+    assert own["layout"] == "original_dit"
+    assert own["verdicts"].keys() >= tensors.keys()
+    # Images with 1 channel instead of 4, 4 classes instead of 10, velocity instead of epsilon.
+    reset = {"trunk.embed_patch.weight", "trunk.embed_patch.bias", "head.weight", "head.bias"}
+    found = {name for name, (verdict, _) in own["verdicts"].items() if verdict != "kept"}
+    assert found == reset | {"trunk.embed_class.weight"}
+    assert str(tmp_path) not in json.dumps(own)
+    for words in (
+        "trunk.blocks.*.attention.qkv.weight",
+        "10 classes there, 4 here: each begins",
+        "0 folded, 5 reset, 0 dropped",
+    ):
+        assert words in done.output
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_the_same_command_writes_the_same_bytes(tmp_path, like):
+    torch.save(public.random_original(), tmp_path / "DiT.pt")
+    digests = set()
+    for seed in (0, 0, 1):
+        output = tmp_path / "seed.safetensors"
+        assert hpcddm("convert", tmp_path / "DiT.pt", "--like", like, "--output", output, "--seed", seed).exit_code == 0
+        digests.add(atomic.sha256(output))
+    assert len(digests) == 2
+
+
+def test_a_seed_model_and_a_unit_of_a_run_convert_alike(tmp_path):
+    run, network = trained(tmp_path, **SMALL)
+    output, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    like = tmp_path / "tiny.yaml"
+    assert hpcddm("convert", run.unit("train/expert-01"), "--like", like, "--output", output).exit_code == 0
+    assert hpcddm("convert", output, "--like", like, "--output", again, "--layout", "hpcddm").exit_code == 0
+    for file in (output, again):
+        assert metadata(file)["layout"] == "hpcddm"
+        assert {verdict for verdict, _ in metadata(file)["verdicts"].values()} == {"kept"}
+        tensors = load_file(file)
+        assert all(torch.equal(tensors[name], values) for name, values in network.state_dict().items())
+
+
+def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
+    run, _ = trained(tmp_path, **SMALL)
+    mixed = [{"clusters": [1], "objective": EPSILON}]
+    tiny(tmp_path, **SMALL, experts__mixed=mixed)
+    call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml"]
+    call += ["--output", tmp_path / "seed.safetensors"]
+    assert hpcddm(*call, "--expert", 1, "experts.model.modulation=single").exit_code == 0
+    own = metadata(tmp_path / "seed.safetensors")
+    # The folder names expert 1, which in the run as it was trained predicted a velocity.
+    assert own["objective"]["name"] == "epsilon"
+    assert own["verdicts"]["head.weight"] == ["reset", "predicted flow_matching, shall predict epsilon"]
+    assert own["verdicts"]["trunk.blocks.0.table"][0] == "folded"
+    assert hpcddm(*call, "--expert", 2).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "options, message, code",
+    [
+        (["--layout", "flax"], "--layout flax: valid names are auto, diffusers_dit, hpcddm, original_dit", 2),
+        (["--output", "seed.pt"], "--output seed.pt: the name must end in .safetensors", 2),
+        (["experts.model.width=32"], "experts.model.width is 32 and the source's is 64", 1),
+        (["--layout", "diffusers_dit"], "config.json: needs whole numbers for num_attention_heads", 1),
+        (["--layout", "hpcddm"], "nothing says what network this is", 1),
+    ],
+)
+def test_mistakes_of_convert_are_one_line(tmp_path, like, options, message, code):
+    torch.save(public.random_original(), tmp_path / "DiT.pt")
+    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", like, "--output", tmp_path / "seed.safetensors", *options)
+    assert done.exit_code == code
+    assert message in done.output
+    assert len(done.output.splitlines()) == 1
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
+def test_changed_weights_of_a_run_are_refused(tmp_path):
+    run, network = trained(tmp_path, **SMALL)
+    file = run.unit("train/expert-01") / "weights.safetensors"
+    save_file({name: values + 1 for name, values in network.state_dict().items()}, file)
+    done = hpcddm("convert", file, "--like", tmp_path / "tiny.yaml", "--output", tmp_path / "seed.safetensors")
+    assert done.exit_code == 1
+    assert "its bytes are not those of its manifest" in done.output
+
+
+@torch.no_grad()
+def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path):
+    run, network = trained(tmp_path, **SMALL, experts__objective=EPSILON)
+    folder = tmp_path / "exported"
+    done = hpcddm("export", run.root, "train/expert-01", "--output", folder)
+    assert done.exit_code == 0, done.output
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = DiTTransformer2DModel.from_pretrained(folder, subfolder="transformer").eval()
+    x, steps, classes = inputs()
+    expected = network(x, steps.double() / 1000, classes)
+    null = torch.where(classes == 4, 1000, classes)
+    public.use_the_originals_frequencies(model)
+    found = model(x, steps, null).sample
+    assert expected.std() > 0.3
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    readme = (folder / "README.txt").read_text()
+    for words in ("Classes are 0 to 3; the null class is 1000", "epsilon on the path linear_beta_1000", "(1, 8, 8)"):
+        assert words in readme
+    assert "downscale_freq_shift = 0" in readme
+    assert str(tmp_path) not in readme
+
+
+def test_an_export_comes_back_to_the_bit(tmp_path):
+    run, network = trained(tmp_path, **SMALL)
+    assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
+    call = ["convert", tmp_path / "exported", "--like", tmp_path / "tiny.yaml", "--output", tmp_path / "a.safetensors"]
+    done = hpcddm(*call)
+    assert done.exit_code == 0, done.output
+    assert metadata(tmp_path / "a.safetensors")["layout"] == "diffusers_dit"
+    tensors = load_file(tmp_path / "a.safetensors")
+    assert all(torch.equal(tensors[name], values) for name, values in network.state_dict().items())
+
+
+def autoencoder():
+    """The smallest one that there is: its images are not looked at."""
+    return AutoencoderKL(1, 1, block_out_channels=(8,), latent_channels=1, norm_num_groups=4, sample_size=8)
+
+
+@pytest.mark.parametrize("objective", [EPSILON, {"name": "flow_matching"}, {"name": "v_prediction"}])
+def test_the_stock_pipeline_draws_with_an_export(tmp_path, objective):
+    run, _ = trained(tmp_path, **SMALL, experts__objective=objective)
+    assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
+    pipeline = DiTPipeline.from_pretrained(tmp_path / "exported", vae=autoencoder())
+    pipeline.set_progress_bar_config(disable=True)
+    images = pipeline([0, 3], guidance_scale=2.0, num_inference_steps=4, output_type="np").images
+    assert images.shape == (2, 8, 8, 3) or images.shape == (2, 8, 8, 1)
+
+
+@pytest.mark.parametrize("name", ["flow_matching", "epsilon", "v_prediction", "x0_prediction"])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "linear_beta_1000"])
+def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, schedule):
+    import diffusers
+
+    settings = plugins.settings_class("objectives", name)(name=name, schedule={"name": schedule})
+    config = scheduler_config(settings)
+    if (name == "flow_matching") != (schedule == "linear"):
+        assert config is None
+        return
+    config = dict(config)
+    scheduler = getattr(diffusers, config.pop("_class_name")).from_config(config)
+    objective = plugins.load("objectives", name).Objective(settings)
+    if name != "flow_matching":
+        levels = objective.level(torch.arange(1000, dtype=torch.float64) / 1000).alpha.square().float()
+        torch.testing.assert_close(scheduler.alphas_cumprod, levels, rtol=4e-5, atol=1e-7)
+    generator = torch.Generator().manual_seed(0)
+    image, noise = (torch.randn(1, 1, 8, 8, generator=generator) for _ in range(2))
+    scheduler.set_timesteps(20)
+    first = float(scheduler.timesteps[0]) / 1000
+    x = objective.perturb(image, noise, torch.tensor([first]))
+    for step in scheduler.timesteps:
+        t = torch.tensor([float(step) / 1000])
+        x = scheduler.step(objective.predict(image, noise, t), step, scheduler.scale_model_input(x, step)).prev_sample
+    torch.testing.assert_close(x, image, rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    "unit, changes, message, code",
+    [
+        ("train/expert-00", {}, "train/expert-00 is not complete", 1),
+        ("route/router", {}, "route/router: no denoiser of this run; valid names: train/", 2),
+        ("train/expert-01", {"experts__model__modulation": "single"}, "DiTTransformer2DModel is a dit with", 1),
+    ],
+)
+def test_mistakes_of_export_are_one_line(tmp_path, unit, changes, message, code):
+    run, _ = trained(tmp_path, **SMALL, **changes)
+    done = hpcddm("export", run.root, unit, "--output", tmp_path / "exported")
+    assert done.exit_code == code
+    assert message in done.output
+    assert len(done.output.splitlines()) == 1
+    assert not (tmp_path / "exported").exists()
+
+
+def test_an_export_overwrites_nothing(tmp_path):
+    run, _ = trained(tmp_path, **SMALL)
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported" / "mine").write_text("")
+    done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
+    assert done.exit_code == 1
+    assert "is not empty" in done.output

@@ -1,0 +1,44 @@
+"""What the tests of ensembles share: settings, denoisers of given functions, moments."""
+
+from collections.abc import Callable
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.config import EvaluateSettings
+from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.moment import Moment, Trajectory
+from tests.ensemble.mixtures import Mixture, objective
+
+
+def evaluation(**changes: object) -> EvaluateSettings:
+    """The settings of an evaluation, some of them changed."""
+    return EvaluateSettings.model_validate(changes)
+
+
+def conversion(name: str = "snr_matched", **keys: object) -> object:
+    """A conversion as an experiment's YAML would make it."""
+    settings = plugins.settings_class("ensemble/conversions", name).model_validate({"name": name} | keys)
+    return plugins.load("ensemble/conversions", name).Conversion(settings)
+
+
+def flowing(velocity: Callable) -> Denoiser:
+    """A velocity of the linear path as a denoiser."""
+    return Denoiser(velocity, objective("flow_matching"), conversion())
+
+
+def experts_of(mixture: Mixture, name: str = "flow_matching", **keys: object) -> list[Denoiser]:
+    """The ideal experts of a mixture's clusters, trained for the same objective."""
+    own = objective(name, **keys)
+    return [Denoiser(mixture.model(own, k), own, conversion()) for k in range(mixture.clusters)]
+
+
+def moment(count: int, step: int = 0, time: float = 0.5, seed: int = 0, first: int = 0) -> Moment:
+    """A moment of a batch of images numbered from `first`."""
+    return Moment(Trajectory(seed, range(first, first + count)), step, time)
+
+
+def posterior(count: int = 50, experts: int = 4, seed: int = 0) -> torch.Tensor:
+    """Some posterior, float64 (count, experts)."""
+    generator = torch.Generator().manual_seed(seed)
+    return (2 * torch.randn(count, experts, generator=generator, dtype=torch.float64)).softmax(1)

@@ -1,0 +1,103 @@
+"""Walking on a model's own path, against its velocity on the linear path and against the data's distribution."""
+
+import pytest
+import torch
+
+from hpcddm.ensemble import native
+from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.moment import Trajectory
+from hpcddm.ensemble.sampler import travel
+from hpcddm.errors import ConfigError
+from hpcddm.objectives.base import LINEAR
+from tests.ensemble.fields import conversion, evaluation
+from tests.ensemble.mixtures import Mixture, objective
+
+PAIRS = [
+    ("epsilon", "cosine"),
+    ("epsilon", "linear_beta"),
+    ("epsilon", "linear_beta_1000"),
+    ("v_prediction", "cosine"),
+    ("x0_prediction", "cosine"),
+    ("flow_matching", "linear"),
+    ("flow_matching", "cosine"),
+]
+MIXTURE = Mixture(dimension=2, clusters=4)
+DDIM = {"name": "ddim"}
+CONDITION = torch.zeros(40, dtype=torch.long)
+
+
+def alone(name, schedule, shifted=0.0):
+    """The field of one ideal model of the whole mixture; with guidance its null half is a shifted model."""
+    own = objective(name, schedule)
+    ideal = MIXTURE.model(own)
+
+    def model(y, tau, condition):
+        return ideal(y, tau) + shifted * condition.view(-1, 1, 1, 1) * torch.tanh(y)
+
+    denoiser = Denoiser(model, own, conversion())
+    return own, Members([denoiser], None, None, None, 1)
+
+
+def walked(own, field, times, solver, start, count=40):
+    """The end of a native walk that starts at a state of the linear path, as a state of the linear path."""
+    at = [own.level(own.schedule.time_at(LINEAR.log_snr(torch.tensor([t], dtype=torch.float64)))) for t in times]
+    scales = [(level.alpha + level.sigma).item() if t > 0 else 1.0 for t, level in zip(times, at, strict=True)]
+    y = native.travel(field, scales[0] * start, Trajectory(0, range(count)), CONDITION[:count], times, solver)
+    return y / scales[-1]
+
+
+@pytest.mark.parametrize("name, schedule", PAIRS)
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+@pytest.mark.parametrize("last", [0.0, 0.05])
+def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedule, guidance, last):
+    own, members = alone(name, schedule, shifted=0.3)
+    evaluate = evaluation(solver=DDIM, guidance=guidance)
+    times = [0.95, 0.7, 0.6, 0.3, 0.1, last]
+    start = MIXTURE.states(torch.full((40,), times[0], dtype=torch.float64))
+    (expert,), x = members.experts, start
+    null = torch.ones_like(CONDITION)
+    for t, t_next in zip(times, times[1:], strict=False):
+        time = torch.full((40,), t, dtype=torch.float64)
+        halves = [expert(x, time, condition) for condition in (CONDITION, null)]
+        x = x + (t_next - t) * (halves[1] + guidance * (halves[0] - halves[1]))
+    reached = walked(own, members.field("expert-0", evaluate), times, evaluate.solver, start)
+    assert (reached - x).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("name, schedule", PAIRS)
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+def test_native_sampling_draws_from_the_data(name, schedule, eta):
+    count, mixture = 4000, MIXTURE
+    _, members = alone(name, schedule)
+    evaluate = evaluation(solver=DDIM | {"eta": eta}, steps=100)
+    start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    condition = torch.zeros(count, dtype=torch.long)
+    x = travel(members.field("expert-0", evaluate), start, Trajectory(0, range(count)), condition, evaluate).flatten(1)
+    mean, covariance = mixture.moments()
+    # Four standard errors, and a twentieth of a standard deviation for the 100 steps.
+    assert ((x.mean(0) - mean).abs() < covariance.diag().sqrt() * (4 / count**0.5 + 0.05)).all()
+    assert ((x.var(0) / covariance.diag() - 1).abs() < 0.15).all()
+
+
+def test_fresh_noise_belongs_to_the_image_and_the_step():
+    _, members = alone("epsilon", "cosine")
+    evaluate = evaluation(solver=DDIM | {"eta": 1.0}, steps=4)
+    field = members.field("expert-0", evaluate)
+    start = torch.zeros(6, *MIXTURE.shape, dtype=torch.float64)
+
+    def drawn(rows):
+        return travel(field, start[rows], Trajectory(0, range(6)[rows]), CONDITION[:6][rows], evaluate)
+
+    whole = drawn(slice(6))
+    torch.testing.assert_close(torch.cat([drawn(slice(4)), drawn(slice(4, 6))]), whole)
+    assert len(whole.flatten(1).unique(dim=0)) == 6
+
+
+def test_several_models_have_no_common_coordinates():
+    _, members = alone("epsilon", "cosine")
+    both = Members(members.experts * 2, MIXTURE.router, None, None, 1)
+    evaluate = evaluation(solver=DDIM)
+    start = torch.zeros(2, *MIXTURE.shape)
+    with pytest.raises(ConfigError, match="draw from one alone"):
+        travel(both.field("full", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)

@@ -1,0 +1,230 @@
+"""What conversion promises, exactly, and that it says of every tensor what became of it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+from hpcddm.models import dit
+from hpcddm.models.checkpoints import original_dit
+from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
+from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.models.parts import sinusoids, unpatchify
+from tests.models.checkpoints import public
+
+TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(width=12))
+DATA = SimpleNamespace(channels=4, image_size=8, num_classes=10, text=TEXT)
+EPSILON = original_dit.original_objective()
+FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
+
+
+def source(outputs=2, dtype=torch.float64):
+    tensors = public.random_original(outputs, dtype)
+    return original_dit.load(Stored(Path("weights.pt"), "0" * 64, tensors), public.HEADS)
+
+
+def target(facts, objective=EPSILON, data=DATA, **changes):
+    return Target(facts.model.model_copy(update=changes), data, objective)
+
+
+def build(tensors, model, data=DATA):
+    """The network in float64, with the prompts that the file leaves to the experiment."""
+    network = dit.build(model, data).double()
+    missing, unexpected = network.load_state_dict(tensors, strict=False)
+    assert set(missing) <= {"trunk.prompts"}
+    assert not unexpected
+    return network.eval()
+
+
+def outputs_of(network, classes=None):
+    x, steps, given = public.batch(dtype=torch.float64)
+    condition = given if classes is None else torch.full_like(given, classes)
+    patches = network.head(network.normalised(x, steps.double() / 1000, condition))
+    return unpatchify(patches, network.patch, patches.shape[2] // network.patch**2, 8)
+
+
+def checked(made, tensors):
+    """Every tensor of either network has a verdict with a reason, and the table counts all of them."""
+    assert made.verdicts.keys() >= made.tensors.keys() | tensors.keys()
+    assert all(verdict in VERDICTS and (why or verdict == "kept") for verdict, why in made.verdicts.values())
+    assert sum(count for _, count, _, _ in made.table()) == sum(made.counts().values()) == len(made.verdicts)
+    return {name: verdict for name, (verdict, _) in made.verdicts.items()}
+
+
+@torch.no_grad()
+def test_the_same_network_is_kept_to_the_bit():
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts))
+    assert set(checked(made, tensors).values()) == {"kept"}
+    assert all(torch.equal(made.tensors[name], tensors[name]) for name in tensors)
+
+
+@torch.no_grad()
+def test_without_learned_sigma_the_prediction_is_the_first_channels():
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts, learned_sigma=False))
+    assert set(checked(made, tensors).values()) == {"kept"}
+    assert "rows of sigma" in made.verdicts["head.weight"][1]
+    before = outputs_of(build(tensors, facts.model))
+    after = outputs_of(build(made.tensors, facts.model.model_copy(update={"learned_sigma": False})))
+    torch.testing.assert_close(after, before[:, :4], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_with_learned_sigma_the_prediction_stays():
+    tensors, facts = source(outputs=1)
+    made = convert(tensors, facts, target(facts, learned_sigma=True))
+    assert checked(made, tensors)["head.weight"] == "folded"
+    after = outputs_of(build(made.tensors, facts.model.model_copy(update={"learned_sigma": True})))
+    assert after.shape[1] == 8
+    torch.testing.assert_close(after[:, :4], outputs_of(build(tensors, facts.model)), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_another_prediction_resets_the_last_linear_layer_alone():
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts, FLOW, learned_sigma=False))
+    verdicts = checked(made, tensors)
+    assert {name for name, verdict in verdicts.items() if verdict != "kept"} == {"head.weight", "head.bias"}
+    assert made.verdicts["head.bias"] == ("reset", "predicted epsilon, shall predict flow_matching")
+    assert not made.tensors["head.weight"].any()
+    kept = convert(tensors, facts, target(facts, FLOW, learned_sigma=False), keep_head=True)
+    assert set(checked(kept, tensors).values()) == {"kept"}
+    assert torch.equal(kept.tensors["head.weight"], tensors["head.weight"][:16])
+
+
+@torch.no_grad()
+def test_without_classes_it_is_the_network_of_the_null_class():
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts, condition="none"))
+    verdicts = checked(made, tensors)
+    assert verdicts["trunk.embed_class.weight"] == verdicts["trunk.embed_time.2.bias"] == "folded"
+    after = outputs_of(build(made.tensors, facts.model.model_copy(update={"condition": "none"})))
+    before = build(tensors, facts.model)
+    torch.testing.assert_close(after, outputs_of(before, classes=10), rtol=0, atol=1e-12)
+    assert (after - outputs_of(before, classes=3)).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_with_text_it_begins_as_the_network_of_the_null_class_whatever_the_text():
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts, condition="text"))
+    verdicts = checked(made, tensors)
+    assert verdicts["trunk.embed_text.weight"] == verdicts["trunk.blocks.1.cross.out.weight"] == "reset"
+    assert verdicts["trunk.blocks.0.attention.qkv.weight"] == "kept"
+    network = build(made.tensors, facts.model.model_copy(update={"condition": "text"}))
+    network.set_prompts(torch.randn(11, 3, 12))
+    before = outputs_of(build(tensors, facts.model), classes=10)
+    torch.testing.assert_close(outputs_of(network), before, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("condition, null", [("class", 10), ("none", 0), ("text", 0)])
+@torch.no_grad()
+def test_folded_modulation_is_the_old_one_at_the_reference(condition, null):
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts, modulation="single", condition=condition))
+    verdicts = checked(made, tensors)
+    assert verdicts["trunk.modulation.weight"] == verdicts["trunk.blocks.1.table"] == verdicts["table"] == "folded"
+    changed = facts.model.model_copy(update={"modulation": "single", "condition": condition})
+    old, new = build(tensors, facts.model), build(made.tensors, changed)
+    t = torch.tensor([REFERENCE_TIME], dtype=torch.float64)
+    each, last = new.trunk.conditions(t, torch.tensor([null]))
+    waves = sinusoids(1000 * t, 256).double()
+    active = F.silu(old.trunk.embed_time(waves) + old.trunk.embed_class(torch.tensor([10])))
+    for before, after in zip(old.trunk.blocks, new.trunk.blocks, strict=True):
+        expected = torch.cat(before.vectors(active), dim=1)
+        torch.testing.assert_close(torch.cat(after.vectors(each), dim=1), expected, rtol=0, atol=1e-12)
+        assert expected.std() > 0.1
+    torch.testing.assert_close(torch.cat(new.vectors(last)), torch.cat(old.vectors(active)), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_at_the_reference_the_folded_network_says_the_same_and_elsewhere_it_does_not():
+    tensors, facts = source()
+    made = convert(tensors, facts, target(facts, modulation="single"))
+    old, new = build(tensors, facts.model), build(made.tensors, facts.model.model_copy(update={"modulation": "single"}))
+    x, null = torch.randn(5, 4, 8, 8, dtype=torch.float64), torch.full((5,), 10)
+
+    def distance(t):
+        times = torch.full((5,), t, dtype=torch.float64)
+        return (new.normalised(x, times, null) - old.normalised(x, times, null)).abs().max()
+
+    assert distance(REFERENCE_TIME) < 1e-11
+    assert distance(0.9) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "changes, data, reset",
+    [
+        ({}, {"num_classes": 7}, {"trunk.embed_class.weight"}),
+        ({"patch": 4}, {}, {"trunk.embed_patch.weight", "trunk.embed_patch.bias", "head.weight", "head.bias"}),
+        ({}, {"channels": 1}, {"trunk.embed_patch.weight", "trunk.embed_patch.bias", "head.weight", "head.bias"}),
+        ({}, {"image_size": 16}, set()),
+        (
+            {"qk_norm": True},
+            {},
+            {f"trunk.blocks.{block}.attention.norm_{one}.weight" for block in (0, 1) for one in "qk"},
+        ),
+    ],
+)
+@torch.no_grad()
+def test_what_does_not_fit_is_reset_and_nothing_else(changes, data, reset):
+    tensors, facts = source()
+    wanted = SimpleNamespace(**vars(DATA) | data)
+    made = convert(tensors, facts, target(facts, data=wanted, **changes))
+    assert {name for name, verdict in checked(made, tensors).items() if verdict != "kept"} == reset
+    build(made.tensors, facts.model.model_copy(update=changes), wanted)
+
+
+@torch.no_grad()
+def test_new_tensors_depend_on_the_seed_only():
+    tensors, facts = source()
+    torch.manual_seed(11)
+    makes = [convert(tensors, facts, target(facts, condition="text"), seed).tensors for seed in (0, 0, 1)]
+    state = torch.get_rng_state()
+    torch.manual_seed(11)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(makes[0][name], makes[1][name]) for name in makes[0])
+    assert not torch.equal(makes[0]["trunk.embed_text.weight"], makes[2]["trunk.embed_text.weight"])
+
+
+@pytest.mark.parametrize("changes", [{"width": 128}, {"depth": 3}, {"heads": 8}, {"name": "mmdit"}])
+def test_another_body_is_refused(changes):
+    tensors, facts = source()
+    key, value = next(iter(changes.items()))
+    with pytest.raises(
+        UserError, match=f"experts.model.{key} is {value} and the source's is .*set experts.model.{key}"
+    ):
+        convert(tensors, facts, target(facts, **changes))
+
+
+@pytest.mark.parametrize("modulation", ["zero", "single"])
+@torch.no_grad()
+def test_other_classes_begin_as_the_null_class(modulation):
+    tensors, facts = source()
+    data = SimpleNamespace(**vars(DATA) | {"num_classes": 7})
+    made = convert(tensors, facts, target(facts, data=data, modulation=modulation))
+    network = build(made.tensors, facts.model.model_copy(update={"modulation": modulation}), data)
+    x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
+    expected = build(tensors, facts.model).normalised(x, t, torch.full((3,), 10))
+    for number in (0, 7):
+        found = network.normalised(x, t, torch.full((3,), number))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("modulation", ["zero", "single"])
+def test_blocks_that_no_rule_knows_are_kept_where_they_fit_and_reset_where_not(modulation):
+    mmdit = plugins.load("models", "mmdit")
+    settings = mmdit.Settings(name="mmdit", width=64, depth=2, heads=4, patch=2, modulation="zero")
+    tensors = mmdit.build(settings, DATA).state_dict()
+    facts = Facts(settings, 4, 10, EPSILON, 8)
+    made = convert(tensors, facts, target(facts, modulation=modulation))
+    verdicts = checked(made, tensors)
+    changed = settings.model_copy(update={"modulation": modulation})
+    mmdit.build(changed, DATA).load_state_dict(made.tensors)
+    assert {"kept"} <= set(verdicts.values()) <= {"kept", "reset", "dropped"}
+    assert (set(verdicts.values()) == {"kept"}) == (modulation == "zero")

@@ -1,0 +1,176 @@
+"""The public layouts against diffusers, which is an independent implementation; it must be installed."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from diffusers import DiTTransformer2DModel
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+from hpcddm.models import dit
+from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading
+from hpcddm.models.checkpoints.reading import Stored
+from hpcddm.models.parts import unpatchify
+from tests.models.checkpoints import public
+
+FILE = Path("weights.pt")
+
+
+def stored(tensors, config=None, own=None):
+    return Stored(FILE, "0" * 64, dict(tensors), config or {}, own or {})
+
+
+def ours(tensors, facts):
+    data = SimpleNamespace(channels=facts.channels, num_classes=facts.num_classes, image_size=facts.image_size)
+    model = dit.build(facts.model, data)
+    model.load_state_dict(tensors)
+    return model.to(tensors["head.weight"].dtype).eval()
+
+
+def everything(model, x, steps, classes):
+    """All outputs in the parameters' own precision."""
+    patches = model.head(model.normalised(x, steps.double() / 1000, classes))
+    return unpatchify(patches, model.patch, patches.shape[2] // model.patch**2, model.image_size)
+
+
+def peer(tensors, outputs=2, **config):
+    model = DiTTransformer2DModel(**public.diffusers_config(outputs) | config)
+    model.load_state_dict(tensors)
+    public.use_the_originals_frequencies(model)
+    return model.to(next(iter(tensors.values())).dtype).eval()
+
+
+def test_every_layout_recognises_its_own_tensors_only():
+    original = public.random_original()
+    tensors, facts = original_dit.load(stored(original), public.HEADS)
+    kinds = {"original_dit": original, "diffusers_dit": public.as_diffusers(original), "hpcddm": tensors}
+    assert set(kinds) == set(plugins.names(reading.LAYOUTS))
+    for name, tensors in kinds.items():
+        assert reading.layout_of(tensors, FILE) == name
+        found = [one for one in kinds if plugins.load(reading.LAYOUTS, one).recognises(tensors)]
+        assert found == [name]
+    with pytest.raises(UserError, match="weights.pt: none of the layouts .* has tensors such as conv.weight"):
+        reading.layout_of(["conv.weight"], FILE)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@torch.no_grad()
+def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(outputs, dtype, tolerance):
+    original = public.random_original(outputs, dtype)
+    tensors, facts = original_dit.load(stored(original), public.HEADS)
+    assert facts.model.learned_sigma == (outputs == 2)
+    assert (facts.image_size, facts.channels, facts.num_classes) == (8, 4, 10)
+    x, steps, classes = public.batch(dtype=dtype)
+    expected = peer(public.as_diffusers(original), outputs)(x, steps, classes).sample
+    found = everything(ours(tensors, facts), x, steps, classes)
+    # Epsilon and sigma, and neither of them is trivially small.
+    assert found.shape == expected.shape == (5, outputs * 4, 8, 8)
+    assert expected.std() > 0.3
+    assert (found - expected).abs().max() < tolerance * max(1, expected.abs().max())
+
+
+@torch.no_grad()
+def test_forward_is_epsilon_and_with_sigma_has_both():
+    tensors, facts = original_dit.load(stored(public.random_original()), public.HEADS)
+    model, (x, steps, classes) = ours(tensors, facts), public.batch()
+    t = steps.double() / 1000
+    torch.testing.assert_close(model(x, t, classes), everything(model, x, steps, classes)[:, :4])
+    assert model.with_sigma(x, t, classes).shape == (5, 8, 8, 8)
+
+
+def test_published_widths_tell_their_heads_and_others_need_the_targets():
+    assert original_dit.HEADS == {384: 6, 768: 12, 1024: 16, 1152: 16}
+    with pytest.raises(UserError, match="weights.pt: width 64 is no published one; name the heads"):
+        original_dit.load(stored(public.random_original()), None)
+    _, facts = original_dit.load(stored(public.random_original()), 2)
+    assert facts.model.heads == 2
+    assert any("number of heads: taken to be 2" in note for note in facts.notes)
+
+
+def test_what_diffusers_stores_comes_back_to_the_bit():
+    theirs = public.as_diffusers(public.random_original())
+    tensors, facts = diffusers_dit.load(stored(theirs, public.diffusers_config()), None)
+    again, config = diffusers_dit.dump(tensors, facts)
+    assert again.keys() == theirs.keys()
+    assert all(torch.equal(again[name], theirs[name]) for name in theirs)
+    assert {key: config[key] for key in public.diffusers_config()} == public.diffusers_config()
+
+
+def test_both_public_layouts_make_the_same_network():
+    original = public.random_original()
+    one, of_original = original_dit.load(stored(original), public.HEADS)
+    other, of_diffusers = diffusers_dit.load(stored(public.as_diffusers(original), public.diffusers_config()), None)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert of_original.model == of_diffusers.model
+    assert of_original.objective == of_diffusers.objective
+
+
+@torch.no_grad()
+def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
+    original = public.random_original()
+    tensors, facts = original_dit.load(stored(original), public.HEADS)
+    theirs, config = diffusers_dit.dump(tensors, facts, 1000)
+    assert config["num_embeds_ada_norm"] == 1000
+    x, steps, classes = public.batch()
+    padded = peer(theirs, **{"num_embeds_ada_norm": 1000})
+    null = torch.where(classes == 10, 1000, classes)
+    expected = peer(public.as_diffusers(original))(x, steps, classes).sample
+    torch.testing.assert_close(padded(x, steps, null).sample, expected)
+    again, same = diffusers_dit.load(stored(theirs, config, {"data": {"num_classes": 10}}), None)
+    assert same.num_classes == 10
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+
+
+def test_blocks_with_different_embeddings_are_refused():
+    theirs = public.as_diffusers(public.random_original())
+    name = "transformer_blocks.1.norm1.emb.timestep_embedder.linear_2.bias"
+    theirs[name] = theirs[name] + 1e-3
+    with pytest.raises(UserError, match="weights.pt: block 1 has another embedding .*trunk.embed_time.2.bias"):
+        diffusers_dit.load(stored(theirs, public.diffusers_config()), None)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"activation_fn": "gelu"}, "config.json: activation_fn is 'gelu'; only 'gelu-approximate'"),
+        ({"attention_bias": False}, "config.json: attention_bias is False"),
+        ({"num_layers": None}, "config.json: needs whole numbers for num_layers"),
+        ({"num_attention_heads": 8}, "8 heads of 16 are not the width 64"),
+        ({"num_layers": 1}, "unknown tensor 'transformer_blocks.1"),
+        ({"num_layers": 3}, "no tensor 'transformer_blocks.2"),
+        ({"patch_size": 4}, "'pos_embed.proj.weight' is .* should be any x 4 x any x 4"),
+    ],
+)
+def test_a_config_that_is_not_this_network_is_refused(changes, message):
+    config = public.diffusers_config() | changes
+    with pytest.raises(UserError, match=message):
+        diffusers_dit.load(stored(public.as_diffusers(public.random_original()), config), None)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda one: one.pop("blocks.1.attn.qkv.bias"), "no tensor 'blocks.1.attn.qkv.bias'"),
+        (lambda one: one.update({"blocks.0.extra": torch.zeros(1)}), "unknown tensor 'blocks.0.extra'"),
+        (lambda one: one.update({"x_embedder.proj.bias": torch.zeros(3)}), r"'x_embedder.proj.bias' is \(3,\)"),
+        (lambda one: one.update({"pos_embed": one["pos_embed"].flip(1)}), "'pos_embed' is not the fixed table"),
+    ],
+)
+def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
+    tensors = public.random_original()
+    change(tensors)
+    with pytest.raises(UserError, match=f"weights.pt: .*{message}"):
+        original_dit.load(stored(tensors), public.HEADS)
+
+
+@pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
+def test_what_diffusers_has_no_model_for_is_not_exported(changes):
+    tensors, facts = original_dit.load(stored(public.random_original()), public.HEADS)
+    other = SimpleNamespace(**vars(facts) | {"model": facts.model.model_copy(update=changes)})
+    key, value = next(iter(changes.items()))
+    with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):
+        diffusers_dit.dump(tensors, other)

@@ -1,0 +1,83 @@
+"""Small networks of the variants of `models`, with all combinations of their options."""
+
+import itertools
+from types import SimpleNamespace
+from typing import Any, Literal, get_args, get_origin
+
+import torch
+from torch import nn
+
+from hpcddm import plugins
+
+TEXT = SimpleNamespace(tokens=5, encoder=SimpleNamespace(width=12))
+DATA = SimpleNamespace(channels=2, image_size=8, num_classes=3, text=TEXT)
+EXPERIMENT = SimpleNamespace(data=DATA, cluster=SimpleNamespace(experts=4))
+OUTPUTS = 5
+SMALL = {"width": 32, "depth": 2, "heads": 2, "patch": 4, "encoder": {"name": "pixels"}}
+
+
+def settings(name: str, **options: Any) -> Any:
+    """The settings of a small network."""
+    schema = plugins.settings_class("models", name)
+    needed = {key for key, field in schema.model_fields.items() if field.is_required()}
+    return schema(name=name, **{key: value for key, value in SMALL.items() if key in needed} | options)
+
+
+def combinations(*roles: str) -> list[tuple[str, dict[str, Any]]]:
+    """All trained variants of these roles with all values of their options, but for named sizes."""
+    found = []
+    for name in (name for role in roles for name in plugins.names("models", role)):
+        schema = plugins.settings_class("models", name)
+        if schema.trained:
+            values = {key: _values(field.annotation) for key, field in schema.model_fields.items()}
+            several = {key: of_key for key, of_key in values.items() if of_key}
+            products = itertools.product(*several.values())
+            found += [(name, dict(zip(several, product, strict=True))) for product in products]
+    return found
+
+
+def label(value: Any) -> str:
+    """The name of a combination in pytest's output."""
+    if not isinstance(value, dict):
+        return str(value)
+    return "-".join(key if one is True else f"no_{key}" if one is False else one for key, one in value.items())
+
+
+def _values(annotation: Any) -> tuple[Any, ...]:
+    if annotation is bool:
+        return (False, True)
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def fresh(name: str, seed: int = 0, **options: Any) -> nn.Module:
+    """A network as it is built; text models know prompts of several lengths."""
+    one = settings(name, **options)
+    one.check(EXPERIMENT)
+    torch.manual_seed(seed)
+    model = plugins.load("models", name).build(one, DATA, OUTPUTS).eval()
+    if options.get("condition") == "text":
+        model.set_prompts(states())
+    return model
+
+
+def trained(name: str, **options: Any) -> nn.Module:
+    """A network whose zero-initialised layers say something."""
+    model = fresh(name, **options)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def states() -> torch.Tensor:
+    """Token states of every class's prompt and of the empty one, of lengths 2, 3, 4, 5, then padding."""
+    found = torch.randn(4, 5, 12, generator=torch.Generator().manual_seed(3))
+    return found * (torch.arange(5)[None] < torch.arange(2, 6)[:, None])[:, :, None]
+
+
+def batch(count: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Images, times, and classes with the null class among them."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, 2, 8, 8, generator=generator)
+    return x, torch.rand(count, generator=generator), torch.arange(count) % 4

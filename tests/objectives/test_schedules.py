@@ -1,0 +1,102 @@
+import math
+
+import pytest
+import torch
+
+from hpcddm import plugins
+from tests.ensemble.mixtures import PATHS
+
+DOUBLE = {"dtype": torch.float64}
+NAMES = plugins.names("objectives/schedules")
+
+
+def schedule(name, **keys):
+    return plugins.load("objectives/schedules", name).Schedule(
+        plugins.settings_class("objectives/schedules", name)(name=name, **keys)
+    )
+
+
+def inside(name, count=400):
+    """Times of the schedule's range on the linear path's grid 1e-3 ... 1 - 1e-3, all levels of noise alike."""
+    one = schedule(name)
+    odds = torch.linspace(math.log(1e-3 / 0.999), math.log(0.999 / 1e-3), count, **DOUBLE)
+    t = one.time_at(-2 * odds)
+    return t[(t > one.range[0]) & (t < one.range[1])]
+
+
+def test_every_schedule_has_formulas_of_the_tests_own():
+    assert set(NAMES) == set(PATHS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_alpha_and_sigma_are_the_formulas(name):
+    t = inside(name)
+    level = schedule(name).level(t)
+    for value, own in zip(level, PATHS[name](t), strict=False):
+        torch.testing.assert_close(value, own, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_are_those_of_alpha_and_sigma(name):
+    t = inside(name).requires_grad_()
+    level = schedule(name).level(t)
+    for value, derivative in ((level.alpha, level.d_alpha), (level.sigma, level.d_sigma)):
+        (found,) = torch.autograd.grad(value.sum(), t, retain_graph=True)
+        torch.testing.assert_close(derivative, found, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_log_snr_falls_and_is_that_of_alpha_and_sigma(name):
+    t, one = inside(name), schedule(name)
+    level, log_snr = one.level(t), one.log_snr(t)
+    torch.testing.assert_close(log_snr, 2 * (level.alpha / level.sigma).log(), rtol=1e-11, atol=1e-11)
+    assert (log_snr.diff() < 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_time_at_is_the_inverse_of_log_snr(name):
+    t, one = inside(name), schedule(name)
+    torch.testing.assert_close(one.time_at(one.log_snr(t)), t, rtol=1e-12, atol=1e-14)
+    log_snr = torch.linspace(-9, 9, 101, **DOUBLE)
+    torch.testing.assert_close(one.log_snr(one.time_at(log_snr)), log_snr, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_ends_are_finite_and_never_left(name, dtype):
+    one, ends = schedule(name), torch.tensor([0.0, 1.0], dtype=dtype)
+    assert all(value.isfinite().all() and value.dtype == dtype for value in one.level(ends))
+    beyond = one.time_at(torch.tensor([math.inf, 50.0, -50.0, -math.inf], dtype=dtype))
+    lowest, highest = torch.tensor(one.range, dtype=dtype)
+    assert (beyond >= lowest).all() and (beyond <= highest).all() and beyond.dtype == dtype
+    assert torch.equal(beyond[[0, 3]], torch.stack([lowest, highest]))
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"linear"}))
+def test_variance_is_preserved(name):
+    level = schedule(name).level(inside(name))
+    torch.testing.assert_close(level.alpha**2 + level.sigma**2, torch.ones_like(level.alpha))
+
+
+def test_the_table_has_ddpm_s_levels_at_whole_time_steps():
+    kept = torch.tensor(1.0, **DOUBLE)
+    level = schedule("linear_beta_1000").level(torch.arange(1000, **DOUBLE) / 1000)
+    for index, alpha in enumerate(level.alpha):
+        kept = kept * (1 - (1e-4 + (0.02 - 1e-4) * index / 999))
+        assert alpha.item() == pytest.approx(math.sqrt(kept), rel=1e-11)
+
+
+def test_the_table_spans_what_is_told_of_it():
+    ends = schedule("linear_beta_1000").log_snr(torch.tensor([0.0, 0.999], **DOUBLE))
+    assert (1 / (1 + torch.exp(ends / 2))).tolist() == pytest.approx([0.0099, 0.9937], abs=5e-5)
+
+
+def test_the_continuous_path_is_near_the_table():
+    t = torch.linspace(0.05, 0.95, 19, **DOUBLE)
+    difference = schedule("linear_beta").log_snr(t) - schedule("linear_beta_1000").log_snr(t)
+    assert difference.abs().max() < 0.1
+
+
+def test_beta_can_be_set():
+    level = schedule("linear_beta", beta_min=1.0, beta_max=3.0).level(torch.tensor([0.5], **DOUBLE))
+    assert level.alpha.item() == pytest.approx(math.exp(-(0.5 + 0.25) / 2))

@@ -1,0 +1,180 @@
+"""Stages run here and now on a small part of Fashion-MNIST: each training in a process of its own, as in a job."""
+
+import gzip
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline import CLUSTER, ROUTER, expert_keys, plan, shard_keys
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.stages import cluster, denoisers, encode, route, shard
+from tests.helpers import REPOSITORY, tiny, write_idx
+
+TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
+ROUTER_MODEL = {"name": "router_dit", "width": 48, "depth": 2, "heads": 3, "patch": 4}
+IMAGES = {
+    "data__image_size": 28,
+    "data__num_classes": 10,
+    "encode__encoder": {"name": "pixels"},
+    "cluster__clustering": {"name": "kmeans", "fine": 64, "iterations": 10, "redo": 1},
+    "cluster__experts": 4,
+    "experts__training__images": 64,
+    "evaluate__images": 20,
+    "evaluate__batch": 10,
+}
+STAGES = {"shard": shard, "encode": encode, "cluster": cluster, "route": route}
+
+
+def write_images(folder: Path, train: int = 2000, heldout: int = 600) -> None:
+    """The first images of the Fashion-MNIST that comes with the repository."""
+    for prefix, count in (("train", train), ("t10k", heldout)):
+        for kind, shape in (("images-idx3", (-1, 28, 28)), ("labels-idx1", (-1,))):
+            name = f"{prefix}-{kind}-ubyte.gz"
+            content = gzip.decompress((REPOSITORY / "experiments" / "quickstart" / name).read_bytes())
+            values = np.frombuffer(content, dtype=np.uint8, offset=16 if len(shape) == 3 else 8).reshape(shape)
+            write_idx(folder / name, values[:count])
+
+
+class Bench:
+    """One run of an experiment, unit by unit."""
+
+    def __init__(self, root: Path, run: str, **changes: Any) -> None:
+        self.root, self.run, self.name = root, RunDir(root / run), run
+        self.settings = self.experiment(**changes)
+
+    def experiment(self, **changes: Any) -> Experiment:
+        """The experiment with some keys changed."""
+        return tiny(self.root, **(IMAGES | changes))
+
+    def unit(self, key: str, settings: Experiment | None = None, run: RunDir | None = None) -> Unit:
+        """A unit as the entry of a job makes it."""
+        run = run or self.run
+        planned = next(unit for unit in plan(settings or self.settings) if unit.key == key)
+        inputs = {need: manifest.read(self.run.unit(need)) for need in planned.needs}
+        digests = {need: found.digest for need, found in inputs.items()}
+        fingerprint = Manifest(*key.split("/"), planned.covers, digests, []).fingerprint
+        run.unit(key).mkdir(parents=True, exist_ok=True)
+        ranks = Ranks(0, 0, 1, 1, "me")
+        attempt = open_attempt(run.logs(key), ranks)
+        pulse = Pulse(attempt.folder, "me", attempt.number, "host")
+        return Unit(key, run, ranks, attempt, pulse, StopFlag(), inputs, fingerprint)
+
+    def publish(self, unit: Unit, result: Result) -> None:
+        """Write the manifest."""
+        outputs = manifest.describe_outputs(unit.folder, result.outputs)
+        digests = {key: found.digest for key, found in unit.inputs.items()}
+        found = Manifest(*unit.key.split("/"), {"of": unit.fingerprint}, digests, outputs, result.facts)
+        manifest.publish(unit.folder, found)
+
+    def make(self, *keys: str) -> None:
+        """Make units, one after the other."""
+        for key in keys:
+            unit = self.unit(key)
+            self.publish(unit, STAGES[key.split("/")[0]].run(self.settings, unit, 1))
+
+    def make_data(self) -> None:
+        """Make everything that comes before training."""
+        shards = shard_keys(self.settings)
+        self.make(*shards, *(key.replace("shard/", "encode/") for key in shards), CLUSTER)
+
+    def make_experts(self) -> None:
+        """Experts that were never trained, whose predictions differ."""
+        counts = [np.load(self.run.unit(CLUSTER) / f"expert-{k:02d}.npy")["label"] for k in range(4)]
+        for number, key in enumerate(expert_keys(self.settings)):
+            unit = self.unit(key)
+            torch.manual_seed(number)
+            network = denoisers.build(self.settings, self.settings.recipe(number))
+            weights = {name: value + 0.1 * torch.randn_like(value) for name, value in network.state_dict().items()}
+            save_file(weights, unit.folder / "weights.safetensors")
+            classes = np.bincount(counts[number], minlength=10).tolist()
+            self.publish(unit, Result(["weights.safetensors"], {"samples": sum(classes), "class_counts": classes}))
+
+    def router(self, name: str, **changes: Any) -> tuple[Experiment, Unit]:
+        """The unit of a router in a run of its own, which shares everything else with this one."""
+        settings, root = self.experiment(**changes), RunDir(self.root / f"{self.name}-{name}")
+        for stage in ("shard", "cluster", "train"):
+            if self.run.unit(f"{stage}/all").exists() and not root.unit(f"{stage}/all").exists():
+                root.root.mkdir(exist_ok=True)
+                root.unit(f"{stage}/all").symlink_to(self.run.unit(f"{stage}/all"))
+        return settings, self.unit(ROUTER, settings, root)
+
+    def route(self, name: str, **changes: Any) -> dict:
+        """Make a router in a process of its own; its manifest's facts and outputs."""
+        settings, unit = self.router(name, **changes)
+        child = os.fork()
+        if child == 0:
+            try:
+                self.publish(unit, route.run(settings, unit, 1))
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, name
+        found = manifest.read(unit.folder)
+        return {"facts": found.facts, "outputs": sorted(one.path for one in found.outputs), "folder": str(unit.folder)}
+
+
+def trained(images: int = TRAINING["images"], **changes: Any) -> dict[str, Any]:
+    """Changes that make the router a trained one."""
+    return {"router": {"model": ROUTER_MODEL, "training": TRAINING | {"images": images}, **changes}}
+
+
+SAMPLES = {"images": 25, "steps": 2, "guidance": 2.0}
+FREE = {
+    "distance": {"model": {"name": "distance_router"}, "temperature": "by_level"},
+    "feature": {"model": {"name": "feature_router", "encoder": {"name": "pixels"}}, "temperature": "by_level"},
+    "uniform": {"model": {"name": "uniform_router"}, "temperature": "by_level"},
+}
+ROUTERS = {
+    "natural": trained(),
+    "balanced": trained(frequency="balanced", temperature="by_level"),
+    "samples": trained(images=640, samples=SAMPLES, temperature="one"),
+    **{name: {"router": router} for name, router in FREE.items()},
+}
+FEWER = {"cluster__experts": 3, "experts__training__batch": 48}
+
+
+def refits(root: Path, four: Bench, other: Path) -> dict:
+    """Only the head of another router's weights is trained, of as many clusters or of fewer."""
+    three = Bench(root, "three", **FEWER)
+    three.make_data()
+    start = {"weights": str(other / "weights.safetensors")}
+    found = {"four": four.route("refit", **trained(images=640, refit=start))}
+    found["three"] = three.route("refit", **FEWER, **trained(refit=start))
+    before = load_file(other / "weights.safetensors")
+    for result in found.values():
+        after = load_file(Path(result["folder"]) / "weights.safetensors")
+        result["unchanged"] = sorted(name for name in before if torch.equal(before[name], after[name]))
+        result["head"] = list(after["head.weight"].shape)
+    return found
+
+
+def main(root: Path) -> dict:
+    write_images(root / "images")
+    bench = Bench(root, "run")
+    bench.make_data()
+    bench.make_experts()
+    found: dict[str, Any] = {name: bench.route(name, **changes) for name, changes in ROUTERS.items()}
+    found["refit"] = refits(root, bench, Path(found["natural"]["folder"]))
+    found["sizes"] = manifest.read(bench.run.unit(CLUSTER)).facts["sizes"]
+    found["heldout"] = np.bincount(np.load(bench.run.unit(CLUSTER) / "heldout.npy")["cluster"]).tolist()
+    return found
+
+
+if __name__ == "__main__":
+    print("\nRESULT " + json.dumps(main(Path(sys.argv[1]))), flush=True)

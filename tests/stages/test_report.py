@@ -1,0 +1,102 @@
+"""What the report makes of manifests and features: bills, measures, words."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpcddm.metrics.statistics import Statistics
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.stages import facts, report
+from tests.helpers import tiny
+
+
+def unit(flops=0, **more):
+    """A manifest of a finished unit."""
+    return SimpleNamespace(
+        facts={"train_flops": flops, "images": 64} | more, outputs=[], record={"seconds": 60, "world_size": 2}
+    )
+
+
+INPUTS = {
+    CLUSTER: unit(images=900), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
+    expert_key(0): unit(400), expert_key(1): unit(500),
+}  # fmt: skip
+METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}
+
+
+def arm(features):
+    return {
+        "statistics": Statistics.from_features(features),
+        "features": features,
+        "agreed": np.arange(len(features)) % 5 > 0,
+        "usage": 0,
+    }
+
+
+def test_every_arm_has_its_own_bill():
+    assert report._train_flops(INPUTS) == {"monolith": 1000, "student": 300, "ensemble": 910}
+    there = {key: found for key, found in INPUTS.items() if key not in (MONOLITH, STUDENT, expert_key(1))}
+    assert report._train_flops(there) == {"ensemble": 410}
+
+
+@pytest.mark.filterwarnings("ignore:Frechet")
+def test_real_against_itself_is_perfect_and_a_collapsed_arm_is_not():
+    random = np.random.default_rng(0)
+    real = arm(random.standard_normal((80, 6)) + 3 * (np.arange(80) % 4)[:, None])
+    same = report._measures(real, real, num_classes=4)
+    perfect = {"fd": 0, "kid": same["kid"], "agreement": 0.8, "precision": 1, "recall": 1, "density": 1, "coverage": 1}
+    assert same == pytest.approx(perfect | {"diversity": 1, "images": 80}, abs=1e-9)
+    # Of each class always the same image, nearly.
+    copies = np.tile(real["features"][:4], (20, 1)) + 0.01 * random.standard_normal((80, 6))
+    collapsed = report._measures(arm(copies), real, num_classes=4)
+    assert collapsed["diversity"] < 0.02 and collapsed["recall"] < 0.1 and collapsed["coverage"] < 0.5
+    assert collapsed["precision"] == 1
+
+
+def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
+    assert report._router({"images": 3}) is None
+    measured = {"noise_levels": [0.1], "accuracy": [0.9], "calibration_error": [0.1], "nll": [0.2], "images": 3}
+    shown = report._router(measured)
+    assert shown.accuracy == {"with class": [0.9]}
+    assert shown.calibration == {"as made": [0.1]} and shown.surprise == {"as made": [0.2]}
+    scaled = report._router(measured | {"scaled_calibration_error": [0.01], "accuracy_without_class": [0.5]})
+    assert scaled.calibration == {"as made": [0.1], "with temperature": [0.01]}
+    assert scaled.accuracy["without class"] == [0.5]
+
+
+def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
+    experiment = tiny(tmp_path, encode__encoder={"name": "pixels", "size": 4})
+    assert facts.brief(experiment.encode.encoder) == "pixels (size 4)"
+    assert facts.brief(type(experiment.encode.encoder)(name="pixels")) == "pixels"
+    objectives = [{"name": "flow_matching"}, {"name": "epsilon", "schedule": {"name": "linear_beta"}, "shift": 2.0}]
+    words = [facts.brief(tiny(tmp_path, experts__objective=one).experts.objective) for one in objectives]
+    assert words == ["flow_matching", "epsilon (schedule linear_beta, shift 2.0)"]
+
+
+def test_each_denoiser_is_shown_with_its_own_recipe(tmp_path):
+    small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
+    mixed = [{"clusters": [1], "objective": {"name": "epsilon"}, "model": small, "precision": "bf16"}]
+    rows = facts.trained_denoisers(tiny(tmp_path, experts__mixed=mixed, distill={}), INPUTS)
+    assert [row.unit for row in rows] == [MONOLITH, STUDENT, expert_key(0), expert_key(1)]
+    assert [row.objective.split()[0] for row in rows] == [*["flow_matching"] * 3, "epsilon"]
+    assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"] and [row.flops for row in rows][1] == 300
+    assert rows[0].parameters == rows[2].parameters > 2 * rows[3].parameters > 0
+
+
+def test_facts_say_how_it_was_sampled(tmp_path):
+    settings = {
+        "shift": 3.0,
+        "guidance": 2.0,
+        "guidance_interval": [0.1, 0.8],
+        "posteriors": "shared",
+        "route_every": 4,
+    }
+    experiment = tiny(tmp_path, distill={"teacher": "router"}, **{f"evaluate__{k}": v for k, v in settings.items()})
+    said = dict(facts.rows(experiment, METRICS, INPUTS))
+    assert said["Guidance"] == "scale 2 at times from 0.1 to 0.8, shared posteriors of its two halves"
+    assert said["Solver"] == "euler, 2 steps with shift 3" and "asked every 4 steps" in str(said)
+    assert "the router names" in said["Student"] and "64 images of all clusters, natural" in said["Router"]
+    assert said["Process time of all units"] == "12.0 minutes"
+    plain = dict(facts.rows(tiny(tmp_path), METRICS, {key: INPUTS[key] for key in INPUTS if key != STUDENT}))
+    assert "Student" not in plain and plain["Guidance"].startswith("scale 1, ") and "every step" in str(plain)

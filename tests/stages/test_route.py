@@ -1,0 +1,271 @@
+"""Routers of every kind, made by their stage from real images."""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.utils.flop_counter import FlopCounterMode
+
+from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.errors import UserError
+from hpcddm.models.calibrated import CalibratedRouter
+from hpcddm.objectives import path
+from hpcddm.pipeline import CLUSTER, ROUTER
+from hpcddm.rundir import atomic
+from hpcddm.runtime.stopping import Stopped
+from hpcddm.stages import networks, routing, routing_samples
+from hpcddm.stages import samples as sample_lists
+from tests.helpers import REPOSITORY
+from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
+
+LOW, HIGH = 1, 9
+"""Noise levels 0.15 and 0.95."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """What routes.py made, and where."""
+    root = tmp_path_factory.mktemp("routes")
+    command = [sys.executable, "-m", "tests.stages.routes", str(root)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return json.loads(done.stdout.rsplit("RESULT ", 1)[1]) | {"root": root}
+
+
+@pytest.fixture
+def bench(made):
+    return Bench(made["root"], "run")
+
+
+def loaded(made, name):
+    """A finished router as the sampler gets it."""
+    settings = Bench(made["root"], "run").experiment(**ROUTERS[name])
+    folder = Path(made[name]["folder"])
+    return networks.load_members(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
+
+
+def heldout(bench) -> TarReader:
+    unit = bench.unit(ROUTER)
+    return sample_lists.reader(unit, "heldout", sample_lists.clustered(unit, "heldout")[:200])
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_every_router_gives_a_posterior_of_the_sampler(made, bench, name):
+    reader, router = heldout(bench), loaded(made, name)
+    x0, labels = to_tensor(reader.images(range(50))), reader.labels(range(50))
+    for level in (0.0, 0.5, 1.0):
+        t = torch.full((50,), level)
+        logits = router(path.linear(x0, torch.randn_like(x0), t), t, labels)
+        assert logits.shape == (50, 4) and logits.dtype == torch.float32
+        torch.testing.assert_close(logits.softmax(1).sum(1), torch.ones(50))
+
+
+@pytest.mark.parametrize("name", ["natural", "balanced", "distance", "feature"])
+def test_it_knows_clusters_it_has_not_seen_far_better_than_by_their_sizes(made, name):
+    facts = made[name]["facts"]
+    chance = max(made["heldout"]) / sum(made["heldout"])
+    assert facts["accuracy"][LOW] > 0.8 > 2 * chance
+    assert facts["accuracy"][LOW] > facts["accuracy"][HIGH] > chance - 0.05
+
+
+def test_the_uniform_router_is_chance_and_says_so(made):
+    facts = made["uniform"]["facts"]
+    assert len(set(facts["accuracy"])) == 1 and abs(facts["accuracy"][0] - 0.25) < 0.12
+    assert facts["nll"] == pytest.approx([np.log(4)] * 10) and facts["temperatures"] == [1.0] * 10
+    assert "calibration.json" not in made["uniform"]["outputs"]
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_everything_is_told_by_noise_level(made, name):
+    facts = made[name]["facts"]
+    told = {"accuracy", "accuracy_without_class", "nll", "calibration_error"}
+    if ROUTERS[name]["router"].get("temperature"):
+        told |= {"scaled_nll", "scaled_calibration_error", "temperatures"}
+    assert {key for key, value in facts.items() if isinstance(value, list)} == told | {"noise_levels"}
+    assert all(len(facts[key]) == len(facts["noise_levels"]) for key in told)
+    assert (facts["train_flops"] > 0) == ("training" in ROUTERS[name]["router"])
+
+
+@pytest.mark.parametrize("name", ["distance", "feature"])
+def test_distances_are_too_sure_of_themselves_and_their_temperatures_mend_it(made, name):
+    facts = made[name]["facts"]
+    assert np.mean(facts["temperatures"]) > 1.5
+    assert np.mean(facts["scaled_calibration_error"]) < 0.8 * np.mean(facts["calibration_error"])
+    assert np.mean(facts["scaled_nll"]) < 0.8 * np.mean(facts["nll"])
+
+
+def test_one_temperature_is_the_same_at_every_level(made):
+    assert len(set(made["samples"]["facts"]["temperatures"])) == 1
+    assert len(set(made["balanced"]["facts"]["temperatures"])) == 10
+
+
+def test_what_was_trained_balanced_carries_the_natural_prior(made):
+    shares = np.array(made["sizes"]) / sum(made["sizes"])
+    stored = atomic.read_json(Path(made["balanced"]["folder"]) / "calibration.json")
+    assert stored["log_prior"] == pytest.approx(np.log(shares).tolist(), abs=1e-12)
+    router = loaded(made, "balanced")
+    assert isinstance(router, CalibratedRouter) and not isinstance(loaded(made, "natural"), CalibratedRouter)
+    torch.testing.assert_close(router.log_prior.double(), torch.from_numpy(shares).log(), rtol=0, atol=1e-6)
+
+
+def test_where_the_image_says_nothing_the_balanced_router_says_how_large_the_clusters_are(made):
+    x, t, nobody = torch.randn(400, 1, 28, 28), torch.ones(400), torch.full((400,), 10)
+    shares = torch.tensor(made["sizes"]) / sum(made["sizes"])
+    router = loaded(made, "balanced")
+    corrected, alone = (one(x, t, nobody).softmax(1).mean(0) for one in (router, router.router))
+    assert (corrected - shares).abs().sum() < 0.6 * (alone - shares).abs().sum()
+
+
+def test_another_calibration_than_the_manifests_is_refused(made):
+    file = Path(made["balanced"]["folder"]) / "calibration.json"
+    before = file.read_text()
+    file.write_text(before.replace("levels", "levels "))
+    with pytest.raises(UserError, match="calibration.json: its bytes are not those of its manifest"):
+        loaded(made, "balanced")
+    file.write_text(before)
+
+
+@pytest.mark.parametrize("experts, name", [(4, "four"), (3, "three")])
+def test_a_refit_changes_the_head_and_nothing_else(made, experts, name):
+    weights = load_file(Path(made["natural"]["folder"]) / "weights.safetensors")
+    refit = made["refit"][name]
+    assert refit["unchanged"] == sorted(key for key in weights if key.startswith("trunk."))
+    assert refit["head"] == [experts, 48] and refit["facts"]["accuracy"][LOW] > 0.6
+
+
+def test_a_refit_is_billed_without_the_backward_pass_that_it_saves(made):
+    full, head = made["natural"]["facts"], made["refit"]["three"]["facts"]
+    ratio = head["train_flops"] / full["train_flops"]
+    assert head["images"] == full["images"] and 0.3 < ratio < 0.4
+
+
+def test_a_refit_from_another_network_names_the_tensor(made, bench):
+    start = {"weights": str(Path(made["natural"]["folder"]) / "weights.safetensors")}
+    wider = trained(refit=start)
+    wider["router"]["model"] = wider["router"]["model"] | {"width": 96}
+    settings, unit = bench.router("wider", **wider)
+    with pytest.raises(UserError, match=r"refit.weights: .*trunk.embed_patch.weight is \[48, 16\], here it is \[96"):
+        routing.initial(settings, unit)
+    settings, unit = bench.router("nowhere", **trained(refit={"weights": str(made["root"] / "images" / "none")}))
+    with pytest.raises(UserError, match="refit.weights: .*none: no weights to start from"):
+        routing.initial(settings, unit)
+
+
+def drawer(monkeypatch, stop_at=None, unit=None):
+    """Count the batches that are drawn, and tell the unit to leave during one of them."""
+    drawn, real = [], routing_samples.sample
+
+    def counting(field, seed, numbers, *rest):
+        drawn.append(numbers)
+        if len(drawn) == stop_at:
+            unit.stop.reason = "told to"
+        return real(field, seed, numbers, *rest)
+
+    monkeypatch.setattr(routing_samples, "sample", counting)
+    return drawn
+
+
+def test_an_interrupted_drawing_goes_on_where_it_was(bench, monkeypatch):
+    number = next(NUMBERS)
+    settings, unit = bench.router(f"whole-{number}", **trained(samples=SAMPLES))
+    whole = drawer(monkeypatch)
+    reader, plan = routing_samples.draw(settings, unit)
+    monkeypatch.undo()
+    settings, unit = bench.router(f"stopped-{number}", **trained(samples=SAMPLES))
+    before = drawer(monkeypatch, 3, unit)
+    with pytest.raises(Stopped, match="told to"):
+        routing_samples.draw(settings, unit)
+    monkeypatch.undo()
+    _, unit = bench.router(f"stopped-{number}", **trained(samples=SAMPLES))
+    after = drawer(monkeypatch)
+    again, _ = routing_samples.draw(settings, unit)
+    assert before == whole[:3] and after == whole[3:] and len(whole) == len(plan.batches())
+    rows = range(len(reader))
+    assert np.array_equal(again.images(rows), reader.images(rows)) and reader.images(rows).std() > 10
+    routing_samples.draw(settings, bench.router(f"stopped-{number}", **trained(samples=SAMPLES))[1])
+    assert after == whole[3:]
+    assert not list(unit.state.glob("drawn-*"))
+
+
+NUMBERS = count()
+
+
+def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
+    settings, unit = bench.router("changed", **trained(samples=SAMPLES))
+    first = drawer(monkeypatch)
+    routing_samples.draw(settings, unit)
+    batches = len(first)
+    key = "train/expert-02"
+    found = unit.inputs[key]
+    unit.inputs[key] = type(found)(**vars(found) | {"outputs": [type(found.outputs[0])("weights.safetensors", 1, "x")]})
+    assert routing_samples.Plan.of(settings, unit.inputs).key != atomic.read_json(unit.folder / "samples.json")["key"]
+    with pytest.MonkeyPatch.context() as patch:
+        # Its weights are the old ones, which loading would notice.
+        patch.setattr(networks.outputs, "intact", lambda folder, name: folder / name)
+        routing_samples.draw(settings, unit)
+    assert len(first) == 2 * batches
+
+
+def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_own(made, bench):
+    drawn = atomic.read_json(Path(made["samples"]["folder"]) / "samples.json")
+    counts, sizes = np.array(drawn["counts"]), np.array(made["sizes"])
+    assert counts.sum() == 4 * SAMPLES["images"]
+    assert np.abs(counts.sum(1) - counts.sum() * sizes / sizes.sum()).max() < 1
+    samples = np.load(bench.run.unit(CLUSTER) / "train.npy")
+    for expert in range(4):
+        own = np.bincount(samples["label"][samples["cluster"] == expert], minlength=10)
+        assert np.abs(counts[expert] - counts[expert].sum() * own / own.sum()).max() < 1
+    images = np.load(Path(made["samples"]["folder"]) / "samples.npy")
+    assert images.shape == (100, 28, 28, 1) and images.dtype == np.uint8
+
+
+def test_an_expert_whose_classes_are_not_told_draws_them_equally_often(bench):
+    settings, unit = bench.router("silent", **trained(samples=SAMPLES))
+    del unit.inputs["train/expert-01"].facts["class_counts"]
+    counts = routing_samples.Plan.of(settings, unit.inputs).counts
+    assert np.ptp(counts[1]) <= 1 < np.ptp(counts[0])
+
+
+def test_too_few_samples_name_the_expert(bench):
+    settings, unit = bench.router("few", **trained(samples=SAMPLES | {"images": 1}))
+    unit.inputs["train/expert-01"].facts["samples"] = 1
+    with pytest.raises(UserError, match="router.samples.images: 1 leave none for expert 1; draw more"):
+        routing_samples.Plan.of(settings, unit.inputs)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 2.0])
+def test_drawing_is_billed_as_it_is_counted_while_it_happens(bench, guidance):
+    settings, unit = bench.router(f"billed-{guidance}", **trained(samples=SAMPLES | {"guidance": guidance}))
+    with FlopCounterMode(display=False) as counter:
+        _, plan = routing_samples.draw(settings, unit)
+    assert routing.sampling_flops(settings, plan.images) == counter.get_total_flops() > 0
+    assert routing.router_flops(settings) == routing.fit_flops(settings) + counter.get_total_flops()
+
+
+def test_what_sampling_took_is_in_the_routers_bill(made):
+    facts = made["samples"]["facts"]
+    assert facts["train_flops"] - facts["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_are_whole_numbers_near_the_exact_ones(seed):
+    weights = np.random.default_rng(seed).integers(0, 50, 7)
+    for total in (0, 1, 6, 1000):
+        found = routing_samples.shares(weights, total)
+        assert found.sum() == total and np.abs(found - total * weights / weights.sum()).max() < 1
+        assert not found[weights == 0].any()
+
+
+def test_fewer_experts_are_a_matter_of_the_head_alone(bench):
+    three = bench.experiment(**FEWER, **trained())
+    names = {name: value.shape for name, value in routing.build(three).state_dict().items()}
+    for name, value in routing.build(bench.experiment(**trained())).state_dict().items():
+        assert (names[name] == value.shape) == (name not in ("head.weight", "head.bias"))
