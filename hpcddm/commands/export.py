@@ -27,9 +27,10 @@ transformer = DiTTransformer2DModel.from_pretrained(FOLDER, subfolder="transform
 Classes are 0 to {last_class}; the null class is {null_class}.
 The network predicts {prediction}, of images or latents ({channels}, {side}, {side}), at timestep = 1000 t,
 with data at t = 0 and noise at t = 1.
-{scheduler}
-diffusers spaces the 128 frequencies of the time by 1/127 of their range, the original DiT and this network by 1/128.
-Exactly this network's outputs come after
+{spacing}{scheduler}"""
+ORIGINAL_SPACING = """
+diffusers spaces the 128 frequencies of the time by 1/127 of their range, the original DiT and this network by 1/128
+(a network with `time_spacing: diffusers` would need no such line). Exactly this network's outputs come after
 
 for block in transformer.transformer_blocks:
     block.norm1.emb.time_proj.downscale_freq_shift = 0
@@ -139,5 +140,6 @@ def _readme(unit: str, sha256: str, facts: Any, config: dict[str, Any], schedule
         prediction=f"{facts.objective.name} on the path {path}",
         channels=facts.channels,
         side=facts.image_size,
+        spacing=ORIGINAL_SPACING if facts.model.time_spacing == "original" else "",
         scheduler=PIPELINE if scheduler is not None else NO_PIPELINE,
     )

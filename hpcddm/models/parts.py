@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.models.size import BLOCK_VECTORS, MLP_RATIO, TransformerSettings
+from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
 
 LONGEST_PERIOD = 10000
 """The slowest sine of an embedding has nearly 2 pi times this period."""
@@ -28,15 +28,24 @@ def unpatchify(tokens: torch.Tensor, patch: int, channels: int, size: int) -> to
     return tokens.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, size, size)
 
 
-def angles(position: torch.Tensor, count: int) -> torch.Tensor:
-    """Positions (N,) times `count` frequencies from 1 down to almost 1/10000: (N, count), in the positions' type."""
+def angles(position: torch.Tensor, count: int, parts: int | None = None) -> torch.Tensor:
+    """Positions (N,) times `count` frequencies: (N, count), in the positions' type.
+
+    They go from 1 towards 1/10000 in steps of 1/parts of the way; without `parts` the last one stops a step before it.
+    """
     steps = torch.arange(count, dtype=position.dtype, device=position.device)
-    return position[:, None] * torch.exp(-math.log(LONGEST_PERIOD) / count * steps)
+    # In the public implementations' order: of 1000 radians the last bit of a frequency is 1e-4.
+    return position[:, None] * torch.exp(-math.log(LONGEST_PERIOD) * steps / (parts or count))
 
 
-def sinusoids(position: torch.Tensor, width: int) -> torch.Tensor:
+def time_waves(t: torch.Tensor, spacing: str) -> torch.Tensor:
+    """What a network sees of times t (N,) in [0, 1]: `sinusoids` of 1000 t, (N, 256) float32; see `time_spacing`."""
+    return sinusoids(1000 * t, FREQUENCIES, FREQUENCIES // 2 - (spacing == "diffusers"))
+
+
+def sinusoids(position: torch.Tensor, width: int, parts: int | None = None) -> torch.Tensor:
     """Cosines, then sines of positions (N,) at width / 2 frequencies: (N, width) float32."""
-    angle = angles(position.float(), width // 2)
+    angle = angles(position.float(), width // 2, parts)
     return torch.cat([angle.cos(), angle.sin()], dim=1)
 
 

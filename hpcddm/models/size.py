@@ -44,6 +44,8 @@ class TransformerSettings(VariantSettings):
     qk_norm: bool = False
     """Norms the queries and keys of every head by their root mean square."""
     condition: Literal["class", "none", "text"] = "class"
+    time_spacing: Literal["original", "diffusers"] = "original"
+    """The time's 128 frequencies lie 1/128 of their range apart, as in the original DiT, or 1/127, as in diffusers."""
 
     @model_validator(mode="before")
     @classmethod

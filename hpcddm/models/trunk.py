@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.models.parts import Block, Prompt, grid_positions, linear, patchify, sinusoids, small
+from hpcddm.models.parts import Block, Prompt, grid_positions, linear, patchify, small, time_waves
 from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, TransformerSettings
 
 
@@ -19,7 +19,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, settings: TransformerSettings, data: Any):
         super().__init__()
-        width, self.patch = settings.width, settings.patch
+        width, self.patch, self.time_spacing = settings.width, settings.patch, settings.time_spacing
         self.embed_patch = linear(data.channels * self.patch**2, width)
         self.embed_time = nn.Sequential(linear(FREQUENCIES, width, small), nn.SiLU(), linear(width, width, small))
         self.embed_class = nn.Embedding(data.num_classes + 1, width) if settings.condition == "class" else None
@@ -43,7 +43,7 @@ class Embeddings(nn.Module):
         t: (N,) in [0, 1]. As in the published models the last layer of adaLN-single has no activation before it.
         """
         # The angles need float32: bf16 cannot tell 1000 t = 997 from 1000.
-        embedding = self.embed_time(sinusoids(1000 * t, FREQUENCIES).to(self.embed_patch.weight.dtype))
+        embedding = self.embed_time(time_waves(t, self.time_spacing).to(self.embed_patch.weight.dtype))
         if self.embed_class is not None:
             embedding = embedding + self.embed_class(condition)
         active = F.silu(embedding)

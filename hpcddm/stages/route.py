@@ -35,7 +35,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     ones = [1.0] * len(NOISE_LEVELS)
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)
-    found, temperatures = quality(settings, corrected, sample_lists.reader(unit, "heldout", rows))
+    reader = sample_lists.reader(unit, "heldout", rows)
+    found, temperatures = quality(settings, corrected, reader, unit.leave_if_told)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
@@ -46,11 +47,10 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     """Train on real images or on the experts'; the log prior that the logits lack, zeros at natural frequency."""
-    outputs, facts, drawn = [], {}, [0] * settings.cluster.experts
+    outputs, facts = [], {}
     if settings.router.samples:
         reader, plan = draw(settings, unit)
-        outputs, drawn = [SAMPLES, DRAWN], plan.images
-        facts["sampling_flops"] = sampling_flops(settings, drawn)
+        outputs, facts = [SAMPLES, DRAWN], {"sampling_flops": sampling_flops(settings, plan.images)}
     else:
         reader = _clustered(unit)
     order, log_prior = None, [0.0] * settings.cluster.experts

@@ -25,13 +25,16 @@ def heldout_rows(samples: np.ndarray, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def quality(settings: Experiment, router: nn.Module, reader: TarReader) -> tuple[dict[str, Any], list[float]]:
+def quality(
+    settings: Experiment, router: nn.Module, reader: TarReader, pause: Callable[[], None]
+) -> tuple[dict[str, Any], list[float]]:
     """Facts by noise level, and the temperatures of the levels: ones where the setting says none.
 
     router: with its prior corrected, but of temperature 1, on any device; reader: held-out images at their natural
-    frequency. Temperatures are fitted on the logits with the class, and serve those without it, too.
+    frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the class,
+    and serve those without it, too.
     """
-    known, unknown, clusters = _logits(settings, router, reader)
+    known, unknown, clusters = _logits(settings, router, reader, pause)
     fitted, measured = slice(0, None, 2), slice(1, None, 2)
     temperatures = TEMPERATURES[settings.router.temperature](known[:, fitted], clusters[fitted])
     own = clusters[measured]
@@ -45,11 +48,14 @@ def quality(settings: Experiment, router: nn.Module, reader: TarReader) -> tuple
     return facts, temperatures
 
 
-def _logits(settings: Experiment, router: nn.Module, reader: TarReader) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _logits(
+    settings: Experiment, router: nn.Module, reader: TarReader, pause: Callable[[], None]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Logits with and without the class, (levels, N, K) each, and the clusters (N,)."""
     device = next(router.parameters()).device
     found: list[list[np.ndarray]] = []
     for start in range(0, len(reader), IMAGES_AT_ONCE):
+        pause()
         rows = range(start, min(start + IMAGES_AT_ONCE, len(reader)))
         x0, labels = to_tensor(reader.images(rows)), reader.labels(rows)
         eps = noise.gaussian(settings.seed, "route/accuracy", rows, tuple(x0.shape[1:]))

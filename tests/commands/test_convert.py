@@ -156,8 +156,9 @@ def test_changed_weights_of_a_run_are_refused(tmp_path):
 
 
 @torch.no_grad()
-def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path):
-    run, network = trained(tmp_path, **SMALL, experts__objective=EPSILON)
+@pytest.mark.parametrize("spacing", ["original", "diffusers"])
+def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path, spacing):
+    run, network = trained(tmp_path, **SMALL, experts__objective=EPSILON, experts__model__time_spacing=spacing)
     folder = tmp_path / "exported"
     done = hpcddm("export", run.root, "train/expert-01", "--output", folder)
     assert done.exit_code == 0, done.output
@@ -165,16 +166,18 @@ def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path
         warnings.simplefilter("error")
         model = DiTTransformer2DModel.from_pretrained(folder, subfolder="transformer").eval()
     x, steps, classes = inputs()
+    x, network, model = x.double(), network.double(), model.double()
     expected = network(x, steps.double() / 1000, classes)
     null = torch.where(classes == 4, 1000, classes)
-    public.use_the_originals_frequencies(model)
-    found = model(x, steps, null).sample
+    if spacing == "original":
+        public.use_the_originals_frequencies(model)
+    found = model(x, steps, null).sample.float()
     assert expected.std() > 0.3
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     readme = (folder / "README.txt").read_text()
     for words in ("Classes are 0 to 3; the null class is 1000", "epsilon on the path linear_beta_1000", "(1, 8, 8)"):
         assert words in readme
-    assert "downscale_freq_shift = 0" in readme
+    assert ("downscale_freq_shift = 0" in readme) == (spacing == "original")
     assert str(tmp_path) not in readme
 
 

@@ -35,7 +35,9 @@ def completed(folder, **changes):
     heldout = np.zeros(6, dtype=tar.SAMPLE)
     heldout["label"], heldout["cluster"] = [0, 1, 2] * 2, [0, 1] * 3
     np.save(run.unit(CLUSTER) / "heldout.npy", heldout)
-    for key in [*train_keys(experiment), *student_keys(experiment), ROUTER]:
+    for key in [*train_keys(experiment), ROUTER, *student_keys(experiment)]:
+        # A student read the experts as they are now.
+        finish([unit for unit in units if unit.key == key == STUDENT], run)
         network = route.build(experiment) if key == ROUTER else denoisers.build(experiment, experiment.recipe())
         save_file(network.state_dict(), run.unit(key) / "weights.safetensors")
         publish(run, key, "weights.safetensors")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.config import Experiment
 from hpcddm.pipeline import CLUSTER, ROUTER, expert_keys, plan, shard_keys
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Pulse
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
@@ -40,7 +40,7 @@ IMAGES = {
 STAGES = {"shard": shard, "encode": encode, "cluster": cluster, "route": route}
 
 
-def write_images(folder: Path, train: int = 2000, heldout: int = 600) -> None:
+def write_images(folder: Path, train: int = 2000, heldout: int = 400) -> None:
     """The first images of the Fashion-MNIST that comes with the repository."""
     for prefix, count in (("train", train), ("t10k", heldout)):
         for kind, shape in (("images-idx3", (-1, 28, 28)), ("labels-idx1", (-1,))):

@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from itertools import count
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,16 @@ import torch
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
+from hpcddm.data import tar
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.objectives import path
 from hpcddm.pipeline import CLUSTER, ROUTER
 from hpcddm.rundir import atomic
+from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
-from hpcddm.stages import networks, routing, routing_samples
+from hpcddm.stages import networks, routing, routing_quality, routing_samples
 from hpcddm.stages import samples as sample_lists
 from tests.helpers import REPOSITORY
 from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
@@ -72,8 +75,8 @@ def test_every_router_gives_a_posterior_of_the_sampler(made, bench, name):
 def test_it_knows_clusters_it_has_not_seen_far_better_than_by_their_sizes(made, name):
     facts = made[name]["facts"]
     chance = max(made["heldout"]) / sum(made["heldout"])
-    assert facts["accuracy"][LOW] > 0.8 > 2 * chance
-    assert facts["accuracy"][LOW] > facts["accuracy"][HIGH] > chance - 0.05
+    assert facts["accuracy"][LOW] > 0.65 > 2 * chance
+    assert facts["accuracy"][LOW] > facts["accuracy"][HIGH] > chance - 0.1
 
 
 def test_the_uniform_router_is_chance_and_says_so(made):
@@ -174,28 +177,48 @@ def drawer(monkeypatch, stop_at=None, unit=None):
 
 
 def test_an_interrupted_drawing_goes_on_where_it_was(bench, monkeypatch):
-    number = next(NUMBERS)
-    settings, unit = bench.router(f"whole-{number}", **trained(samples=SAMPLES))
+    settings, unit = bench.router("whole", **trained(samples=SAMPLES))
     whole = drawer(monkeypatch)
     reader, plan = routing_samples.draw(settings, unit)
     monkeypatch.undo()
-    settings, unit = bench.router(f"stopped-{number}", **trained(samples=SAMPLES))
+    settings, unit = bench.router("stopped", **trained(samples=SAMPLES))
     before = drawer(monkeypatch, 3, unit)
     with pytest.raises(Stopped, match="told to"):
         routing_samples.draw(settings, unit)
     monkeypatch.undo()
-    _, unit = bench.router(f"stopped-{number}", **trained(samples=SAMPLES))
+    _, unit = bench.router("stopped", **trained(samples=SAMPLES))
     after = drawer(monkeypatch)
     again, _ = routing_samples.draw(settings, unit)
     assert before == whole[:3] and after == whole[3:] and len(whole) == len(plan.batches())
     rows = range(len(reader))
     assert np.array_equal(again.images(rows), reader.images(rows)) and reader.images(rows).std() > 10
-    routing_samples.draw(settings, bench.router(f"stopped-{number}", **trained(samples=SAMPLES))[1])
+    routing_samples.draw(settings, bench.router("stopped", **trained(samples=SAMPLES))[1])
     assert after == whole[3:]
     assert not list(unit.state.glob("drawn-*"))
 
 
-NUMBERS = count()
+def test_two_ranks_share_the_drawing_and_nothing_changes(bench, monkeypatch):
+    settings, unit = bench.router("one-rank", **trained(samples=SAMPLES))
+    whole = drawer(monkeypatch)
+    reader, _ = routing_samples.draw(settings, unit)
+    monkeypatch.undo()
+    settings, first = bench.router("two-ranks", **trained(samples=SAMPLES))
+    ranks = [replace(first, ranks=Ranks(rank, rank, 2, 1, "me")) for rank in range(2)]
+    monkeypatch.setattr(routing_samples, "POLL_SECONDS", 0.01)
+    shared = drawer(monkeypatch)
+    with ThreadPoolExecutor() as pool:
+        read = [one.result()[0] for one in [pool.submit(routing_samples.draw, settings, unit) for unit in ranks]]
+    assert sorted(map(str, shared)) == sorted(map(str, whole))
+    rows = range(len(reader))
+    assert all(np.array_equal(one.images(rows), reader.images(rows)) for one in read)
+
+
+def test_a_rank_that_waits_in_vain_leaves(bench, monkeypatch):
+    settings, unit = bench.router("alone", **trained(samples=SAMPLES))
+    unit.attempt.close("stopped", "told to")
+    monkeypatch.setattr(routing_samples, "POLL_SECONDS", 0.01)
+    with pytest.raises(Stopped, match="rank 0 has left"):
+        routing_samples.draw(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")))
 
 
 def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
@@ -255,6 +278,14 @@ def test_what_sampling_took_is_in_the_routers_bill(made):
     assert facts["train_flops"] - facts["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
 
 
+def test_a_text_router_knows_the_prompts_before_it_is_trained(bench):
+    router = trained()
+    router["router"]["model"] = router["router"]["model"] | {"condition": "text"}
+    text = {"encoder": {"name": "words"}, "prompts": [f"a picture of number {label}" for label in range(10)]}
+    prompts = routing.initial(*bench.router("text", data__text=text, **router)).trunk.prompts
+    assert prompts.any(dim=2).sum(1).tolist() == [6] * 10 + [1]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_shares_are_whole_numbers_near_the_exact_ones(seed):
     weights = np.random.default_rng(seed).integers(0, 50, 7)
@@ -262,6 +293,15 @@ def test_shares_are_whole_numbers_near_the_exact_ones(seed):
         found = routing_samples.shares(weights, total)
         assert found.sum() == total and np.abs(found - total * weights / weights.sum()).max() < 1
         assert not found[weights == 0].any()
+
+
+def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():
+    rows = np.zeros(40000, dtype=tar.SAMPLE)
+    rows["cluster"] = np.repeat([0, 1, 2], [28000, 8000, 4000])
+    chosen = routing_quality.heldout_rows(rows, seed=0)
+    assert len(chosen) == routing_quality.MEASURED_IMAGES
+    for half in (chosen[::2], chosen[1::2]):
+        assert np.bincount(half["cluster"]) / len(half) == pytest.approx([0.7, 0.2, 0.1], abs=0.05)
 
 
 def test_fewer_experts_are_a_matter_of_the_head_alone(bench):

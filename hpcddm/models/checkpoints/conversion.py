@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.reading import Facts
-from hpcddm.models.parts import sinusoids
-from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS
+from hpcddm.models.parts import time_waves
+from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.schema import VariantSettings
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
@@ -101,7 +101,7 @@ def convert(
 
 
 def _check(source: Facts, target: Target) -> None:
-    for key in ("name", "width", "depth", "heads"):
+    for key in ("name", "width", "depth", "heads", "time_spacing"):
         have, want = getattr(source.model, key), getattr(target.model, key)
         if have != want:
             raise UserError(
@@ -163,7 +163,7 @@ def _fold_modulation(work: _Work) -> None:
     names = [f"trunk.blocks.{block}.modulation" for block in range(work.source.model.depth)]
     if f"{names[0]}.weight" not in work.tensors:
         return
-    embedding = reference_embedding(work.tensors)
+    embedding = reference_embedding(work.tensors, work.source.model.time_spacing)
     active = F.silu(embedding)
     layers = [work.linear(name) for name in names]
     like = work.tensors["modulation.weight"]
@@ -207,10 +207,10 @@ RULES: tuple[Callable[[_Work], None], ...] = (
 """In this order: the null class is part of the embedding at which the modulation is folded."""
 
 
-def reference_embedding(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+def reference_embedding(tensors: dict[str, torch.Tensor], time_spacing: str = "original") -> torch.Tensor:
     """The embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
     first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
-    waves = sinusoids(torch.tensor([1000 * REFERENCE_TIME]), FREQUENCIES).double()
+    waves = time_waves(torch.tensor([REFERENCE_TIME]), time_spacing).double()
     embedding = F.linear(F.silu(F.linear(waves, *first)), *second)[0]
     return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
 

@@ -1,0 +1,109 @@
+"""What grouping by expert costs: python -m tests.benchmarks.dispatch
+
+One look of an ensemble at a batch, against one look of one expert at the same batch. The sides take turns and the
+fastest of several rounds counts, so that a machine with other work slows all of them alike. The floor is what the
+counted operations (multiply-add = 2) say. The router, whose logits are given here, is timed apart.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.utils.flop_counter import FlopCounterMode
+
+from hpcddm import plugins
+from hpcddm.config import EvaluateSettings
+from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.moment import Moment, Trajectory
+
+EXPERTS, CLASSES, CHANNELS = 8, 10, 4
+ARMS = ("expert-0", "top-1", "sample-1", "top-2", "full")
+TARGETS = {"top-1": 1.10, "sample-1": 1.10, "top-2": 2.1}
+
+
+class Data:
+    """What a model wants to know of the images."""
+
+    def __init__(self, side: int):
+        self.image_size, self.channels, self.num_classes, self.text = side, CHANNELS, CLASSES, None
+
+
+def network(name: str, data: Data, size: str, patch: int, outputs: int | None = None) -> torch.nn.Module:
+    """A network of random weights in the precision of its device."""
+    settings = plugins.settings_class("models", name).model_validate({"name": name, "size": size, "patch": patch})
+    built = plugins.load("models", name).build(settings, data, outputs).eval().requires_grad_(False)
+    return built.to("cuda", torch.bfloat16) if torch.cuda.is_available() else built
+
+
+def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[], object]]:
+    """What is timed: one look of each arm, and of a router."""
+    data, device = Data(side), "cuda" if torch.cuda.is_available() else "cpu"
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(batch, CHANNELS, side, side, generator=generator).to(device)
+    t, classes = torch.full((batch,), 0.5, device=device), torch.arange(batch, device=device) % CLASSES
+    logits = torch.randn(batch, EXPERTS, generator=generator).to(device)
+    settings = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
+    objective = plugins.load("objectives", "flow_matching").Objective(settings)
+    evaluate = EvaluateSettings()
+    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+    experts = [Denoiser(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
+    members = Members(experts, lambda *inputs: logits, None, None, CLASSES)
+    moment = Moment(Trajectory(0, range(batch)), 0, 0.5)
+    fields = {arm: members.field(arm, evaluate) for arm in ARMS}
+    router = network("router_dit", data, size, patch, EXPERTS)
+    looks = {arm: lambda field=field: field(x, t, classes, moment) for arm, field in fields.items()}
+    return looks | {"router": lambda: router(x, t, classes)}
+
+
+def seconds(look: Callable[[], object]) -> float:
+    """How long one look takes."""
+    started = time.perf_counter()
+    look()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def flops(look: Callable[[], object]) -> int:
+    """How many operations one look takes."""
+    with FlopCounterMode(display=False) as counter:
+        look()
+    return counter.get_total_flops()
+
+
+@torch.no_grad()
+def main() -> None:
+    """Print the table; the exit code is 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", default="S", help="of the experts and the router: S, B, L, XL")
+    parser.add_argument("--patch", type=int, default=4)
+    parser.add_argument("--side", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    looks = sides(options.size, options.patch, options.side, options.batch)
+    counted = {name: flops(look) for name, look in looks.items()}
+    times = {name: min(column) for name, column in zip(looks, _rounds(looks, options.rounds), strict=True)}
+    where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} CPU threads"
+    title = f"{EXPERTS} experts DiT-{options.size}/{options.patch}, {options.side} px, {options.batch} images, {where}"
+    table = Table("one look", "ms", "ratio", "floor", "target", title=title)
+    for name in looks:
+        ratio, floor = times[name] / times[ARMS[0]], counted[name] / counted[ARMS[0]]
+        target = f"{TARGETS[name]:.2f}" if name in TARGETS else ""
+        table.add_row(name, f"{1000 * times[name]:.1f}", f"{ratio:.3f}", f"{floor:.3f}", target)
+    Console().print(table)
+    raise SystemExit(any(times[name] > most * times[ARMS[0]] for name, most in TARGETS.items()))
+
+
+def _rounds(looks: dict[str, Callable[[], object]], rounds: int) -> list[list[float]]:
+    """Times of each look, the looks taking turns."""
+    turns = [[seconds(look) for look in looks.values()] for _ in range(rounds)]
+    return [list(column) for column in zip(*turns, strict=True)]
+
+
+if __name__ == "__main__":
+    main()
