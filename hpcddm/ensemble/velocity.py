@@ -79,7 +79,8 @@ class EnsembleVelocity:
     posterior: function (x, t, condition) -> (N, K); strategy: from posterior to weights; null: what stands for 'no
     condition', a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the velocity is
     v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has those of its
-    own posterior; either way an expert's part of both halves is one batch.
+    own posterior; either way an expert's part of both halves is one batch. Weights, draws among them, are kept for
+    `route_every` steps, or for the whole trajectory if the strategy says so.
 
     `usage` and `entropy` gain one entry per step: the sums over samples of the conditional half's weights, (K,), and
     of its posterior's entropy in nats, ().
@@ -94,13 +95,8 @@ class EnsembleVelocity:
         null: int | torch.Tensor,
         shared: bool = False,
     ):
-        self.experts, self.posterior, self.strategy, self.evaluate, self.null = (
-            experts,
-            posterior,
-            strategy,
-            evaluate,
-            null,
-        )
+        self.experts, self.posterior, self.null = experts, posterior, null
+        self.strategy, self.evaluate = strategy, evaluate
         self.shared = shared or strategy.per_trajectory or evaluate.posteriors == "shared"
         self.usage: list[torch.Tensor] = []
         self.entropy: list[torch.Tensor] = []

@@ -1,6 +1,7 @@
 """How right a router is, how far it can be believed, and its temperatures: on held-out images, by noise level."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,21 @@ from hpcddm.objectives import path
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
-"""Held-out images that are looked at: temperatures are fitted on one half, everything is measured on the other."""
+"""Held-out images at most: everything is measured on one half, temperatures are fitted on the other."""
 IMAGES_AT_ONCE = 250
 
 
 def heldout_rows(samples: np.ndarray, seed: int) -> np.ndarray:
     """The held-out samples that are looked at: a random choice, so that clusters have their natural frequency."""
     return samples[noise.permutation(seed, "route/heldout", len(samples))[:MEASURED_IMAGES]]
+
+
+def looks(settings: Experiment, heldout: int) -> int:
+    """How often the router looks at an image here, of so many that are held out."""
+    seen = min(heldout, MEASURED_IMAGES)
+    measured = seen // 2
+    fitted = seen - measured if settings.router.temperature in TEMPERATURES else 0
+    return len(NOISE_LEVELS) * (2 * measured + fitted)
 
 
 @torch.no_grad()
@@ -34,40 +43,42 @@ def quality(
     frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the class,
     and serve those without it, too.
     """
-    known, unknown, clusters = _logits(settings, router, reader, pause)
-    fitted, measured = slice(0, None, 2), slice(1, None, 2)
-    temperatures = TEMPERATURES[settings.router.temperature](known[:, fitted], clusters[fitted])
-    own = clusters[measured]
+    look = partial(_logits, settings, router, reader, pause)
+    measured, fitted = range(1, len(reader), 2), range(0, len(reader), 2)
+    known, unknown, own = look(measured, True), look(measured, False), reader.clusters(measured).numpy()
     facts: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
-    facts["accuracy"] = [_accuracy(logits[measured], own) for logits in known]
-    facts["accuracy_without_class"] = [_accuracy(logits[measured], own) for logits in unknown]
-    facts |= _belief(known[:, measured], own, [1.0] * len(known))
-    if settings.router.temperature != "none":
-        facts |= {f"scaled_{name}": values for name, values in _belief(known[:, measured], own, temperatures).items()}
-        facts["temperatures"] = temperatures
-    return facts, temperatures
+    facts["accuracy"] = [_accuracy(logits, own) for logits in known]
+    facts["accuracy_without_class"] = [_accuracy(logits, own) for logits in unknown]
+    facts |= _belief(known, own, [1.0] * len(known))
+    fit = TEMPERATURES.get(settings.router.temperature)
+    if fit is None:
+        return facts, [1.0] * len(known)
+    temperatures = fit(look(fitted, True), reader.clusters(fitted).numpy())
+    facts |= {f"scaled_{name}": values for name, values in _belief(known, own, temperatures).items()}
+    return facts | {"temperatures": temperatures}, temperatures
 
 
 def _logits(
-    settings: Experiment, router: nn.Module, reader: TarReader, pause: Callable[[], None]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logits with and without the class, (levels, N, K) each, and the clusters (N,)."""
+    settings: Experiment,
+    router: nn.Module,
+    reader: TarReader,
+    pause: Callable[[], None],
+    rows: range,
+    with_class: bool,
+) -> np.ndarray:
+    """Logits (levels, N, K) of some rows at every noise level."""
     device = next(router.parameters()).device
-    found: list[list[np.ndarray]] = []
-    for start in range(0, len(reader), IMAGES_AT_ONCE):
+    found = []
+    for start in range(0, len(rows), IMAGES_AT_ONCE):
         pause()
-        rows = range(start, min(start + IMAGES_AT_ONCE, len(reader)))
-        x0, labels = to_tensor(reader.images(rows)), reader.labels(rows)
-        eps = noise.gaussian(settings.seed, "route/accuracy", rows, tuple(x0.shape[1:]))
-        block = []
-        for classes in (labels, torch.full_like(labels, settings.data.num_classes)):
-            for level in NOISE_LEVELS:
-                t = torch.full((len(rows),), level)
-                noisy = path.linear(x0, eps, t)
-                block.append(router(noisy.to(device), t.to(device), classes.to(device)).cpu().numpy())
-        found.append(np.stack(block))
-    known, unknown = np.split(np.concatenate(found, axis=1), 2)
-    return known, unknown, reader.clusters(range(len(reader))).numpy()
+        block = rows[start : start + IMAGES_AT_ONCE]
+        x0, labels = to_tensor(reader.images(block)), reader.labels(block)
+        classes = labels if with_class else torch.full_like(labels, settings.data.num_classes)
+        eps = noise.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
+        levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
+        asked = [router(path.linear(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
+        found.append(torch.stack(asked).cpu().numpy())
+    return np.concatenate(found, axis=1)
 
 
 def _accuracy(logits: np.ndarray, clusters: np.ndarray) -> float:
@@ -83,10 +94,6 @@ def _belief(logits: np.ndarray, clusters: np.ndarray, temperatures: list[float])
     }
 
 
-def _none(logits: np.ndarray, clusters: np.ndarray) -> list[float]:
-    return [1.0] * len(logits)
-
-
 def _one(logits: np.ndarray, clusters: np.ndarray) -> list[float]:
     common = fit_temperature(np.concatenate(logits), np.tile(clusters, len(logits)))
     return [common] * len(logits)
@@ -97,7 +104,6 @@ def _by_level(logits: np.ndarray, clusters: np.ndarray) -> list[float]:
 
 
 TEMPERATURES: dict[str, Callable[[np.ndarray, np.ndarray], list[float]]] = {
-    "none": _none,
     "one": _one,
     "by_level": _by_level,
 }

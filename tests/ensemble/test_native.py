@@ -12,6 +12,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.objectives.base import LINEAR
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import Mixture, objective
+from tests.helpers import tiny
 
 PAIRS = [
     ("epsilon", "cosine"),
@@ -101,3 +102,8 @@ def test_several_models_have_no_common_coordinates():
     start = torch.zeros(2, *MIXTURE.shape)
     with pytest.raises(ConfigError, match="draw from one alone"):
         travel(both.field("full", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)
+
+
+def test_an_evaluation_by_a_native_solver_is_refused_with_what_to_do_instead(tmp_path):
+    with pytest.raises(ConfigError, match=r"evaluate.solver: ddim walks .* hpcddm sample RUN --solver ddim --strategy"):
+        tiny(tmp_path, evaluate__solver=DDIM)

@@ -295,6 +295,16 @@ def test_shares_are_whole_numbers_near_the_exact_ones(seed):
         assert not found[weights == 0].any()
 
 
+@pytest.mark.parametrize("temperature", ["none", "one", "by_level"])
+def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
+    settings, unit = bench.router("looks", **trained(temperature=temperature))
+    router, seen = loaded(made, "natural"), []
+    router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
+    reader = heldout(bench)
+    routing_quality.quality(settings, router, reader, unit.leave_if_told)
+    assert sum(seen) == routing_quality.looks(settings, len(reader))
+
+
 def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():
     rows = np.zeros(40000, dtype=tar.SAMPLE)
     rows["cluster"] = np.repeat([0, 1, 2], [28000, 8000, 4000])
