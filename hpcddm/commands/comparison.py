@@ -4,18 +4,31 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hpcddm.sweep.settings import label_of, short_names
+from hpcddm.sweep.spread import SEEDS_CSV, Spread, over_seeds
 from hpcddm.sweep.table import CSV, FLOOR, METRICS, Result, varied_keys
 
 LEAST_COLUMNS = 140
 """In a file or a pipe, where nobody can widen a window."""
+SPREAD_COLUMNS = 180
 SHOWN = ("fd", "kid", "agreement")
+SHARES = ("agreement", "precision", "recall", "coverage")
+"""Measures that are told in percent."""
 
 
 def print_results(rows: list[Result]) -> None:
     """Print one line for each setting: FD, KID and agreement of every arm, or what keeps it from being complete.
 
-    The other measures would make lines that nobody can read; they are in the CSV.
+    The other measures would make lines that nobody can read; they are in the CSV. Over several seeds, one line for each
+    setting and arm.
     """
+    spreads = over_seeds(rows)
+    if any(spread.seeds > 1 for spread in spreads):
+        _print_spreads(spreads)
+        unfinished = [f"{row.label}: {row.state}" for row in rows if not row.arms]
+        for line in unfinished:
+            Console().print(Text(line), soft_wrap=True)
+        return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
     table = Table(title="FD / KID / judge agrees, by arm", title_justify="left", show_lines=False)
@@ -40,6 +53,27 @@ def print_results(rows: list[Result]) -> None:
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         labels = [row.label for row in rows if row.remark == remark]
         console.print(Text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)
+
+
+def _print_spreads(spreads: list[Spread]) -> None:
+    """Mean and standard deviation over the seeds, every measure a column."""
+    table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
+    table.add_column("setting", overflow="fold")
+    for name in ("arm", "seeds", *METRICS.values()):
+        table.add_column(name, no_wrap=True, justify="left" if name == "arm" else "right")
+    last = None
+    for spread in spreads:
+        label = label_of(spread.setting, short_names(spread.setting))
+        cells = [_spread(metric, *spread.figures[metric]) if metric in spread.figures else "" for metric in METRICS]
+        table.add_row(*map(Text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
+        last = label
+    Console(width=max(Console().width, SPREAD_COLUMNS)).print(table)
+
+
+def _spread(metric: str, mean: float, deviation: float | None) -> str:
+    scale, digits, sign = (100, 1, "%") if metric in SHARES else (1, 2, "")
+    told = f"{scale * mean:.{digits}f}{sign}"
+    return told if deviation is None else f"{told} +- {scale * deviation:.{digits}f}"
 
 
 def _figures(metrics: dict | None) -> str:

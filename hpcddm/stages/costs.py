@@ -14,10 +14,9 @@ from hpcddm.config import ClassifierSettings, Experiment, Training
 from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, evaluate_range
-from hpcddm.stages import critics, denoisers, distill, encode, looks, routing, train
+from hpcddm.stages import critics, denoisers, distill, encode, looks, routing, routing_quality, train
 from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
-from hpcddm.stages.routing_quality import MEASURED_IMAGES, NOISE_LEVELS
 
 DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
 """Networks by name; an expert that is made in another way than the monolith is 'denoiser-3'."""
@@ -159,8 +158,7 @@ class Costs:
         return [Work(DENOISER, True, training.images, training.batch), *taught]
 
     def _route(self, key: str) -> list[Work]:
-        measured = min(MEASURED_IMAGES, self.counts["heldout"])
-        work = [Work(ROUTER, False, 2 * len(NOISE_LEVELS) * measured, measured)]
+        work = [Work(ROUTER, False, routing_quality.looks(self.settings, self.counts["heldout"]), SAMPLED_TOGETHER)]
         training, samples = routing.router_training(self.settings), self.settings.router.samples
         if samples:
             drawn = samples.images * self.settings.cluster.experts

@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from hpcddm.commands.comparison import print_results
 from hpcddm.sweep.spread import over_seeds, write_seeds
 from hpcddm.sweep.table import Result
 
@@ -30,3 +31,10 @@ def test_the_file_holds_a_line_for_each_setting_and_arm(tmp_path):
     write_seeds(over_seeds([row(0, 4, 1.0, ("a", "b")), row(1, 4, 2.0, ("a", "b"))]), tmp_path / "seeds.csv")
     lines = list(csv.DictReader((tmp_path / "seeds.csv").open()))
     assert [(line["arm"], line["seeds"], line["fd"]) for line in lines] == [("a", "2", "1.5"), ("b", "2", "1.5")]
+
+
+def test_over_seeds_the_terminal_shows_a_line_for_each_setting_and_arm(capsys):
+    print_results([row(0, 4, 1.0), row(1, 4, 2.0), row(0, 8, 5.0), row(1, 8, 9.0, arms=())])
+    shown = capsys.readouterr().out
+    assert "1.50 +- 0.71" in shown and "steps=8" in shown and "5.00" in shown
+    assert "1-8: complete" in shown

@@ -1,0 +1,74 @@
+"""The README's tables from a sweep's folder, in Markdown: python -m tests.benchmarks.tables sweeps/method
+
+One line for each setting and arm, mean and standard deviation over the seeds; then the routers by noise level.
+"""
+
+import statistics
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from hpcddm.files import stored_experiment
+from hpcddm.pipeline import ROUTER
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.sweep.index import Index, read_index
+from hpcddm.sweep.settings import label_of, short_names
+from hpcddm.sweep.spread import SEED, over_seeds
+from hpcddm.sweep.table import METRICS, results, states_by_files
+
+DIGITS = {"fd": 2, "kid": 2, "density": 2, "diversity": 2}
+LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
+
+
+def told(values: Iterable[float], digits: int, scale: float = 1.0) -> str:
+    """'mean +- standard deviation', or the one value."""
+    values = [scale * value for value in values]
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return f"{mean} +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def arms(index: Index, home: RunDir) -> None:
+    """Every measure of every setting and arm."""
+    print(f"| setting | arm | {' | '.join(METRICS.values())} |")
+    print("| --- " * (2 + len(METRICS)) + "|")
+    for spread in over_seeds(results(index, home, states_by_files(index, home))):
+        label = label_of(spread.setting, short_names(spread.setting))
+        cells = []
+        for metric in METRICS:
+            mean, deviation = spread.figures[metric]
+            scale, digits = (1, DIGITS[metric]) if metric in DIGITS else (100, 1)
+            beside = "" if deviation is None else f" +- {scale * deviation:.{digits}f}"
+            cells.append(f"{scale * mean:.{digits}f}{beside}")
+        print(f"| {label} | {spread.arm} | {' | '.join(cells)} |")
+
+
+def routers(index: Index, home: RunDir) -> None:
+    """Accuracy and calibration of every router by noise level."""
+    found: dict[str, list[dict]] = {}
+    for label in index.current:
+        made = manifest.read(RunDir(home.root / label).unit(ROUTER))
+        if made is not None:
+            settings = stored_experiment(RunDir(home.root / label)).router.model_dump(exclude_defaults=True)
+            found.setdefault(repr(settings), []).append({SEED: index.settings[label].get(SEED), **made.facts})
+    print(f"\n| router | what | {' | '.join(f't = {level:g}' for level in LEVELS)} |")
+    print("| --- " * (2 + len(LEVELS)) + "|")
+    for settings, facts in found.items():
+        seeds = list({one[SEED]: one for one in facts}.values())
+        places = [seeds[0]["noise_levels"].index(level) for level in LEVELS]
+        for what in ("accuracy", "nll", "calibration_error", "scaled_nll", "scaled_calibration_error"):
+            if what in seeds[0]:
+                scale, digits = (1, 3) if "nll" in what else (100, 1)
+                cells = [told([one[what][place] for one in seeds], digits, scale) for place in places]
+                print(f"| {settings} | {what} | {' | '.join(cells)} |")
+
+
+def main() -> None:
+    home = RunDir(Path(sys.argv[1]))
+    index = read_index(home)
+    arms(index, home)
+    routers(index, home)
+
+
+if __name__ == "__main__":
+    main()
