@@ -132,6 +132,10 @@ def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
         # The monolith gets the images that the router's FLOPs buy, and those of experts of other sizes.
         router, training = experiment.router, experiment.router.training
         bought = {"images": training.images, "batch": training.batch} if training else {}
+        if router.samples:
+            bought["samples"] = covered(router.samples)
+        if router.refit:
+            bought["refit"] = True
         covers["router"] = {"model": covered(router.model)} | bought
         covers["experts.mixed"] = _other_models(experiment)
     return covers

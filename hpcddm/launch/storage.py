@@ -179,7 +179,9 @@ def _route(key: str, experiment: Experiment, counts: dict[str, int], ranks: int)
     if router.training is None:
         return Need(4 * parameters, 0, 1)
     drawn = router.samples.images * experiment.cluster.experts if router.samples else 0
-    samples = Need(drawn * (_pixels(experiment) + LABELS), 0, 1 if drawn else 0)
+    size = drawn * (_pixels(experiment) + LABELS)
+    # While they are drawn they lie there batch by batch, and once more when they are put together.
+    samples = Need(size, size, 2 + drawn // experiment.evaluate.batch if drawn else 0)
     return _trained(parameters, router.training) + samples + _per_rank(ranks)
 
 

@@ -50,13 +50,14 @@ class Pulse:
         self._saved: dict[str, Any] = {}
         self._interval = interval
         self._last = 0.0
-        self._started: tuple[float, int] | None = None
+        self._started: tuple[float, int, int] | None = None
 
     def beat(self, done: int = 0, total: int = 0, **figures: float) -> None:
         """Say that `done` of `total` images are through; cheap enough for every step."""
         now = time.time()
-        if self._started is None:
-            self._started = (now, done)
+        # Another total is another kind of work, whose pace the first one does not tell.
+        if self._started is None or self._started[2] != total:
+            self._started = (now, done, total)
         if now - self._last < self._interval and done < total:
             return
         self._last = now

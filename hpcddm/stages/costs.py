@@ -164,7 +164,7 @@ class Costs:
             drawn = samples.images * self.settings.cluster.experts
             halves = 1 if samples.guidance == 1 else 2
             per_image = looks.Looks(experts=float(samples.steps * halves))
-            work = [*self._shared(drawn, SAMPLED_TOGETHER, per_image), *work]
+            work = [*self._shared(drawn, self.settings.evaluate.batch, per_image), *work]
         if training:
             return [Work(ROUTER, True, training.images, training.batch), *work]
         return [Work(ROUTER, False, self.counts["train"], SAMPLED_TOGETHER), *work]

@@ -13,6 +13,7 @@ from hpcddm.config import Experiment, Recipe, Start, Training
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.objectives.base import Objective
 from hpcddm.runtime.unit import Unit, require
+from hpcddm.schema import VariantSettings
 
 
 def build(settings: Experiment, recipe: Recipe) -> nn.Module:
@@ -28,12 +29,17 @@ def initial(settings: Experiment, recipe: Recipe, unit: Unit) -> nn.Module:
     model = build(settings, recipe)
     if recipe.start is not None:
         start_from(model, recipe.start, unit)
-    if recipe.model.condition == "text":
+    # After the weights: those of another run hold its own prompts.
+    fill_prompts(model, recipe.model, settings)
+    return model
+
+
+def fill_prompts(model: nn.Module, own: VariantSettings, settings: Experiment) -> None:
+    """Give a model that is conditioned on text the prompts of the experiment; any other stays as it is."""
+    if own.condition == "text":
         from hpcddm.encoders.texts import prompt_states
 
-        # After the weights: those of another run hold its own prompts.
         model.set_prompts(prompt_states(settings.data.text))
-    return model
 
 
 def start_from(model: nn.Module, start: Start, unit: Unit) -> None:

@@ -32,10 +32,7 @@ def initial(settings: Experiment, unit: Unit) -> nn.Module:
     Raises `UserError` naming the file and the tensor when the other router's weights do not fit.
     """
     router = build(settings)
-    if settings.router.model.condition == "text":
-        from hpcddm.encoders.texts import prompt_states
-
-        router.set_prompts(prompt_states(settings.data.text))
+    denoisers.fill_prompts(router, settings.router.model, settings)
     if settings.router.refit is not None:
         _copy_body(router, settings.router.refit, unit)
         _freeze_body(router)

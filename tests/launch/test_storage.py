@@ -25,7 +25,7 @@ from hpcddm.config import Training
 from hpcddm.files import stored_experiment
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.ranks import Ranks
-from hpcddm.stages import train
+from hpcddm.stages import denoisers
 from hpcddm.training.engine import Engine
 import torch
 os.environ["LOCAL_RANK"] = "0"
@@ -34,7 +34,7 @@ experiment = stored_experiment(RunDir(Path(sys.argv[1])))
 found = {}
 for precision in ("fp32", "bf16"):
     training = experiment.experts.training.model_copy(update={"precision": precision})
-    network = train.build(experiment)
+    network = denoisers.build(experiment, experiment.recipe())
     engine = Engine(network, training, Ranks(0, 0, 1, 1, "me"), torch.device("cpu"))
     # The moments come with the first step.
     inputs = torch.zeros(4, 1, 28, 28), torch.zeros(4), torch.zeros(4, dtype=torch.long)

@@ -7,7 +7,7 @@ from hpcddm.rundir.heartbeat import Heartbeat, Pulse
 def test_a_beat_says_how_far_and_how_fast(tmp_path):
     pulse = Pulse(tmp_path, "owner", 3, "host", interval=0.0)
     pulse.beat(100, 1000)
-    pulse._started = (pulse._started[0] - 10, 100)
+    pulse._started = (pulse._started[0] - 10, 100, 1000)
     pulse.beat(600, 1000, loss=0.5)
     beat = heartbeat.read(tmp_path)
     assert (beat.owner, beat.attempt, beat.host, beat.done, beat.total) == ("owner", 3, "host", 600, 1000)
@@ -40,3 +40,15 @@ def test_a_missing_or_torn_beat_is_none(tmp_path, content):
     if content is not None:
         (tmp_path / heartbeat.FILE_NAME).write_text(content)
     assert heartbeat.read(tmp_path) is None
+
+
+def test_another_kind_of_work_has_a_pace_of_its_own(tmp_path):
+    pulse = Pulse(tmp_path, "owner", 3, "host", interval=0.0)
+    pulse.beat(0, 10)
+    pulse._started = (pulse._started[0] - 100, 0, 10)
+    pulse.beat(10, 10)
+    assert heartbeat.read(tmp_path).rate == pytest.approx(0.1, rel=0.05)
+    pulse.beat(0, 1000)
+    pulse._started = (pulse._started[0] - 10, 0, 1000)
+    pulse.beat(500, 1000)
+    assert heartbeat.read(tmp_path).rate == pytest.approx(50, rel=0.05)
