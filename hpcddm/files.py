@@ -107,7 +107,9 @@ def is_sweep(run: RunDir) -> bool:
 
 
 def with_content(experiment: Experiment, run: RunDir, images: str | None = None) -> Experiment:
-    """The experiment with the hashes of its images and starting weights; those of the run while a path is the same.
+    """The experiment with the hashes of its images and starting weights.
+
+    What the run knows already of the same images, and of weights that are gone, is believed.
 
     images: their hash, where the caller has it already.
     Raises `UserError` or `ConfigError` when what is named is not there and the run does not know it.
@@ -123,8 +125,10 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
 
     def hashed(start: Start) -> Start:
-        own = known.get(relative_to_run(Path(start.weights), run)) or _hash_of(Path(start.weights))
-        return start.model_copy(update={"content": own})
+        path = Path(start.weights)
+        # A file that is gone is needed no more where all that starts from it is complete.
+        own = None if path.is_file() else known.get(relative_to_run(path, run))
+        return start.model_copy(update={"content": own or _hash_of(path)})
 
     return _with_starts(experiment, hashed)
 

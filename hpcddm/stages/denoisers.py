@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +13,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment, Recipe, Start, Training
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.objectives.base import Objective
+from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.schema import VariantSettings
 
@@ -44,11 +46,7 @@ def fill_prompts(model: nn.Module, own: VariantSettings, settings: Experiment) -
 
 def start_from(model: nn.Module, start: Start, unit: Unit) -> None:
     """Fill a model with other weights, which must be all of its own; fixed buffers may be missing."""
-    path = (unit.run.root / start.weights).resolve()
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        require(False, f"{path}: no weights to start from ({error})")
+    path, weights = starting_weights(start, unit)
     unexpected = sorted(weights.keys() - model.state_dict().keys())
     missing = sorted(dict(model.named_parameters()).keys() - weights.keys())
     wrong = [name for name, value in model.state_dict().items() if weights.get(name, value).shape != value.shape]
@@ -59,6 +57,21 @@ def start_from(model: nn.Module, start: Start, unit: Unit) -> None:
         f" {len(wrong)} of another shape, the first {first}); convert them: hpcddm convert",
     )
     model.load_state_dict(weights, strict=False)
+
+
+def starting_weights(start: Start, unit: Unit) -> tuple[Path, dict[str, torch.Tensor]]:
+    """The file that a training starts from, and its tensors.
+
+    Raises `UserError` naming the file when it holds none, or other ones than when the run was submitted.
+    """
+    path = (unit.run.root / start.weights).resolve()
+    try:
+        weights = load_file(path)
+        is_same = start.content in (None, atomic.sha256(path))
+    except (OSError, SafetensorError) as error:
+        require(False, f"{path}: no weights to start from ({error})")
+    require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
+    return path, weights
 
 
 def objective_of(recipe: Recipe) -> Objective:

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 
 from hpcddm import plugins
@@ -96,11 +94,7 @@ def sampling_flops(settings: Experiment, images: list[int]) -> int:
 
 
 def _copy_body(router: nn.Module, start: Start, unit: Unit) -> None:
-    path = (unit.run.root / start.weights).resolve()
-    try:
-        stored = load_file(path)
-    except (OSError, SafetensorError) as error:
-        require(False, f"router.refit.weights: {path}: no weights to start from ({error})")
+    path, stored = denoisers.starting_weights(start, unit)
     for name, parameter in _body(router).items():
         found = stored.get(name, torch.empty(0)).shape
         require(

@@ -7,6 +7,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.ensemble import strategies
+from hpcddm.ensemble.draws import draw
 from hpcddm.errors import ConfigError
 from tests.ensemble.fields import moment, posterior
 
@@ -200,3 +201,10 @@ def test_a_switch_changes_when_the_noise_has_fallen():
 def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
     assert [name for name in NAMES if not strategies.parse(name).needs_router] == ["oracle"]
     assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["once"]
+
+
+def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():
+    given = torch.tensor([[0.0, 0.3, 0.7, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    for number, expert in ((0.0, 1), (1 - 2**-24, 2)):
+        found = draw(given, torch.full((2,), number))
+        assert found[0].argmax() == expert and found.sum(1).tolist() == [1, 0]

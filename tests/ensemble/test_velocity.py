@@ -311,3 +311,14 @@ def test_an_expert_that_is_not_trusted_leaves_its_weight_to_the_others():
     # Where nobody is trusted, those that are there speak.
     with pytest.raises(AssertionError, match="asked"):
         ask(ensemble("full", own=members(1, 2, experts=[silent, *EXPERTS[1:]])), *above)
+
+
+def test_once_draws_experts_that_are_not_yet_trusted_when_it_draws():
+    """If it did not, their clusters would be lost for the whole trajectory."""
+    shy = Denoiser(lambda y, tau, classes: y, objective("epsilon"), conversion(skip_above=0.7))
+    x, _, classes = batch()
+    start = torch.ones(64, dtype=torch.float64)
+    plain, skipping = (ensemble("once", own=members(experts=[first, *EXPERTS[1:]])) for first in (EXPERTS[0], shy))
+    for field in (plain, skipping):
+        ask(field, x, start, classes, time=1.0)
+    assert torch.equal(plain.usage[0], skipping.usage[0]) and plain.usage[0].all()

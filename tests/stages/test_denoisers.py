@@ -87,3 +87,11 @@ def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp
     known = with_content(experiment, run)
     assert known.experts.start.content == atomic.sha256(tmp_path / "seed.safetensors")
     assert within_run(known, run).experts.start.weights == "../../seed.safetensors"
+
+
+def test_weights_that_changed_since_they_were_submitted_are_refused(tmp_path):
+    experiment = tiny(tmp_path)
+    weights_of(experiment, tmp_path)
+    start = Start(weights="seed.safetensors", content="0" * 64)
+    with pytest.raises(UserError, match="has changed since the run was submitted"):
+        denoisers.starting_weights(start, unit_in(tmp_path))

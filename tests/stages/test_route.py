@@ -158,7 +158,7 @@ def test_a_refit_from_another_network_names_the_tensor(made, bench):
     with pytest.raises(UserError, match=r"refit.weights: .*trunk.embed_patch.weight is \[48, 16\], here it is \[96"):
         routing.initial(settings, unit)
     settings, unit = bench.router("nowhere", **trained(refit={"weights": str(made["root"] / "images" / "none")}))
-    with pytest.raises(UserError, match="refit.weights: .*none: no weights to start from"):
+    with pytest.raises(UserError, match="none: no weights to start from"):
         routing.initial(settings, unit)
 
 
