@@ -18,7 +18,7 @@ help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-long     storms of disturbances, races of submitters: half an hour on a real Slurm"
-	@echo "make benchmarks    the figures of the README about submitting, measured here"
+	@echo "make benchmarks    the figures of the README about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    two real Slurm clusters on this machine; make testbed-down removes them"
 	@echo "make lint          ruff"
 
@@ -38,6 +38,7 @@ benchmarks: $(VENV)/installed-test
 	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh
 	@export HPCDDM_TESTBED=$${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}; \
 		$(VENV)/bin/python -m tests.benchmarks.submitting && $(VENV)/bin/python -m tests.benchmarks.sweeping
+	@$(VENV)/bin/python -m tests.benchmarks.backbones && $(VENV)/bin/python -m tests.benchmarks.dispatch
 
 lint: $(VENV)/installed-test
 	@$(VENV)/bin/ruff check .
