@@ -1,5 +1,6 @@
 """The schema of an experiment: an unknown key is an error that lists the valid ones."""
 
+import fractions
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -271,7 +272,7 @@ def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
             found.append(("experts.mixed", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
         if named.count(cluster) > 1:
             found.append(("experts.mixed", f"cluster {cluster} is named {named.count(cluster)} times"))
-    if distill is not None and not (distill.share * batch).is_integer():
+    if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
         found.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
     return found
 

@@ -10,7 +10,8 @@ from hpcddm.ensemble.denoiser import Denoiser, guided_prediction
 from hpcddm.ensemble.moment import Moment, Trajectory
 from hpcddm.ensemble.velocity import EnsembleVelocity
 from hpcddm.errors import ConfigError
-from hpcddm.objectives.base import LINEAR, Objective
+from hpcddm.objectives import conversions
+from hpcddm.objectives.base import LINEAR
 from hpcddm.objectives.conversions import Level
 from hpcddm.schema import VariantSettings
 
@@ -39,12 +40,24 @@ def travel(
     (denoiser,), solver, y = field.experts, plugins.load("ensemble/solvers", settings.name), start
     for step, (t, t_next) in enumerate(pairwise(times)):
         moment = Moment(trajectory, step, t)
-        tau = _matched(denoiser.objective, t, y.device)
+        tau = _matched(denoiser, t, y.device)
         prediction = _predict(field, denoiser, y, tau.to(y).expand(len(y)), condition, t)
-        estimates = denoiser.objective.estimate(y, tau, prediction.to(y))
-        levels = denoiser.objective.level(tau), _level(denoiser.objective, t_next, y.device)
+        estimates = _estimates(denoiser, y, tau, prediction.to(y))
+        levels = denoiser.objective.level(tau), _level(denoiser, t_next, y.device)
         y = solver.step(settings, *estimates, *levels, partial(_fresh, moment, y))
     return y
+
+
+def _estimates(
+    denoiser: Denoiser, y: torch.Tensor, tau: torch.Tensor, prediction: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """x0, within the conversion's clamp, and the eps that goes with it at the state y."""
+    x0, eps = denoiser.objective.estimate(y, tau, prediction)
+    bound = denoiser.conversion.settings.x0_clamp
+    if bound is None:
+        return x0, eps
+    level, clamped = conversions.floored(denoiser.objective.level(tau)), x0.clamp(-bound, bound)
+    return clamped, eps + conversions.times(level.alpha / level.sigma, x0 - clamped)
 
 
 def _fresh(moment: Moment, like: torch.Tensor) -> torch.Tensor:
@@ -65,14 +78,15 @@ def _predict(
     return guided_prediction(denoiser.model, y, tau, condition, field.null_of(condition), scale)
 
 
-def _matched(objective: Objective, time: float, device: torch.device) -> torch.Tensor:
-    """The native time (1,) with the log-SNR of the linear path's `time`, or the nearest one that the model knows."""
-    t = torch.tensor([time], dtype=torch.float64, device=device).clamp(max=HIGHEST)
-    return objective.schedule.time_at(LINEAR.log_snr(t))
+def _matched(denoiser: Denoiser, time: float, device: torch.device) -> torch.Tensor:
+    """The native time (1,) with the log-SNR of the linear path's `time`, or the nearest one that is believed."""
+    highest = min(HIGHEST, denoiser.conversion.known(denoiser.objective)[1])
+    t = torch.tensor([time], dtype=torch.float64, device=device).clamp(max=highest)
+    return denoiser.objective.schedule.time_at(LINEAR.log_snr(t))
 
 
-def _level(objective: Objective, time: float, device: torch.device) -> Level:
+def _level(denoiser: Denoiser, time: float, device: torch.device) -> Level:
     if time > 0:
-        return objective.level(_matched(objective, time, device))
+        return denoiser.objective.level(_matched(denoiser, time, device))
     # The end of the way is the image itself, which no table of levels contains.
     return LINEAR.level(torch.zeros(1, dtype=torch.float64, device=device))

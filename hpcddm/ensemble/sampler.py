@@ -55,7 +55,8 @@ def time_grid(steps: int, shift: float = 1.0) -> list[float]:
 
     A shift s lowers every log-SNR, 2 log((1 - t) / t), by 2 log s (arXiv 2403.03206, eq. 23).
     """
-    levels = [1 - step / steps for step in range(steps + 1)]
+    # Not 1 - step / steps, which makes 0.19999999999999996 of the 0.2 that a setting names.
+    levels = [(steps - step) / steps for step in range(steps + 1)]
     return [shift * u / (1 + (shift - 1) * u) for u in levels]
 
 

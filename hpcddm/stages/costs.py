@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,15 +67,11 @@ class Costs:
             self._flops[kind] = self._count(*kind)
         return work.images * self._flops[kind]
 
-    def train_flops(self, key: str) -> int:
-        """The operations of a unit's training alone, as its manifest will say."""
-        return sum(self.flops(work) for work in self.work(key) if work.is_training)
-
     def network(self, name: str) -> nn.Module:
         """A network, freshly initialised."""
         if name.startswith(DENOISER):
             return denoisers.build(self.settings, self.settings.recipe(_expert(name)))
-        return routing.build(self.settings) if name == ROUTER else critics.build(self.settings, self.critic(name))
+        return routing.trainable(self.settings) if name == ROUTER else critics.build(self.settings, self.critic(name))
 
     def denoiser(self, expert: int | None) -> str:
         """The name of an expert's network, or of the monolith's: the first one's that is made alike."""
@@ -177,21 +174,22 @@ class Costs:
         return self._sampling(arms, stop - start, evaluate.batch) + looked_at
 
     def _report(self, key: str) -> list[Work]:
-        single = [MONOLITH_ARM] * self.settings.cluster.experts
-        return self._sampling(arm_names(self.settings) + single, GALLERY_PICTURES, GALLERY_PICTURES)
+        arms, experts = arm_names(self.settings), self.settings.cluster.experts
+        shown = self._sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES)
+        inside = self._sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES, looks.of_diagnostics)
+        alone = looks.of_arm(MONOLITH_ARM, self.settings.evaluate, experts)
+        each = looks.Looks(experts * alone.experts)
+        return [*shown, *inside, *self._shared(GALLERY_PICTURES, GALLERY_PICTURES, each)]
 
-    def _sampling(self, arms: list[str], images: int, batch: int) -> list[Work]:
+    def _sampling(self, arms: list[str], images: int, batch: int, look: Callable = looks.of_arm) -> list[Work]:
         """Drawing so many images in each of some arms."""
         evaluate, experts = self.settings.evaluate, self.settings.cluster.experts
-        halves = 1 if evaluate.guidance == 1 else 2
-        found = [(arm, looks.of_arm(arm, evaluate, experts)) for arm in arms]
-        work = []
-        dense = sum(per_image.experts for arm, per_image in found if arm in (MONOLITH_ARM, STUDENT_ARM))
-        if dense:
-            work.append(Work(DENOISER, False, round(images * dense), batch * halves))
-        routed = [per_image for arm, per_image in found if arm not in (MONOLITH_ARM, STUDENT_ARM)]
-        total = looks.Looks(sum(one.experts for one in routed), sum(one.router for one in routed))
-        return work + self._shared(images, batch * halves, total)
+        together = batch * (1 if evaluate.guidance == 1 else 2)
+        found = {arm: look(arm, evaluate, experts) for arm in arms}
+        dense = sum(found[arm].experts for arm in arms if arm in (MONOLITH_ARM, STUDENT_ARM))
+        routed = sum((found[arm] for arm in arms if arm not in (MONOLITH_ARM, STUDENT_ARM)), looks.Looks())
+        work = [Work(DENOISER, False, round(images * dense), together)] if dense else []
+        return work + self._shared(images, together, routed)
 
     def _shared(self, images: int, batch: int, per_image: looks.Looks) -> list[Work]:
         """Experts that are asked equally often, those that are made alike together, and the router."""

@@ -16,7 +16,7 @@ from hpcddm.stages import critics, denoisers, outputs, routing
 from hpcddm.training.loop import WEIGHTS, load_weights
 
 DENSE = (MONOLITH, STUDENT)
-_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def load_members(
@@ -31,7 +31,7 @@ def load_members(
     recipes = {expert_key(index): settings.recipe(index) for index in range(settings.cluster.experts)}
     recipes = {key: one for key, one in (recipes | dict.fromkeys(DENSE, settings.recipe())).items() if key in needed}
     on_host = {
-        key: _verified(denoisers.build(settings, recipe), folder_of(key)).to(_DTYPES[recipe.precision])
+        key: _verified(denoisers.build(settings, recipe), folder_of(key)).to(DTYPES[recipe.precision])
         for key, recipe in recipes.items()
     }
     placed = plugins.load("ensemble/residencies", evaluate.residency.name).place(evaluate.residency, on_host, device)
@@ -56,7 +56,7 @@ def device() -> torch.device:
 
 
 def _ready(device: torch.device, network: nn.Module, folder: Path, precision: str) -> nn.Module:
-    return _verified(network, folder).to(device, _DTYPES[precision])
+    return _verified(network, folder).to(device, DTYPES[precision])
 
 
 def _verified(network: nn.Module, folder: Path) -> nn.Module:

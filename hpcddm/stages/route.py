@@ -18,7 +18,15 @@ from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import networks
 from hpcddm.stages import samples as sample_lists
-from hpcddm.stages.routing import CALIBRATION, build, fit_flops, initial, router_training, sampling_flops
+from hpcddm.stages.routing import (
+    CALIBRATION,
+    build,
+    fit_flops,
+    initial,
+    precision,
+    router_training,
+    sampling_flops,
+)
 from hpcddm.stages.routing_quality import NOISE_LEVELS, heldout_rows, quality
 from hpcddm.stages.routing_samples import DRAWN, SAMPLES, draw
 from hpcddm.training.corruption import Randomness
@@ -31,7 +39,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     made, log_prior = make(settings, unit)
     if unit.ranks.rank > 0:
         return made
-    router = load_weights(build(settings), unit.folder).to(networks.device())
+    # As it will route: in the precision that it was trained in.
+    router = load_weights(build(settings), unit.folder).to(networks.device(), networks.DTYPES[precision(settings)])
     ones = [1.0] * len(NOISE_LEVELS)
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)

@@ -24,6 +24,14 @@ def build(settings: Experiment) -> nn.Module:
     return plugins.load("models", model.name).build(model, settings.data, settings.cluster.experts)
 
 
+def trainable(settings: Experiment) -> nn.Module:
+    """A router with what a refit leaves as it is frozen."""
+    router = build(settings)
+    if settings.router.refit is not None:
+        _freeze_body(router)
+    return router
+
+
 def initial(settings: Experiment, unit: Unit) -> nn.Module:
     """A router ready to be trained: its prompts filled in, and for a refit all but the head copied and frozen.
 
@@ -43,11 +51,15 @@ def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, s
     ready: function (network, folder, precision) -> network with the folder's weights, where it is to run.
     Raises `UserError` when the calibration's bytes are not those that the manifest names.
     """
-    training = settings.router.training
-    router = ready(build(settings), folder, training.precision if training else "fp32")
+    router = ready(build(settings), folder, precision(settings))
     if CALIBRATION not in outputs.names(folder):
         return router
     return CalibratedRouter(router, **json.loads(outputs.intact(folder, CALIBRATION).read_text())).eval()
+
+
+def precision(settings: Experiment) -> str:
+    """That in which the router is asked: as it was trained; fp32 where it was not."""
+    return settings.router.training.precision if settings.router.training else "fp32"
 
 
 def router_training(settings: Experiment) -> Training | None:
@@ -72,10 +84,7 @@ def fit_flops(settings: Experiment) -> int:
     training = router_training(settings)
     if training is None:
         return 0
-    router = build(settings)
-    if settings.router.refit is not None:
-        _freeze_body(router)
-    return training_flops(router, *denoisers.one_image(settings)) * training.images
+    return training_flops(trainable(settings), *denoisers.one_image(settings)) * training.images
 
 
 def sampling_flops(settings: Experiment, images: list[int]) -> int:

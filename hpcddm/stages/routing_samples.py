@@ -123,6 +123,9 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
     """Draw this rank's batches, one expert after the other, so that only one is in memory."""
     mine = plan.batches()[unit.ranks.rank :: unit.ranks.world_size]
     missing = [(expert, rows) for expert, rows in mine if not _file(folder, rows).exists()]
+    if _is_there(unit, plan):
+        # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
+        return
     total, device = sum(plan.images), own_device(unit.ranks.local_rank)
     for expert, batches in groupby(missing, key=lambda one: one[0]):
         members = networks.load_members(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
@@ -175,7 +178,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
             target.write(np.load(file).tobytes())
     drawn = {"key": plan.key, "counts": plan.counts.tolist(), **covered(settings.router.samples)}
     atomic.write_json(unit.folder / DRAWN, drawn)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait(unit: Unit) -> None:

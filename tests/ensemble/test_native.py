@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from hpcddm import plugins
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.members import Members
@@ -28,7 +29,7 @@ DDIM = {"name": "ddim"}
 CONDITION = torch.zeros(40, dtype=torch.long)
 
 
-def alone(name, schedule, shifted=0.0):
+def alone(name, schedule, shifted=0.0, **guards):
     """The field of one ideal model of the whole mixture; with guidance its null half is a shifted model."""
     own = objective(name, schedule)
     ideal = MIXTURE.model(own)
@@ -36,7 +37,7 @@ def alone(name, schedule, shifted=0.0):
     def model(y, tau, condition):
         return ideal(y, tau) + shifted * condition.view(-1, 1, 1, 1) * torch.tanh(y)
 
-    denoiser = Denoiser(model, own, conversion())
+    denoiser = Denoiser(model, own, conversion(**guards))
     return own, Members([denoiser], None, None, None, 1)
 
 
@@ -51,8 +52,9 @@ def walked(own, field, times, solver, start, count=40):
 @pytest.mark.parametrize("name, schedule", PAIRS)
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
 @pytest.mark.parametrize("last", [0.0, 0.05])
-def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedule, guidance, last):
-    own, members = alone(name, schedule, shifted=0.3)
+@pytest.mark.parametrize("bound", [None, 0.5])
+def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedule, guidance, last, bound):
+    own, members = alone(name, schedule, shifted=0.3, x0_clamp=bound)
     evaluate = evaluation(solver=DDIM, guidance=guidance)
     times = [0.95, 0.7, 0.6, 0.3, 0.1, last]
     start = MIXTURE.states(torch.full((40,), times[0], dtype=torch.float64))
@@ -60,8 +62,7 @@ def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedul
     null = torch.ones_like(CONDITION)
     for t, t_next in zip(times, times[1:], strict=False):
         time = torch.full((40,), t, dtype=torch.float64)
-        halves = [expert(x, time, condition) for condition in (CONDITION, null)]
-        x = x + (t_next - t) * (halves[1] + guidance * (halves[0] - halves[1]))
+        x = x + (t_next - t) * expert.guided(x, time, CONDITION, null, guidance)
     reached = walked(own, members.field("expert-0", evaluate), times, evaluate.solver, start)
     assert (reached - x).abs().max() < 1e-10
 
@@ -79,6 +80,40 @@ def test_native_sampling_draws_from_the_data(name, schedule, eta):
     # Four standard errors, and a twentieth of a standard deviation for the 100 steps.
     assert ((x.mean(0) - mean).abs() < covariance.diag().sqrt() * (4 / count**0.5 + 0.05)).all()
     assert ((x.var(0) / covariance.diag() - 1).abs() < 0.15).all()
+
+
+def test_ddim_with_fresh_noise_is_ddpms_posterior():
+    """With eta = 1 a step between two levels of the table is arXiv 2006.11239, eq. 7, mean and variance."""
+    own = objective("epsilon", "linear_beta_1000")
+    solver = plugins.load("ensemble/solvers", "ddim")
+    settings = solver.Settings(name="ddim", eta=1.0)
+    beta = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+    kept = (1 - beta).cumprod(0)
+    x0, eps, fresh = torch.randn(3, 2, 1, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for i in (1, 10, 500, 999):
+        there, here = (own.level(torch.tensor([step / 1000], dtype=torch.float64)) for step in (i - 1, i))
+        x = kept[i].sqrt() * x0 + (1 - kept[i]).sqrt() * eps
+        found = solver.step(settings, x0, eps, here, there, lambda: fresh)
+        of_x0 = kept[i - 1].sqrt() * beta[i] / (1 - kept[i])
+        of_x = (1 - beta[i]).sqrt() * (1 - kept[i - 1]) / (1 - kept[i])
+        variance = (1 - kept[i - 1]) / (1 - kept[i]) * beta[i]
+        torch.testing.assert_close(found, of_x0 * x0 + of_x * x + variance.sqrt() * fresh, rtol=0, atol=1e-10)
+
+
+def test_native_sampling_believes_a_model_no_further_than_its_conversion_does():
+    asked = []
+
+    def model(y, tau, condition):
+        asked.append(tau[0].item())
+        return torch.zeros_like(y)
+
+    own = objective("epsilon", "cosine")
+    evaluate = evaluation(solver=DDIM, steps=4)
+    members = Members([Denoiser(model, own, conversion(highest=0.8))], None, None, None, 1)
+    start = torch.randn(2, *MIXTURE.shape, dtype=torch.float64)
+    travel(members.field("expert-0", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)
+    believed = own.schedule.time_at(LINEAR.log_snr(torch.tensor([0.8], dtype=torch.float64))).item()
+    assert asked[0] == pytest.approx(believed) and max(asked) == asked[0]
 
 
 def test_fresh_noise_belongs_to_the_image_and_the_step():

@@ -114,3 +114,7 @@ def test_a_field_knows_the_step_and_the_time():
     sample(noted, 1, [7, 3], torch.zeros(2), SHAPE, evaluate)
     assert seen == [(0, 1.0, [1, 1], [7, 3]), (0, 0.5, [0.5, 0.5], [7, 3]), (1, 0.5, [0.5, 0.5], [7, 3])]
     assert len(still.usage) == len(still.entropy) == 2
+
+
+def test_a_grid_holds_the_very_times_that_settings_name():
+    assert {0.2, 0.3, 0.6} <= set(time_grid(10))

@@ -155,3 +155,24 @@ def test_images_are_counted_while_they_are_read():
     told = []
     build("distance_router").fit(reader(600), told.append)
     assert told == [256, 512, 600] and math.isclose(told[-1], len(reader(600)))
+
+
+def test_the_feature_router_scores_the_denoised_image_among_centred_unit_features():
+    router, data = fitted("feature_router", prior="equal", temperature=0.3), reader()
+    rows = range(len(data))
+    encoder = OPTIONS["feature_router"]["encoder"]
+    encode = plugins.load("encoders", "pixels").build(plugins.settings_class("encoders", "pixels")(**encoder))
+
+    def unit(features):
+        return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+    known = encode(data.images(rows)).astype(np.float64)
+    mean, clusters = known.mean(0), data.clusters(rows).numpy()
+    centroids = np.stack([unit(known - mean)[clusters == cluster].mean(0) for cluster in range(CLUSTERS)])
+    x, t, labels, _ = noisy(0.4)
+    left = ((x / 0.6).clamp(-1, 1) + 1) * 127.5
+    seen = unit(encode(left.round().permute(0, 2, 3, 1).numpy().astype(np.uint8)).astype(np.float64) - mean)
+    score = -np.square(seen[:, None] - centroids).sum(2) / 0.3
+    found = router(x, t, labels).numpy()
+    difference = found - score
+    np.testing.assert_allclose(difference - difference.mean(1, keepdims=True), 0, atol=1e-3)

@@ -9,9 +9,10 @@ from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.sampler import sample
 from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, plan
-from hpcddm.stages import denoisers, routing
+from hpcddm.stages import denoisers, looks, routing
 from hpcddm.stages.costs import DENOISER, ENCODER, TAR, Costs, Work
 from hpcddm.stages.costs import ROUTER as ROUTER_NETWORK
+from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, SIDE, tiny
 
 COUNTS = {"train": 96, "heldout": 40}
@@ -56,6 +57,32 @@ def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
     own = costs(tmp_path, **changes)
     planned = sum(own.flops(work) for work in own._sampling([arm], 6, 6))
     assert planned == sampled_flops(own.settings, arm, 6) > 0
+
+
+def test_a_threshold_is_counted_with_the_router_that_spreads_most(tmp_path):
+    own = costs(tmp_path, evaluate__steps=3)
+    asked = [
+        looks.of_arm(arm, own.settings.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")
+    ]
+    assert asked == [4, 8, 2]
+
+
+def test_a_report_is_planned_as_it_is_made(tmp_path):
+    own = costs(tmp_path, evaluate__guidance=2.0)
+    seen = {work.network: 0 for work in own._report("report/all")}
+    for work in own._report("report/all"):
+        seen[work.network] += work.images
+    steps = own.settings.evaluate.steps
+    # Gallery, then n and 2 n steps with every expert asked once more in each of the n; guided looks are of two halves.
+    monolith, top_1, alone = 2 * steps * 4 + steps, 2 * steps * 4 + 4 * steps, 4 * 2 * steps
+    assert seen[DENOISER] == GALLERY_PICTURES * (monolith + top_1 + alone)
+    assert seen[ROUTER_NETWORK] == GALLERY_PICTURES * (2 * steps * 4 + steps)
+
+
+def test_a_refit_costs_what_its_manifest_will_say(tmp_path):
+    own = costs(tmp_path, router__refit={"weights": "other.safetensors"})
+    (trained,) = [work for work in own.work(ROUTER) if work.is_training]
+    assert own.flops(trained) == routing.fit_flops(own.settings) < routing.fit_flops(costs(tmp_path).settings) / 2
 
 
 def test_experts_of_another_network_are_counted_apart(tmp_path):

@@ -54,6 +54,10 @@ class Conversion:
         converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
         return times(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
 
+    def known(self, objective: Objective) -> tuple[float, float]:
+        """The first and last time of the linear path at which the network may be asked: all that its path has."""
+        return objective.linear_range
+
     def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
         """Whether the network is to be asked at t (N,): always."""
         return torch.ones_like(t, dtype=torch.bool)

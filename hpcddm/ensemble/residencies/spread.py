@@ -16,6 +16,9 @@ class Settings(VariantSettings):
 def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
     """The networks as functions (x, t, condition) -> prediction, which stays on the network's device."""
     devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())] or [device]
+    # The ranks of a node begin each at its own: they load the same networks in the same order.
+    own = devices.index(device) if device in devices else 0
+    devices = devices[own:] + devices[:own]
     return {key: _Elsewhere(network, where) for (key, network), where in zip(networks.items(), cycle(devices))}
 
 
