@@ -11,6 +11,9 @@ from hpcddm import plugins
 from hpcddm.errors import ConfigError
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, VariantSettings, default_variant, variant, variants_of
 
+FEWEST_IMAGES = 20
+"""As many as the report shows of every arm."""
+
 
 class TextSettings(StrictModel):
     """A sentence for every class, as models with `condition: text` see it."""
@@ -102,7 +105,7 @@ class ExpertSettings(StrictModel):
     mixed: list[Mixed] = []
     """Exceptions, cluster by cluster; monolith and student have none."""
     start: Start | None = None
-    """Where experts and monolith start from; without it from random weights."""
+    """Where experts, monolith and student start from; without it from random weights."""
     sites: list[Name] | None = None
     """The site of each expert, K names; without it every expert belongs to where the run is submitted."""
 
@@ -283,6 +286,7 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
         return [("router.training", f"this key is needed: {router.model.name} is trained")]
     if not router.model.trained:
         useless = [key for key in ("training", "samples", "refit") if getattr(router, key) is not None]
+        useless += ["frequency"] if router.frequency != "natural" else []
         return [(f"router.{key}", f"{router.model.name} is not trained; remove it") for key in useless]
     return []
 
@@ -295,6 +299,9 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
     if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
         useless = [key for key, wanted in waiting.items() if wanted is not None]
         found += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
+    fewest = max(2 * experiment.data.num_classes, FEWEST_IMAGES)
+    if evaluate.images < fewest:
+        found.append(("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}"))
     if evaluate.images % experiment.data.num_classes:
         text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
         found.append(("evaluate.images", text))
@@ -307,9 +314,18 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
         found.append(
             ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
         )
-    for strategy in evaluate.strategies:
+    return found + _of_strategies(experiment)
+
+
+def _of_strategies(experiment: Experiment) -> list[tuple[str, str]]:
+    found, labels = [], set()
+    for name in experiment.evaluate.strategies:
         try:
-            plugins.parse("ensemble/strategies", strategy).check(experiment)
+            strategy = plugins.parse("ensemble/strategies", name)
+            strategy.check(experiment)
+            if strategy.label in labels:
+                found.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
+            labels.add(strategy.label)
         except (ConfigError, ValueError) as error:
             found.append(("evaluate.strategies", str(error)))
     return found

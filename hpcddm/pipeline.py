@@ -23,7 +23,7 @@ from typing import Any
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.rundir.manifest import flatten
-from hpcddm.schema import covered
+from hpcddm.schema import VariantSettings, covered
 
 CLUSTER = "cluster/all"
 ROUTER = "route/router"
@@ -100,11 +100,11 @@ def _needed_to_distill(experiment: Experiment) -> list[str]:
     return [*shard_keys(experiment), CLUSTER, *expert_keys(experiment), *router]
 
 
-def _shape(experiment: Experiment) -> dict[str, Any]:
-    """What every model depends on."""
+def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
+    """What every model depends on; the prompts only if it is conditioned on them."""
     data = experiment.data
     shape = {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
-    if data.text is not None:
+    if getattr(model, "condition", None) == "text":
         shape["text"] = covered(data.text)
     return {"data": shape, "seed": experiment.seed}
 
@@ -124,7 +124,7 @@ def _recipe(experiment: Experiment, expert: int | None) -> dict[str, Any]:
 
 def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     expert = None if key == MONOLITH else int(key.rsplit("-", 1)[1])
-    covers = _shape(experiment) | {
+    covers = _shape(experiment, experiment.recipe(expert).model) | {
         "experts": _recipe(experiment, expert),
         "cluster.experts": experiment.cluster.experts,
     }
@@ -148,7 +148,7 @@ def _route_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     }
     if experiment.router.samples:
         covers["evaluate.conversion"] = covered(experiment.evaluate.conversion)
-    return _shape(experiment) | covers
+    return _shape(experiment, experiment.router.model) | covers
 
 
 def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
@@ -158,12 +158,15 @@ def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
 
 def _distill_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     objectives = [covered(one.objective) for one in experiment.experts.mixed if one.objective is not None]
-    return _shape(experiment) | {
+    covers = {
         "distill": covered(experiment.distill),
         "experts": _recipe(experiment, None),
         "experts.mixed": [*_other_models(experiment), *objectives],
         "evaluate.conversion": covered(experiment.evaluate.conversion),
     }
+    if experiment.distill.teacher == "router":
+        covers["router.model"] = covered(experiment.router.model)
+    return _shape(experiment, experiment.recipe().model) | covers
 
 
 def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
@@ -174,11 +177,13 @@ def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     if key != REPORT:
         # The samples of a range do not depend on how many ranges there are.
         del evaluate["images"]
-    # How weights are read is no part of them: a network of another objective may have the same tensors.
+    # How weights are read is no part of them: a network of another objective may have the same tensors, and so may a
+    # router of another temperature.
     recipes = [experiment.recipe(expert) for expert in (None, *range(experiment.cluster.experts))]
     objectives = [covered(recipe.objective) for recipe in recipes]
     own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
     shown = {"experts.objective": objectives[0], "monolith": covered(experiment.monolith)}
+    shown["router.model"] = covered(experiment.router.model)
     return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
 
 

@@ -90,6 +90,15 @@ WRONG = {
         "experts.mixed.0.model: patch 3 does not divide image_size 8",
     ),
     "a trained router without training": ({"router__training": None}, "router.training: this key is needed"),
+    "a router that is computed, balanced": (
+        {"router": {"model": {"name": "uniform_router"}, "frequency": "balanced"}},
+        "router.frequency: uniform_router is not trained; remove it",
+    ),
+    "one strategy twice": (
+        {"evaluate__strategies": ["top-1", "top1"]},
+        "evaluate.strategies: top-1 stands there twice",
+    ),
+    "too few images": ({"evaluate__images": 8}, "evaluate.images: 8 are too few to be measured and shown; at least 20"),
     "guidance backwards": ({"evaluate__guidance_interval": [0.9, 0.1]}, "evaluate.guidance_interval: [0.9, 0.1]: from"),
     "a student of half an image": ({"distill": {"share": 0.03}}, "distill.share: 0.03 of a batch of 16 is no whole"),
     "a student that cannot wait": (

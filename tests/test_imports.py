@@ -44,7 +44,7 @@ MAY_IMPORT = {
 }
 LATE = {
     "files": {"launch"},
-    "commands": {"report", "stages", "models"},
+    "commands": {"report", "stages", "models", "encoders"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

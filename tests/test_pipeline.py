@@ -151,3 +151,32 @@ def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path,
 def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
     units = {unit.key: unit for unit in plan(tiny(tmp_path, router__samples={"images": 10}))}
     assert {expert_key(0), expert_key(1)} <= set(units[ROUTER].needs)
+
+
+def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):
+    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    text = {"encoder": {"name": "words"}, "prompts": ["a", "b", "c", "d"]}
+    told = plan(tiny(tmp_path, data__text=text))
+    assert [unit.key for unit in told if unit.covers != before[unit.key]] == []
+    read = plan(tiny(tmp_path, data__text=text, router__model__condition="text"))
+    stale = {unit.key for unit in read if unit.covers != before[unit.key]}
+    assert ROUTER in stale and not {expert_key(0), "critics/judge"} & stale
+
+
+@pytest.mark.parametrize("teacher, stale", [("cluster", False), ("router", True)])
+def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_it(tmp_path, teacher, stale):
+    changes = {"router__training": None, "monolith__enabled": False, "distill": {"teacher": teacher, "share": 0.5}}
+    one, other = (
+        {unit.key: unit.covers for unit in plan(tiny(tmp_path, router__model=model, **changes))}
+        for model in ({"name": "distance_router"}, {"name": "distance_router", "temperature": 9.0})
+    )
+    changed = {key for key in one if one[key] != other[key]}
+    assert {ROUTER, REPORT, *(key for key in one if key.startswith("evaluate"))} <= changed
+    assert (STUDENT in changed) == stale
+
+
+def test_a_size_and_the_numbers_that_it_means_are_the_same_setting(tmp_path):
+    named = {"name": "dit", "size": "S", "patch": 4}
+    written = {"name": "dit", "width": 384, "depth": 12, "heads": 6, "patch": 4}
+    covers = [[unit.covers for unit in plan(tiny(tmp_path, experts__model=model))] for model in (named, written)]
+    assert covers[0] == covers[1]

@@ -92,12 +92,13 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
     try:
         settings = plugins.parse(STRATEGIES, strategy)
         settings.check(experiment)
-    except (ConfigError, ValueError):
+    except (ConfigError, ValueError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "unknown"
         usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
         single = [f"expert-{index}" for index in range(len(experts))]
         dense = [key.split("/")[1] for key in alone.values() if key not in experts]
         valid = ", ".join([*usage, *single, *dict.fromkeys(dense)])
-        raise ConfigError(f"--strategy {strategy}: not for {len(experts)} experts; valid names: {valid}") from None
+        raise ConfigError(f"--strategy {strategy}: {reason}; valid names: {valid}") from None
     # Where experts may be missing, the samples of their clusters go by the router.
     may_miss = experiment.evaluate.min_experts is not None
     posterior = [ROUTER] * (settings.needs_router or may_miss) + [CLUSTER] * (not settings.needs_router)

@@ -63,6 +63,7 @@ def bring(
         _say_nothing_to_do(decision, run)
         return 0
     check_experiment(experiment, site, decision)
+    _check_prompts(experiment, decision)
     check_folder(run)
     if not dry_run:
         groups = arrays(items_of(decision.to_run, experiment, run), site)
@@ -89,6 +90,17 @@ def bring(
         if is_queue:
             return _queue(experiment, run, launcher, decision)
         return _run_here(experiment, run, launcher, decision, only)
+
+
+def _check_prompts(experiment: Experiment, decision: Decision) -> None:
+    """Encode the prompts once here where somebody will need them: K jobs would find a long one after the data stages.
+
+    Raises `UserError` naming the prompt, or the weights that are to be fetched.
+    """
+    if experiment.data.text is not None and {unit.stage for unit in decision.to_run} & {"train", "distill", "route"}:
+        from hpcddm.encoders.texts import prompt_states
+
+        prompt_states(experiment.data.text)
 
 
 def make_folder(run: RunDir) -> None:

@@ -32,6 +32,8 @@ class TransformerSettings(VariantSettings):
     }
     """Width, depth and heads of the named sizes (arXiv 2212.09748, table 1)."""
 
+    uncovered: ClassVar[frozenset[str]] = frozenset({"size"})
+
     size: Literal["S", "B", "L", "XL"] | None = None
     """Fills width, depth and heads."""
     width: Positive
@@ -65,7 +67,7 @@ class TransformerSettings(VariantSettings):
         if experiment.data.image_size % self.patch:
             raise ValueError(f"patch {self.patch} does not divide image_size {experiment.data.image_size}")
         if self.width % (4 * self.heads):
-            raise ValueError(f"width {self.width} is no multiple of 4 heads = {4 * self.heads}")
+            raise ValueError(f"width {self.width} is no multiple of 4 x {self.heads} heads")
         if self.condition == "text" and experiment.data.text is None:
             raise ValueError("condition text needs data.text: an encoder and a prompt for every class")
 

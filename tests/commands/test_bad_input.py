@@ -38,14 +38,14 @@ def submit(*arguments, experiment="tiny.yaml", site="embedded", run="run", code=
 OVERRIDES = {
     "colour=1": "tiny.yaml: colour: unknown key; valid keys: name, seed",
     "experts.trainig.images=3": "experts.trainig: unknown key; valid keys: model, objective",
-    "experts.model.wdth=3": "experts.model.wdth: unknown key; valid keys: name, width, depth, heads, patch",
+    "experts.model.wdth=3": "experts.model.wdth: unknown key; valid keys: name, size, width, depth, heads, patch",
     "experts.training.images=many": "experts.training.images: input should be a valid integer",
     "cluster.experts=16": "cluster.clustering: fine 8 is less than experts 16",
     "experts.training.batch=15": "experts.training.batch: 15 images cannot be divided among 2 experts",
     "experts.model.patch=3": "experts.model: patch 3 does not divide image_size 8",
-    "experts.objective.name=flow": "experts.objective: unknown name 'flow'; valid names: flow_matching",
+    "experts.objective.name=flow": "experts.objective: unknown name 'flow'; valid names: epsilon, flow_matching",
     "evaluate.strategies=[top-9]": "evaluate.strategies: top-9 needs 9 experts, there are 2",
-    "evaluate.strategies=[best]": "evaluate.strategies: unknown name 'best'; valid names: full, oracle, top-1",
+    "evaluate.strategies=[best]": "evaluate.strategies: unknown name 'best'; valid names: full, nucleus-0.9",
     "evaluate": "'evaluate': an override is key.key=value, for instance",
     "data.num_classes=3": "data.num_classes: 3, but the train images have class 3",
     "data.num_classes=6": "evaluate.images: 24 balanced images need 4 train images of every class, class 4 has 0",
@@ -105,7 +105,7 @@ def test_a_wrong_site(place, changes, message):
 
 
 def test_an_unknown_stage_to_redo(place):
-    valid = "shard, encode, cluster, critics, train, route, evaluate, report"
+    valid = "shard, encode, cluster, critics, train, route, distill, evaluate, report"
     assert f"--redo trian: unknown stage; valid: {valid}" in submit("--redo", "trian")
 
 

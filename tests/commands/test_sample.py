@@ -81,7 +81,19 @@ def drawn(run, *arguments):
 )
 def test_a_strategy_that_means_nothing_here_lists_the_valid_ones(run, word):
     message = refused(run, "--strategy", word)
-    assert f"--strategy {word}: not for 2 experts; {NAMES}" in message
+    assert f"--strategy {word}: " in message and f"; {NAMES}" in message
+
+
+@pytest.mark.parametrize(
+    "word, reason",
+    [
+        ("best", "unknown"),
+        ("top-3", "top-3 needs 3 experts"),
+        ("full-until-0.5-then-once", "once does not ask the router"),
+    ],
+)
+def test_a_strategy_that_means_nothing_here_is_told_why(run, word, reason):
+    assert reason in refused(run, "--strategy", word)
 
 
 def test_a_dense_model_that_is_not_there_is_no_strategy(tmp_path):
