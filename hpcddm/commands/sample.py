@@ -81,6 +81,18 @@ def _variant(option: str, room: str, text: str) -> VariantSettings:
     return validate(plugins.settings_class(room, name), values | {"name": name}, option)
 
 
+def _what_is_wrong(experiment: Experiment, strategy: str) -> str | None:
+    try:
+        settings = plugins.parse(STRATEGIES, strategy)
+    except (ConfigError, ValueError):
+        return "unknown"
+    try:
+        settings.check(experiment)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def units_of(experiment: Experiment, strategy: str) -> list[str]:
     """The units whose results a strategy reads: 'monolith', 'student', 'expert-2' or a routing strategy.
 
@@ -89,16 +101,14 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
     experts, alone = expert_keys(experiment), _alone(experiment)
     if strategy in alone:
         return [alone[strategy]]
-    try:
-        settings = plugins.parse(STRATEGIES, strategy)
-        settings.check(experiment)
-    except (ConfigError, ValueError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "unknown"
+    reason = _what_is_wrong(experiment, strategy)
+    if reason is not None:
         usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
         single = [f"expert-{index}" for index in range(len(experts))]
         dense = [key.split("/")[1] for key in alone.values() if key not in experts]
         valid = ", ".join([*usage, *single, *dict.fromkeys(dense)])
-        raise ConfigError(f"--strategy {strategy}: {reason}; valid names: {valid}") from None
+        raise ConfigError(f"--strategy {strategy}: {reason}; valid names: {valid}")
+    settings = plugins.parse(STRATEGIES, strategy)
     # Where experts may be missing, the samples of their clusters go by the router.
     may_miss = experiment.evaluate.min_experts is not None
     posterior = [ROUTER] * (settings.needs_router or may_miss) + [CLUSTER] * (not settings.needs_router)
