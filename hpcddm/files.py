@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hpcddm import plugins
+from hpcddm import plugins, starts
 from hpcddm.config import Experiment, Start
 from hpcddm.errors import ConfigError
 from hpcddm.rundir import atomic
@@ -126,7 +126,7 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
 
     def hashed(start: Start) -> Start:
         path = Path(start.weights)
-        # A file that is gone is needed no more where all that starts from it is complete.
+        # A file that is gone is needed no more where all that starts from it is complete; else submit refuses it.
         own = None if path.is_file() else known.get(relative_to_run(path, run))
         return start.model_copy(update={"content": own or _hash_of(path)})
 
@@ -138,7 +138,7 @@ def _hash_of(weights: Path) -> str:
     try:
         return atomic.sha256(weights)
     except OSError as error:
-        raise ConfigError(f"{weights}: no weights to start from ({error.strerror}); see 'hpcddm convert'") from None
+        raise ConfigError(starts.unreadable(weights, error)) from None
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:

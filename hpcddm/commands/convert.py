@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm import plugins
+from hpcddm import plugins, starts
 from hpcddm.config import Recipe
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment
@@ -41,12 +41,15 @@ def convert(
     stored = reading.read(source)
     layout = reading.layout_of(stored.tensors, stored.path) if layout == "auto" else layout
     recipe = experiment.recipe(expert)
-    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, recipe.model.heads)
-    target = conversion.Target(recipe.model, experiment.data, recipe.objective)
+    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, recipe.model)
+    place = starts.place_of(experiment, expert, "model")
+    target = conversion.Target(recipe.model, experiment.data, recipe.objective, place)
     made = conversion.convert(tensors, facts, target, seed, keep_head)
     own = _described(recipe, experiment.data) | {
         "source": source.name,
         "source_sha256": stored.sha256,
+        "images": stored.own.get("images"),
+        "train_flops": stored.own.get("train_flops"),
         "layout": layout,
         "seed": seed,
         "notes": [*facts.notes, *_notes(facts, target)],
@@ -65,11 +68,12 @@ def _check_options(layout: str, output: Path) -> None:
 
 
 def _described(recipe: Recipe, data: Any) -> dict[str, Any]:
-    """What another conversion needs to know of the file."""
+    """What another conversion, and a training that starts from it, need to know of the file."""
+    shape = {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")}
     return {
         "model": recipe.model.model_dump(),
         "objective": recipe.objective.model_dump(),
-        "data": {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")},
+        "data": shape | {"encoder": starts.encoder_of(recipe.model, data.text)},
     }
 
 
@@ -92,13 +96,11 @@ def _notes(source: Any, target: Any) -> list[str]:
 def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
     from safetensors.torch import save_file
 
-    from hpcddm.models.checkpoints.reading import METADATA
-
     # Beside it and renamed, so that no training ever starts from a torn file.
     staged = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, staged, {METADATA: json.dumps(own, sort_keys=True)})
+        save_file(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
         staged.replace(output)
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
@@ -114,4 +116,5 @@ def _print(made: Any, own: dict[str, Any], output: Path) -> None:
     for note in own["notes"]:
         click.echo(f"note: {note}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
-    click.echo(f"{output}: {counts}; start from it with experts.start.weights={output}")
+    seen = "what its source cost is unknown" if own["images"] is None else f"its source saw {own['images']:,} images"
+    click.echo(f"{output}: {counts}; {seen}; start from it with experts.start.weights={output}")

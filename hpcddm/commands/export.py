@@ -12,6 +12,7 @@ from hpcddm.files import stored_experiment
 from hpcddm.pipeline import student_keys, train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.starts import METADATA
 
 STEPS = 1000
 """Both sides embed 1000 t; diffusers calls that the time step."""
@@ -112,7 +113,7 @@ def _write(
 ) -> None:
     from safetensors.torch import save_file
 
-    from hpcddm.models.checkpoints.reading import DIFFUSERS_WEIGHTS, METADATA
+    from hpcddm.models.checkpoints.reading import DIFFUSERS_WEIGHTS
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)

@@ -4,8 +4,9 @@ import os
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from hpcddm import plugins
+from hpcddm import plugins, starts
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher
@@ -60,6 +61,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_of(experiment, unit.key)
         if batch % ranks:
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
+    _check_starts(experiment, [unit.key for unit in decision.to_run])
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
 
@@ -74,6 +76,14 @@ def batch_of(experiment: Experiment, key: str) -> int:
     trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | critics
     training = trained[key].training if key in trained else None
     return training.batch if training else 0
+
+
+def _check_starts(experiment: Experiment, keys: list[str]) -> None:
+    """The weights that units start from must be there, and of their networks: before the data stages, not after."""
+    found = [one for one in (starts.wanted(experiment, key) for key in keys) if one is not None]
+    # Most units start from the same file as the same network.
+    for one in {(one.place, one.model_place, one.objective_place): one for one in found}.values():
+        starts.check_file(one, Path(one.start.weights))
 
 
 def _check_source(experiment: Experiment) -> None:

@@ -1,21 +1,29 @@
 """What the stages train and distill have in common: fresh denoisers, how they are perturbed, what they cost."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm import plugins
-from hpcddm.config import Experiment, Recipe, Start, Training
+from hpcddm import plugins, starts
+from hpcddm.config import Experiment, Recipe, Training
+from hpcddm.errors import UserError
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.objectives.base import Objective
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.schema import VariantSettings
+from hpcddm.starts import Wanted
+
+START = "start.json"
+"""Beside a unit's outputs and none of them: the file itself may be gone when the unit is complete."""
 
 
 def build(settings: Experiment, recipe: Recipe) -> nn.Module:
@@ -23,17 +31,17 @@ def build(settings: Experiment, recipe: Recipe) -> nn.Module:
     return plugins.load("models", recipe.model.name).build(recipe.model, settings.data)
 
 
-def initial(settings: Experiment, recipe: Recipe, unit: Unit) -> nn.Module:
-    """A denoiser ready to be trained: its prompts filled in, and the weights that it starts from.
-
-    Raises `UserError` naming the file when those weights are not the network's.
-    """
+def initial(settings: Experiment, recipe: Recipe) -> nn.Module:
+    """A denoiser before its training: random weights, its prompts filled in."""
     model = build(settings, recipe)
-    if recipe.start is not None:
-        start_from(model, recipe.start, unit)
-    # After the weights: those of another run hold its own prompts.
     fill_prompts(model, recipe.model, settings)
     return model
+
+
+def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
+    """What fills the unit's denoiser with the weights that it starts from; None where they stay random."""
+    wanted = starts.wanted(settings, unit.key)
+    return None if wanted is None else partial(start_from, wanted=wanted, unit=unit)
 
 
 def fill_prompts(model: nn.Module, own: VariantSettings, settings: Experiment) -> None:
@@ -44,34 +52,50 @@ def fill_prompts(model: nn.Module, own: VariantSettings, settings: Experiment) -
         model.set_prompts(prompt_states(settings.data.text))
 
 
-def start_from(model: nn.Module, start: Start, unit: Unit) -> None:
-    """Fill a model with other weights, which must be all of its own; fixed buffers may be missing."""
-    path, weights = starting_weights(start, unit)
+def start_from(model: nn.Module, wanted: Wanted, unit: Unit) -> None:
+    """Fill a model with other weights, which must be those of all its parameters; its fixed buffers stay.
+
+    Raises `UserError` naming the file, and the key or the tensor, when those weights are not the network's.
+    """
+    path, weights = starting_weights(wanted, unit)
+    own = dict(model.named_parameters())
     unexpected = sorted(weights.keys() - model.state_dict().keys())
-    missing = sorted(dict(model.named_parameters()).keys() - weights.keys())
-    wrong = [name for name, value in model.state_dict().items() if weights.get(name, value).shape != value.shape]
+    missing = sorted(own.keys() - weights.keys())
+    wrong = [name for name, value in own.items() if weights.get(name, value).shape != value.shape]
     first = next(iter([*missing, *unexpected, *wrong]), None)
     require(
         first is None,
         f"{path}: not the weights of this model ({len(missing)} tensors missing, {len(unexpected)} unknown,"
-        f" {len(wrong)} of another shape, the first {first}); convert them: hpcddm convert",
+        f" {len(wrong)} of another shape, the first {first}); {wanted.advice}",
     )
-    model.load_state_dict(weights, strict=False)
+    # The buffers are computed, or the prompts of another experiment.
+    model.load_state_dict({name: weights[name] for name in own}, strict=False)
 
 
-def starting_weights(start: Start, unit: Unit) -> tuple[Path, dict[str, torch.Tensor]]:
-    """The file that a training starts from, and its tensors.
+def starting_weights(wanted: Wanted, unit: Unit) -> tuple[Path, dict[str, torch.Tensor]]:
+    """The file that a training starts from, and its tensors; what it is, is kept in the unit's folder for `started`.
 
-    Raises `UserError` naming the file when it holds none, or other ones than when the run was submitted.
+    Raises `UserError` naming the file when it holds none, other ones than when the run was submitted, or another
+    network's.
     """
-    path = (unit.run.root / start.weights).resolve()
+    path = (unit.run.root / wanted.start.weights).resolve()
     try:
-        weights = load_file(path)
-        is_same = start.content in (None, atomic.sha256(path))
+        weights, digest = load_file(path), atomic.sha256(path)
     except (OSError, SafetensorError) as error:
-        require(False, f"{path}: no weights to start from ({error})")
+        raise UserError(starts.unreadable(path, error)) from None
+    is_same = wanted.start.content in (None, digest)
     require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
+    said = starts.described(path, starts.header(path).own, digest)
+    starts.check(wanted, path, said)
+    if unit.ranks.rank == 0:
+        atomic.write_json(unit.folder / START, starts.record(path, said, digest))
     return path, weights
+
+
+def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
+    """For the manifest: what the unit started from, as {"start": ...}; empty where its weights were random."""
+    found = atomic.read_json(unit.folder / START) if starts.wanted(settings, unit.key) else None
+    return {} if found is None else {"start": found}
 
 
 def objective_of(recipe: Recipe) -> Objective:

@@ -29,11 +29,12 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     # The ranks know their devices only once they have met, which is inside the training.
     members_on = cache(lambda device: networks.load_members(settings, unit.run.unit, unit.inputs, device))
     loss = _loss(settings, members_on, unit.key)
-    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe, unit), loss, reader)
+    start = denoisers.start(settings, unit)
+    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe), loss, reader, start=start)
     outputs = train(task, training, unit)
     flops = denoisers.train_flops(settings, recipe) + round(teacher_flops(settings, unit.inputs))
     facts = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
-    return Result(outputs, facts)
+    return Result(outputs, facts | denoisers.started(settings, unit))
 
 
 def student_training(settings: Experiment) -> Training:

@@ -1,5 +1,6 @@
 """What the report says of a run in words: how it was trained, how it was sampled, which denoisers it has."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
         *_of_student(settings, inputs),
+        *_of_starts(inputs),
         ("Router", f"{brief(router.model)}; {_training_of_router(settings, inputs)}"),
         ("Sampled images per arm", f"{evaluate.images:,}"),
         ("Solver", f"{brief(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
@@ -64,6 +66,21 @@ def _denoiser(settings: Experiment, key: str, recipe: Recipe, facts: dict[str, A
         images=facts["images"],
         flops=facts["train_flops"],
     )
+
+
+def starts_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
+    """What units started from, by the SHA-256 of the file: many may share one."""
+    found = (unit.facts.get("start") for unit in units)
+    return {start["sha256"]: start for start in found if start is not None}
+
+
+def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+    words = []
+    for digest, start in starts_of(inputs.values()).items():
+        cost = "images unknown" if start["images"] is None else f"{start['images']:,} images seen"
+        billed = "which no bill holds" if start["train_flops"] is None else "on the bill of every arm that began there"
+        words.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
+    return [("Start", "; ".join(words))] if words else []
 
 
 def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

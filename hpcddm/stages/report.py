@@ -128,10 +128,18 @@ def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) 
 
 
 def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
-    """Training FLOPs by arm: of each dense model that is there, and of the experts that are there with the router."""
-    dense = {key.split("/")[1]: inputs[key].facts["train_flops"] for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = sum(found.facts["train_flops"] for key, found in inputs.items() if key.startswith("train/expert-"))
-    return dense | {ENSEMBLE: experts + inputs[ROUTER].facts["train_flops"]}
+    """Training FLOPs by arm: of each dense model that is there, and of the experts that are there with the router.
+
+    What they started from is on every arm's bill, but once.
+    """
+    dense = {key.split("/")[1]: _bill([inputs[key]]) for key in (MONOLITH, STUDENT) if key in inputs}
+    experts = [found for key, found in inputs.items() if key.startswith("train/expert-")]
+    return dense | {ENSEMBLE: _bill([*experts, inputs[ROUTER]])}
+
+
+def _bill(units: list[Manifest]) -> int:
+    own = sum(found.facts["train_flops"] for found in units)
+    return own + sum(start["train_flops"] or 0 for start in facts.starts_of(units).values())
 
 
 def _critic(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.objectives import path
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import networks
+from hpcddm.stages import denoisers, networks
 from hpcddm.stages import samples as sample_lists
 from hpcddm.stages.routing import (
     CALIBRATION,
@@ -72,7 +72,7 @@ def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
     outputs += train(task, training, unit)
     facts |= {"images": training.images, "train_flops": fit_flops(settings) + facts.get("sampling_flops", 0)}
-    return Result(outputs, facts), log_prior
+    return Result(outputs, facts | denoisers.started(settings, unit)), log_prior
 
 
 def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpcddm import plugins
-from hpcddm.config import Experiment, Start, Training
+from hpcddm import plugins, starts
+from hpcddm.config import Experiment, Training
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.flops import training_flops
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.stages import denoisers, outputs
+from hpcddm.starts import Wanted
 
 CALIBRATION = "calibration.json"
 """The arguments of `CalibratedRouter`; it is there where there is something to correct."""
@@ -40,7 +41,7 @@ def initial(settings: Experiment, unit: Unit) -> nn.Module:
     router = build(settings)
     denoisers.fill_prompts(router, settings.router.model, settings)
     if settings.router.refit is not None:
-        _copy_body(router, settings.router.refit, unit)
+        _copy_body(router, starts.wanted(settings, unit.key), unit)
         _freeze_body(router)
     return router
 
@@ -102,14 +103,14 @@ def sampling_flops(settings: Experiment, images: list[int]) -> int:
     )
 
 
-def _copy_body(router: nn.Module, start: Start, unit: Unit) -> None:
-    path, stored = denoisers.starting_weights(start, unit)
+def _copy_body(router: nn.Module, wanted: Wanted, unit: Unit) -> None:
+    path, stored = denoisers.starting_weights(wanted, unit)
     for name, parameter in _body(router).items():
         found = stored.get(name, torch.empty(0)).shape
         require(
             found == parameter.shape,
-            f"router.refit.weights: {path}: {name} is {list(found)}, here it is {list(parameter.shape)};"
-            " only the number of experts may be another: router.model must be that of the other router",
+            f"{wanted.place}.weights: {path}: {name} is {list(found)}, here it is {list(parameter.shape)};"
+            f" {wanted.advice}",
         )
         parameter.data.copy_(stored[name])
 

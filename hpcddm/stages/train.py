@@ -28,7 +28,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         samples = sample_lists.clustered(unit, unit.name)
     reader = sample_lists.reader(unit, "train", samples)
     loss = _loss(settings, recipe, unit.key)
-    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe, unit), loss, reader)
+    start = denoisers.start(settings, unit)
+    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe), loss, reader, start=start)
     outputs = train(task, training, unit)
     facts = {
         "samples": len(samples),
@@ -36,7 +37,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         "images": training.images,
         "train_flops": training.images * denoisers.train_flops(settings, recipe),
     }
-    return Result(outputs, facts)
+    return Result(outputs, facts | denoisers.started(settings, unit))
 
 
 def expert_training(settings: Experiment, expert: int) -> Training:

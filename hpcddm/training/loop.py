@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -54,6 +55,8 @@ class Task:
     reader: TarReader | ArrayReader
     order: BalancedOrder | None = None
     """Which row comes when; without it all rows in a new random order in every epoch."""
+    start: Callable[[nn.Module], None] | None = None
+    """Fills the network with weights to start from; not asked where a saved state takes their place."""
 
 
 @dataclass
@@ -76,9 +79,12 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     require(training.batch % world_size == 0, f"{world_size} ranks cannot share a batch of {training.batch} evenly")
     device = process_group.join(unit)
     torch.manual_seed(task.seed)
-    engine = Engine(task.build(), training, unit.ranks, device)
-    checkpoints = Checkpoints(unit)
-    progress = _resume(engine, checkpoints)
+    model, checkpoints = task.build(), Checkpoints(unit)
+    found = checkpoints.agree_on_newest()
+    if found is None and task.start is not None:
+        task.start(model)
+    engine = Engine(model, training, unit.ranks, device)
+    progress = _resume(engine, found)
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
@@ -106,8 +112,7 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
     return model.eval().requires_grad_(False)
 
 
-def _resume(engine: Engine, checkpoints: Checkpoints) -> Progress:
-    found = checkpoints.agree_on_newest()
+def _resume(engine: Engine, found: tuple[Path, dict[str, Any]] | None) -> Progress:
     if found is None:
         return Progress()
     folder, state = found

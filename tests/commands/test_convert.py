@@ -9,8 +9,9 @@ from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hpcddm import plugins
+from hpcddm import plugins, starts
 from hpcddm.commands.export import scheduler_config
+from hpcddm.errors import UserError
 from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import plan
@@ -32,7 +33,7 @@ def like(tmp_path):
     return tmp_path / "tiny.yaml"
 
 
-def trained(tmp_path, unit="train/expert-01", **changes):
+def trained(tmp_path, unit="train/expert-01", facts=None, **changes):
     """A run in which one unit is complete, its network having random weights; returns run and network."""
     run = RunDir(tmp_path / "run")
     write_source(tmp_path / "images")
@@ -49,7 +50,7 @@ def trained(tmp_path, unit="train/expert-01", **changes):
     folder.mkdir(parents=True)
     save_file(network.state_dict(), folder / "weights.safetensors")
     outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
-    manifest.publish(folder, Manifest(*unit.split("/"), planned.covers, {}, outputs))
+    manifest.publish(folder, Manifest(*unit.split("/"), planned.covers, {}, outputs, facts or {}))
     return run, network
 
 
@@ -127,6 +128,53 @@ def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
     assert hpcddm(*call, "--expert", 2).exit_code == 2
 
 
+def test_an_error_names_the_key_of_the_expert_that_was_asked_for(tmp_path):
+    run, _ = trained(tmp_path, **SMALL)
+    other = {"name": "dit", **MODEL, "heads": 2}
+    mixed = [{"clusters": [0], "precision": "bf16"}, {"clusters": [1], "model": other}]
+    tiny(tmp_path, **SMALL, experts__mixed=mixed)
+    call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml"]
+    call += ["--output", tmp_path / "seed.safetensors"]
+    done = hpcddm(*call, "--expert", 1)
+    assert done.exit_code == 1
+    assert "experts.mixed.1.model.heads is 2 and the source's is 4" in done.output
+    assert "set experts.mixed.1.model.heads=4" in done.output
+    assert hpcddm(*call, "--expert", 0).exit_code == 0
+
+
+def test_the_file_carries_what_its_source_cost_and_what_that_had_started_from(tmp_path):
+    seed = {"sha256": "0" * 64, "source": "digits", "images": 1000, "train_flops": 70}
+    run, _ = trained(tmp_path, facts={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
+    output, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml", "--output", output]
+    done = hpcddm(*call)
+    assert done.exit_code == 0, done.output
+    assert "its source saw 1,024 images" in done.output
+    assert hpcddm("convert", output, "--like", tmp_path / "tiny.yaml", "--output", again).exit_code == 0
+    for file in (output, again):
+        assert (metadata(file)["images"], metadata(file)["train_flops"]) == (1024, 78)
+    seed["train_flops"] = None
+    trained(tmp_path / "unknown", facts={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
+    call[1] = tmp_path / "unknown" / "run" / "train" / "expert-01"
+    assert hpcddm(*call).exit_code == 0
+    assert metadata(output)["train_flops"] is None
+
+
+def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path):
+    """The error says what to do, and then it works."""
+    run, _ = trained(tmp_path, experts__objective=EPSILON, **SMALL)
+    source, output = run.unit("train/expert-01") / "weights.safetensors", tmp_path / "a.safetensors"
+    for file, is_right in ((source, False), (output, True)):
+        experiment = tiny(tmp_path, **SMALL, experts__start={"weights": str(file)})
+        if is_right:
+            done = hpcddm("convert", source, "--like", tmp_path / "tiny.yaml", "--output", output)
+            assert done.exit_code == 0, done.output
+            starts.check_file(starts.wanted(experiment, "train/monolith"), file)
+        else:
+            with pytest.raises(UserError, match="experts.objective.name is flow_matching and the file's is epsilon"):
+                starts.check_file(starts.wanted(experiment, "train/monolith"), file)
+
+
 @pytest.mark.parametrize(
     "options, message, code",
     [
@@ -134,7 +182,7 @@ def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
         (["--output", "seed.pt"], "--output seed.pt: the name must end in .safetensors", 2),
         (["experts.model.width=32"], "experts.model.width is 32 and the source's is 64", 1),
         (["--layout", "diffusers_dit"], "config.json: needs whole numbers for num_attention_heads", 1),
-        (["--layout", "hpcddm"], "nothing says what network this is", 1),
+        (["--layout", "hpcddm"], "nothing says what denoiser this is", 1),
     ],
 )
 def test_mistakes_of_convert_are_one_line(tmp_path, like, options, message, code):

@@ -40,6 +40,30 @@ def test_every_arm_has_its_own_bill():
     assert report._train_flops(there) == {"ensemble": 410}
 
 
+SEED = {"sha256": "cd" * 32, "source": "digits", "images": 12000, "train_flops": 7000}
+FOREIGN = {"sha256": "ef" * 32, "source": "DiT.pt", "images": None, "train_flops": None}
+
+
+def test_a_start_is_on_the_bill_of_every_arm_and_once():
+    begun = {key: unit(100, start=SEED) for key in (MONOLITH, STUDENT, expert_key(0), expert_key(1))}
+    assert report._train_flops(INPUTS | begun) == {"monolith": 7100, "student": 7100, "ensemble": 7210}
+    other = SEED | {"sha256": "00" * 32, "train_flops": 50}
+    assert report._train_flops(INPUTS | begun | {expert_key(1): unit(100, start=other)})["ensemble"] == 7260
+    assert report._train_flops(INPUTS | {ROUTER: unit(10, start=other)})["ensemble"] == 960
+    assert report._train_flops(INPUTS | {MONOLITH: unit(100, start=FOREIGN)})["monolith"] == 100
+
+
+def test_facts_name_what_was_started_from(tmp_path):
+    assert "Start" not in dict(facts.rows(tiny(tmp_path), METRICS, {k: v for k, v in INPUTS.items() if k != STUDENT}))
+    begun = INPUTS | {key: unit(100, start=SEED) for key in (MONOLITH, expert_key(0))}
+    said = dict(facts.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
+    words = "digits, SHA-256 cdcdcdcdcdcdcdcd: 12,000 images seen, on the bill of every arm that began there"
+    assert said == words
+    begun[expert_key(1)] = unit(100, start=FOREIGN)
+    said = dict(facts.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
+    assert said.endswith("; DiT.pt, SHA-256 efefefefefefefef: images unknown, which no bill holds")
+
+
 @pytest.mark.filterwarnings("ignore:Frechet")
 def test_real_against_itself_is_perfect_and_a_collapsed_arm_is_not():
     random = np.random.default_rng(0)

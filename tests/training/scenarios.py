@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch._dynamo  # noqa: F401
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hpcddm.config import Training
@@ -68,12 +68,12 @@ class Runs:
         pulse = Pulse(attempt.folder, "me", attempt.number, "host")
         return Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, fingerprint)
 
-    def train(self, unit: Unit, settings: Training, stop_after: int | None = None) -> str:
+    def train(self, unit: Unit, settings: Training, stop_after: int | None = None, start: Path | None = None) -> str:
         """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""
         child = os.fork()
         if child == 0:
             try:
-                self._train(unit, settings, stop_after)
+                self._train(unit, settings, stop_after, start)
                 os._exit(0)
             except Stopped:
                 os._exit(3)
@@ -82,7 +82,7 @@ class Runs:
                 os._exit(1)
         return {0: "complete", 3: "stopped"}[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
 
-    def _train(self, unit: Unit, settings: Training, stop_after: int | None) -> None:
+    def _train(self, unit: Unit, settings: Training, stop_after: int | None, start: Path | None) -> None:
         steps = 0
 
         def loss(model: nn.Module, batch: loop.Batch) -> torch.Tensor:
@@ -94,7 +94,11 @@ class Runs:
             dtype = next(model.parameters()).dtype
             return (model((batch.x0 + noise).to(dtype)).float() - noise.flatten(1)).square().mean(1)
 
-        loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
+        def begin(model: nn.Module) -> None:
+            model.load_state_dict(load_file(start))
+
+        task = loop.Task(KEY, 0, build, loss, self.reader, start=begin if start else None)
+        loop.train(task, settings, unit)
 
     def chain(self, name: str, stops: list[int], settings: Training) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
@@ -109,6 +113,19 @@ class Runs:
             "curve": json.loads((folder / "curve.json").read_text()),
             "states": sorted(path.name for path in (folder / "state").glob("images-*")),
         }
+
+
+def seeded(runs: Runs, settings: Training) -> dict:
+    """Trainings that start from a file, which is removed while the second one is half done."""
+    file = runs.root / "seed.safetensors"
+    torch.manual_seed(7)
+    save_file(build().state_dict(), file)
+    whole, half = runs.unit("seeded"), runs.unit("seeded-stopped")
+    assert runs.train(whole, settings, start=file) == "complete"
+    assert runs.train(half, settings, 4, start=file) == "stopped"
+    file.unlink()
+    assert runs.train(runs.unit("seeded-stopped"), settings, start=file) == "complete"
+    return {"seeded": runs.result("seeded"), "seeded stopped": runs.result("seeded-stopped")}
 
 
 def torn(runs: Runs, reference: Training) -> dict:
@@ -177,6 +194,7 @@ def main(root: Path) -> dict:
     found["saved at every step"] = runs.chain("every", [], training(checkpoint_minutes=1e-9))
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))
+    found |= seeded(runs, plain)
     return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs), "refused": refused(runs)}
 
 

@@ -33,6 +33,11 @@ def test_a_resumed_bf16_training_has_the_same_bits_too(found):
     assert chains["bf16 stopped"]["weights"] == chains["bf16"]["weights"] != chains["reference"]["weights"]
 
 
+def test_the_weights_that_a_training_starts_from_are_not_needed_once_there_is_a_state(found):
+    chains = found["chains"]
+    assert chains["seeded stopped"]["weights"] == chains["seeded"]["weights"] != chains["reference"]["weights"]
+
+
 def test_the_curve_has_a_point_for_every_so_many_images_and_falls(found):
     images, losses = zip(*found["chains"]["reference"]["curve"], strict=True)
     assert images == (24, 40, 64, 80) and losses[-1] < losses[0]

@@ -20,13 +20,17 @@ from hpcddm.models.checkpoints.reading import Facts
 from hpcddm.models.parts import time_waves
 from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.schema import VariantSettings
+from hpcddm.starts import PROMPTS, encoder_of
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5
 """Where a network with adaLN-single has the modulation that the one with adaLN-zero had; PixArt's is 500 of 1000."""
-CLASSES, PROMPTS = "trunk.embed_class.weight", "trunk.prompts"
-TIME = "trunk.embed_time"
+CLASSES = "trunk.embed_class.weight"
+TIME, TEXT = "trunk.embed_time", "trunk.embed_text"
+TRUNK_MODULATION = "trunk.modulation"
 PARAMETERS = ("weight", "bias")
+CURVE_TIMES = 1001
+"""Equally spaced times over which the last layer's modulation is fitted."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Target:
     model: Any
     data: Any
     objective: VariantSettings
+    place: str = "experts.model"
+    """The dotted key of `model`, for errors."""
 
 
 @dataclass
@@ -105,8 +111,8 @@ def _check(source: Facts, target: Target) -> None:
         have, want = getattr(source.model, key), getattr(target.model, key)
         if have != want:
             raise UserError(
-                f"experts.model.{key} is {want} and the source's is {have};"
-                f" conversion keeps it: set experts.model.{key}={have}"
+                f"{target.place}.{key} is {want} and the source's is {have};"
+                f" conversion keeps it: set {target.place}.{key}={have}"
             )
 
 
@@ -146,6 +152,23 @@ def _resize_classes(work: _Work) -> None:
         work.tensors[CLASSES] = null.repeat(want + 1, 1)
 
 
+def _new_classes(work: _Work) -> None:
+    """New classes begin as zero, so that the network begins as it was, whatever the class."""
+    want = work.target.data.num_classes
+    if work.target.model.condition == "class" and work.source.model.condition != "class":
+        like = work.tensors[f"{TIME}.2.bias"]
+        work.tensors[CLASSES] = like.new_zeros(want + 1, len(like))
+        work.verdicts[CLASSES] = ("reset", "new: each class begins as zero, as if there was none")
+
+
+def _reset_text(work: _Work) -> None:
+    """What reads another encoder's states has to learn them anew."""
+    have, want = work.source.encoder, encoder_of(work.target.model, work.target.data.text)
+    if None not in (have, want) and have != want:
+        for kind in PARAMETERS:
+            work.remove(f"{TEXT}.{kind}", "reset", f"text encoder {have} there, {want} here")
+
+
 def _drop_prompts(work: _Work) -> None:
     if work.target.model.condition == "text":
         work.remove(PROMPTS, "dropped", "the experiment's own prompts take their place when training starts")
@@ -169,7 +192,7 @@ def _fold_modulation(work: _Work) -> None:
     like = work.tensors["modulation.weight"]
     shared = [torch.stack(each).mean(0) for each in zip(*layers, strict=True)]
     for kind, values in zip(PARAMETERS, shared, strict=True):
-        work.put(f"trunk.modulation.{kind}", values, like, "mean over the blocks")
+        work.put(f"{TRUNK_MODULATION}.{kind}", values, like, "mean over the blocks")
     common = F.linear(active, *shared)
     for name, layer in zip(names, layers, strict=True):
         table = (F.linear(active, *layer) - common).view(BLOCK_VECTORS, -1)
@@ -179,6 +202,39 @@ def _fold_modulation(work: _Work) -> None:
     for name in [*names, "modulation"]:
         for kind in PARAMETERS:
             work.remove(f"{name}.{kind}", "folded", "into what the blocks share, and tables")
+
+
+def _unfold_modulation(work: _Work) -> None:
+    """adaLN-single to adaLN-zero: every block gets the shared layer with its own table in the bias, which is exact.
+
+    The last layer's vectors were table + e, and no linear layer of s = silu(e) is that. It gets W s + b with a diagonal
+    W and b = table + e - W s at `REFERENCE_TIME` and the null class, where it is exact; W leaves the smallest squared
+    error over the other times.
+    """
+    shared = f"{TRUNK_MODULATION}.weight"
+    if (work.source.model.modulation, work.target.model.modulation) != ("single", "zero"):
+        return
+    names = [f"trunk.blocks.{block}" for block in range(work.source.model.depth)]
+    if f"{names[0]}.table" not in work.tensors or shared not in work.tensors:
+        return
+    weight, bias = work.linear(TRUNK_MODULATION)
+    like = work.tensors[shared]
+    for name in names:
+        table = work.remove(f"{name}.table", "folded", "into the bias of the block's own layer").double()
+        work.put(f"{name}.modulation.weight", weight, like, "what the blocks shared, exact")
+        work.put(f"{name}.modulation.bias", bias + table.flatten(), like, "what the blocks shared and its table, exact")
+    spacing = work.source.model.time_spacing
+    reference = reference_embedding(work.tensors, spacing)
+    embeddings = embeddings_at(work.tensors, torch.linspace(0, 1, CURVE_TIMES, dtype=torch.float64), spacing)
+    active, change = F.silu(reference), embeddings - reference
+    moved = F.silu(embeddings) - active
+    slope = (moved * change).sum(0) / moved.square().sum(0).clamp_min(torch.finfo(torch.float64).tiny)
+    table = work.remove("table", "folded", "into the last layer's own modulation").double()
+    why = f"exact at t = {REFERENCE_TIME}, null class; elsewhere table + e fitted by a diagonal of silu(e)"
+    work.put("modulation.weight", slope.diag().repeat(LAST_VECTORS, 1), like, why)
+    work.put("modulation.bias", (table + reference - slope * active).flatten(), like, why)
+    for kind in PARAMETERS:
+        work.remove(f"{TRUNK_MODULATION}.{kind}", "folded", "into the blocks' own layers")
 
 
 def _fit_sigma(work: _Work) -> None:
@@ -200,8 +256,11 @@ RULES: tuple[Callable[[_Work], None], ...] = (
     _reset_patches,
     _fold_null_class,
     _resize_classes,
+    _new_classes,
+    _reset_text,
     _drop_prompts,
     _fold_modulation,
+    _unfold_modulation,
     _fit_sigma,
 )
 """In this order: the null class is part of the embedding at which the modulation is folded."""
@@ -209,9 +268,13 @@ RULES: tuple[Callable[[_Work], None], ...] = (
 
 def reference_embedding(tensors: dict[str, torch.Tensor], time_spacing: str = "original") -> torch.Tensor:
     """The embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
+    return embeddings_at(tensors, torch.tensor([REFERENCE_TIME], dtype=torch.float64), time_spacing)[0]
+
+
+def embeddings_at(tensors: dict[str, torch.Tensor], t: torch.Tensor, time_spacing: str) -> torch.Tensor:
+    """The embeddings (N, D) float64 of times t (N,) and, where there are classes, of the null class."""
     first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
-    waves = time_waves(torch.tensor([REFERENCE_TIME]), time_spacing).double()
-    embedding = F.linear(F.silu(F.linear(waves, *first)), *second)[0]
+    embedding = F.linear(F.silu(F.linear(time_waves(t, time_spacing).double(), *first)), *second)
     return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
 
 

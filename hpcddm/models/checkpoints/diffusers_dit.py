@@ -49,9 +49,10 @@ def recognises(names: Collection[str]) -> bool:
     return "pos_embed.proj.weight" in names and f"transformer_blocks.0.{CLASSES}" in names
 
 
-def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Facts]:
-    """The tensors under our names, and what network they make; `heads` is what config.json must not contradict.
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
+    """The tensors under our names, and what network they make.
 
+    like: settings of the target; its `time_spacing` is taken where the file does not tell.
     Raises `UserError` when config.json is missing or of another network, when tensors are missing, unknown or of a
     wrong shape, or when the blocks' copies of the embeddings differ.
     """
@@ -71,7 +72,7 @@ def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Fa
         ours[name] = channels_first(ours[name], patch)
     source.finish()
     ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
-    return ours, _facts(stored, config, width, len(table) - 1)
+    return ours, _facts(stored, config, width, len(table) - 1, like)
 
 
 def dump(
@@ -164,13 +165,14 @@ def _own_classes(stored: Stored, table: torch.Tensor) -> torch.Tensor:
     return torch.cat([table[:num_classes], table[-1:]])
 
 
-def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int) -> Facts:
+def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int, like: Any) -> Facts:
     heads, channels = config["num_attention_heads"], config["in_channels"]
     if heads * config["attention_head_dim"] != width:
         raise UserError(f"{stored.path}: {heads} heads of {config['attention_head_dim']} are not the width {width}")
     outputs = config.get("out_channels") or channels
     if outputs not in (channels, 2 * channels):
         raise UserError(f"{stored.path}: {outputs} output channels are neither one nor two per input channel")
+    spacing, notes = _spacing(stored, like)
     model = plugins.settings_class("models", "dit")(
         name="dit",
         width=width,
@@ -178,14 +180,23 @@ def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int)
         heads=heads,
         patch=config["patch_size"],
         learned_sigma=outputs == 2 * channels,
+        time_spacing=spacing,
     )
-    notes = ()
     if config.get("norm_eps", 1e-5) != NORM_EPS:
-        notes = (
+        notes += (
             f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",
         )
     objective, unknown = _objective(stored)
-    return Facts(model, channels, num_classes, objective, config["sample_size"], notes + unknown)
+    return Facts(model, channels, num_classes, objective, config["sample_size"], notes=notes + unknown)
+
+
+def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
+    """How times are embedded: our own exports say it; nothing in a published file does."""
+    own = stored.own.get("model", {}).get("time_spacing")
+    if own is not None:
+        return own, ()
+    taken = getattr(like, "time_spacing", "original")
+    return taken, (f"nothing says how the time's frequencies are spaced: taken to be {taken}, as in the target",)
 
 
 def _objective(stored: Stored) -> tuple[VariantSettings, tuple[str, ...]]:

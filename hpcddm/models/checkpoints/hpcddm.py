@@ -1,6 +1,7 @@
 """Our own layout: the weights of a unit of a run, or a file that `hpcddm convert` wrote."""
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 
@@ -19,14 +20,14 @@ def recognises(names: Collection[str]) -> bool:
     return "trunk.embed_patch.weight" in names and "head.weight" in names
 
 
-def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Facts]:
-    """The tensors as they are, and what network they make; `heads` is not asked for.
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
+    """The tensors as they are, and what network they make; `like` is not asked for.
 
-    Raises `UserError` when nothing beside the file says what network it is.
+    Raises `UserError` when nothing in the file or beside it says what denoiser it is.
     """
-    if not stored.own:
+    if "objective" not in stored.own:
         raise UserError(
-            f"{stored.path}: nothing says what network this is;"
+            f"{stored.path}: nothing says what denoiser this is;"
             " name the folder that its training wrote, RUN/train/UNIT, with the manifest in it"
         )
     try:
@@ -34,7 +35,7 @@ def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Fa
         model = plugins.settings_class("models", model["name"])(**model)
         objective = plugins.settings_class("objectives", objective["name"])(**objective)
         data = stored.own["data"]
-        facts = Facts(model, data["channels"], data["num_classes"], objective, data["image_size"])
+        facts = Facts(model, data["channels"], data["num_classes"], objective, data["image_size"], data.get("encoder"))
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise UserError(f"{stored.path}: written by another version of hpcddm ({error})") from None
     return dict(stored.tensors), facts

@@ -38,10 +38,10 @@ def recognises(names: Collection[str]) -> bool:
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
 
 
-def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Facts]:
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
     """The tensors under our names, and what network they make.
 
-    heads: what the network is taken to have where its width is none of the published ones.
+    like: settings of the target; its heads are taken where the width is none of the published ones.
     Raises `UserError` when tensors are missing, unknown, of a wrong shape, or not those of this layout.
     """
     source = Tensors(stored.tensors, stored.path)
@@ -67,7 +67,7 @@ def load(stored: Stored, heads: int | None) -> tuple[dict[str, torch.Tensor], Fa
     ours["head.bias"] = channels_first(source.take("final_layer.linear.bias", len(weight)), patch)
     image_size = image_side(source, "pos_embed", width, patch)
     source.finish()
-    values = {"width": width, "depth": depth, "heads": HEADS.get(width, heads), "patch": patch}
+    values = {"width": width, "depth": depth, "heads": HEADS.get(width, getattr(like, "heads", None)), "patch": patch}
     return ours, _facts(stored, values, channels, len(table) - 1, len(weight), image_size)
 
 
@@ -113,4 +113,4 @@ def _facts(
     notes = ("the last row of the class table is taken to be the null class",)
     if values["width"] not in HEADS:
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
-    return Facts(model, channels, num_classes, original_objective(), image_size, notes)
+    return Facts(model, channels, num_classes, original_objective(), image_size, notes=notes)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +13,12 @@ from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import atomic
 from hpcddm.schema import VariantSettings
+from hpcddm.starts import METADATA, OWN_WEIGHTS, described
 
 LAYOUTS = "models/checkpoints"
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
-OWN_WEIGHTS = "weights.safetensors"
-METADATA = "hpcddm"
-"""The key in a safetensors header under which our own files say, in JSON, what they hold."""
 PICKLES = (".pt", ".pth", ".bin")
 
 
@@ -46,6 +45,8 @@ class Facts:
     num_classes: int
     objective: VariantSettings
     image_size: int | None = None
+    encoder: str | None = None
+    """That of the text that the network saw, where that is known."""
     notes: tuple[str, ...] = ()
 
 
@@ -100,7 +101,7 @@ def read(path: Path) -> Stored:
     tensors = {name: values.float() for name, values in tensors.items()}
     digest = atomic.sha256(file)
     config = _json(file.with_name("config.json")) or {}
-    return Stored(file, digest, tensors, config, own or _of_unit(file, digest))
+    return Stored(file, digest, tensors, config, described(file, own, digest))
 
 
 def layout_of(names: Collection[str], place: Path) -> str:
@@ -138,7 +139,10 @@ def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 def _unpickled(file: Path) -> dict[str, torch.Tensor]:
     try:
-        values = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # Of a plain pickle it says how it was made, which is none of the reader's business.
+            warnings.simplefilter("ignore")
+            values = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         advice = "load it where you trust it and save its tensors alone, best with safetensors.torch.save_file"
         raise UserError(f"{file}: holds more than tensors, or is none; unpickling could run code; {advice}") from None
@@ -152,31 +156,6 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
     if not isinstance(values, dict) or not all(isinstance(value, torch.Tensor) for value in values.values()):
         raise UserError(f"{file}: needs a state dict, a mapping from names to tensors")
     return values
-
-
-def _of_unit(file: Path, digest: str) -> dict[str, Any]:
-    """What a unit's manifest says about its weights, as they were trained; empty where the file is of no unit."""
-    found = manifest.read(file.parent)
-    if found is None or "experts.model.name" not in found.settings:
-        return {}
-    if {output.path: output.sha256 for output in found.outputs}.get(file.name) != digest:
-        raise UserError(f"{file}: its bytes are not those of its manifest; fetch it again")
-    of_data = {key: found.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
-    nested = {key: _nested(found.settings, f"experts.{key}.") for key in ("model", "objective")}
-    return nested | {"data": of_data}
-
-
-def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The settings below a key, of flat dotted ones."""
-    nested: dict[str, Any] = {}
-    for key, value in flat.items():
-        if key.startswith(prefix):
-            *parents, last = key.removeprefix(prefix).split(".")
-            place = nested
-            for parent in parents:
-                place = place.setdefault(parent, {})
-            place[last] = value
-    return nested
 
 
 def _json(path: Path) -> dict[str, Any] | None:

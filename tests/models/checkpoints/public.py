@@ -1,10 +1,14 @@
 """Small networks in the public layouts, written down from the public code and not from the code under test."""
 
 import math
+from types import SimpleNamespace
 
 import torch
 
 WIDTH, DEPTH, HEADS, PATCH, SIDE, CHANNELS, NUM_CLASSES = 64, 2, 4, 2, 8, 4, 10
+
+LIKE = SimpleNamespace(heads=HEADS, time_spacing="original")
+"""What the layouts ask of the target's settings."""
 
 
 def random_original(outputs: int = 2, dtype: torch.dtype = torch.float32, seed: int = 0) -> dict[str, torch.Tensor]:

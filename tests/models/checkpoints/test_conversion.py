@@ -1,5 +1,6 @@
 """What conversion promises, exactly, and that it says of every tensor what became of it."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from hpcddm.models.checkpoints.reading import Facts, Stored
 from hpcddm.models.parts import sinusoids, unpatchify
 from tests.models.checkpoints import public
 
-TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(width=12))
+TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(width=12, name="words"))
 DATA = SimpleNamespace(channels=4, image_size=8, num_classes=10, text=TEXT)
 EPSILON = original_dit.original_objective()
 FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
@@ -24,7 +25,7 @@ FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching
 
 def source(outputs=2, dtype=torch.float64):
     tensors = public.random_original(outputs, dtype)
-    return original_dit.load(Stored(Path("weights.pt"), "0" * 64, tensors), public.HEADS)
+    return original_dit.load(Stored(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
 
 
 def target(facts, objective=EPSILON, data=DATA, **changes):
@@ -155,6 +156,103 @@ def test_at_the_reference_the_folded_network_says_the_same_and_elsewhere_it_does
 
     assert distance(REFERENCE_TIME) < 1e-11
     assert distance(0.9) > 1e-3
+
+
+def shaken(model, data=DATA):
+    """A network of random weights, nothing zero; its tensors without the prompts."""
+    torch.manual_seed(1)
+    network = dit.build(model, data).double()
+    with torch.no_grad():
+        for values in network.parameters():
+            values.add_(0.3 * torch.randn_like(values))
+    return {name: values for name, values in network.state_dict().items() if name != "trunk.prompts"}
+
+
+@pytest.mark.parametrize("spacing", ["original", "diffusers"])
+@pytest.mark.parametrize("condition", ["class", "none"])
+@torch.no_grad()
+def test_unfolded_modulation_is_the_old_one_in_every_block_and_at_the_reference_in_the_last_layer(condition, spacing):
+    _, facts = source()
+    changes = {"modulation": "single", "condition": condition, "time_spacing": spacing}
+    single = facts.model.model_copy(update=changes)
+    zero = single.model_copy(update={"modulation": "zero"})
+    tensors = shaken(single)
+    made = convert(tensors, replace(facts, model=single), Target(zero, DATA, EPSILON))
+    verdicts = checked(made, tensors)
+    folded = {name for name, verdict in verdicts.items() if verdict == "folded"}
+    assert {"table", "modulation.bias", "trunk.modulation.weight", "trunk.blocks.1.table"} <= folded
+    assert "reset" not in verdicts.values() and "exact at t = 0.5" in made.verdicts["modulation.weight"][1]
+    old, new = build(tensors, single), build(made.tensors, zero)
+    t = torch.tensor([0.0, 0.1, REFERENCE_TIME, 0.9, 1.0], dtype=torch.float64)
+    null = torch.full((5,), 10)
+    (each, last), (each_new, last_new) = old.trunk.conditions(t, null), new.trunk.conditions(t, null)
+    for before, after in zip(old.trunk.blocks, new.trunk.blocks, strict=True):
+        expected = torch.cat(before.vectors(each), dim=1).flatten(1)
+        found = torch.cat(after.vectors(each_new), dim=1).flatten(1)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        assert expected.std() > 0.1
+    expected, found = (torch.cat(one.vectors(given), 1) for one, given in ((old, last), (new, last_new)))
+    torch.testing.assert_close(found[2], expected[2], rtol=0, atol=1e-12)
+    # Nearer than a layer that would only say the reference's vectors.
+    error, constant = (found - expected).square().mean(), (expected[2:3] - expected).square().mean()
+    assert 0 < error < 0.5 * constant
+    x = torch.randn(1, 4, 8, 8, dtype=torch.float64)
+    said = [one.normalised(x, t[2:3], null[:1]) for one in (old, new)]
+    torch.testing.assert_close(said[1], said[0], rtol=0, atol=1e-11)
+
+
+@torch.no_grad()
+def test_folding_an_unfolded_network_gives_it_back_at_the_reference():
+    tensors, facts = source()
+    single = convert(tensors, facts, target(facts, modulation="single"))
+    between = replace(facts, model=facts.model.model_copy(update={"modulation": "single"}))
+    again = convert(single.tensors, between, target(facts))
+    once = convert(again.tensors, facts, target(facts, modulation="single"))
+    for name, values in single.tensors.items():
+        torch.testing.assert_close(once.tensors[name], values, rtol=0, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize("modulation", ["zero", "single"])
+@torch.no_grad()
+def test_new_classes_begin_as_the_unconditional_network(modulation):
+    _, facts = source()
+    plain = facts.model.model_copy(update={"condition": "none"})
+    tensors = shaken(plain)
+    given = replace(facts, model=plain, num_classes=0)
+    made = convert(tensors, given, target(given, condition="class", modulation=modulation))
+    assert checked(made, tensors)["trunk.embed_class.weight"] == "reset"
+    x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
+    wanted = plain.model_copy(update={"condition": "class", "modulation": modulation})
+    before, after = build(tensors, plain), build(made.tensors, wanted)
+    classes = torch.tensor([0, 5, 10])
+    torch.testing.assert_close(after.normalised(x, t, classes), before.normalised(x, t, classes), rtol=0, atol=1e-11)
+
+
+@torch.no_grad()
+def test_classes_in_the_place_of_text_begin_as_zero():
+    _, facts = source()
+    model = facts.model.model_copy(update={"condition": "text"})
+    given = replace(facts, model=model, encoder="words")
+    made = convert(shaken(model), given, target(given, condition="class"))
+    assert made.verdicts["trunk.embed_class.weight"][0] == "reset"
+    assert made.tensors["trunk.embed_class.weight"].shape == (11, public.WIDTH)
+    assert not made.tensors["trunk.embed_class.weight"].any()
+
+
+@pytest.mark.parametrize("encoder, reset", [("words", False), (None, False), ("minilm", True)])
+@torch.no_grad()
+def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
+    _, facts = source()
+    model = facts.model.model_copy(update={"condition": "text"})
+    tensors = shaken(model)
+    given = replace(facts, model=model, encoder=encoder)
+    made = convert(tensors, given, target(given))
+    embedding = {"trunk.embed_text.weight", "trunk.embed_text.bias"}
+    found = {name for name, verdict in checked(made, tensors).items() if verdict == "reset"}
+    assert found == (embedding if reset else set())
+    if reset:
+        assert made.verdicts["trunk.embed_text.bias"][1] == "text encoder minilm there, words here"
+        assert not torch.equal(made.tensors["trunk.embed_text.weight"].double(), tensors["trunk.embed_text.weight"])
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def peer(tensors, outputs=2, **config):
 
 def test_every_layout_recognises_its_own_tensors_only():
     original = public.random_original()
-    tensors, facts = original_dit.load(stored(original), public.HEADS)
+    tensors, facts = original_dit.load(stored(original), public.LIKE)
     kinds = {"original_dit": original, "diffusers_dit": public.as_diffusers(original), "hpcddm": tensors}
     assert set(kinds) == set(plugins.names(reading.LAYOUTS))
     for name, tensors in kinds.items():
@@ -60,7 +60,7 @@ def test_every_layout_recognises_its_own_tensors_only():
 @torch.no_grad()
 def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(outputs, dtype, tolerance):
     original = public.random_original(outputs, dtype)
-    tensors, facts = original_dit.load(stored(original), public.HEADS)
+    tensors, facts = original_dit.load(stored(original), public.LIKE)
     assert facts.model.learned_sigma == (outputs == 2)
     assert (facts.image_size, facts.channels, facts.num_classes) == (8, 4, 10)
     x, steps, classes = public.batch(dtype=dtype)
@@ -74,7 +74,7 @@ def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(output
 
 @torch.no_grad()
 def test_forward_is_epsilon_and_with_sigma_has_both():
-    tensors, facts = original_dit.load(stored(public.random_original()), public.HEADS)
+    tensors, facts = original_dit.load(stored(public.random_original()), public.LIKE)
     model, (x, steps, classes) = ours(tensors, facts), public.batch()
     t = steps.double() / 1000
     torch.testing.assert_close(model(x, t, classes), everything(model, x, steps, classes)[:, :4])
@@ -85,7 +85,7 @@ def test_published_widths_tell_their_heads_and_others_need_the_targets():
     assert original_dit.HEADS == {384: 6, 768: 12, 1024: 16, 1152: 16}
     with pytest.raises(UserError, match="weights.pt: width 64 is no published one; name the heads"):
         original_dit.load(stored(public.random_original()), None)
-    _, facts = original_dit.load(stored(public.random_original()), 2)
+    _, facts = original_dit.load(stored(public.random_original()), SimpleNamespace(heads=2))
     assert facts.model.heads == 2
     assert any("number of heads: taken to be 2" in note for note in facts.notes)
 
@@ -101,7 +101,7 @@ def test_what_diffusers_stores_comes_back_to_the_bit():
 
 def test_both_public_layouts_make_the_same_network():
     original = public.random_original()
-    one, of_original = original_dit.load(stored(original), public.HEADS)
+    one, of_original = original_dit.load(stored(original), public.LIKE)
     other, of_diffusers = diffusers_dit.load(stored(public.as_diffusers(original), public.diffusers_config()), None)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -112,7 +112,7 @@ def test_both_public_layouts_make_the_same_network():
 @torch.no_grad()
 def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
     original = public.random_original()
-    tensors, facts = original_dit.load(stored(original), public.HEADS)
+    tensors, facts = original_dit.load(stored(original), public.LIKE)
     theirs, config = diffusers_dit.dump(tensors, facts, 1000)
     assert config["num_embeds_ada_norm"] == 1000
     x, steps, classes = public.batch()
@@ -123,6 +123,16 @@ def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
     again, same = diffusers_dit.load(stored(theirs, config, {"data": {"num_classes": 10}}), None)
     assert same.num_classes == 10
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("own, like, expected", [(None, "original", "original"), (None, "diffusers", "diffusers"),
+    ("diffusers", "original", "diffusers"), ("original", "diffusers", "original")])  # fmt: skip
+def test_the_spacing_of_times_is_the_files_own_or_else_the_targets_which_is_said(own, like, expected):
+    said = {"model": {"time_spacing": own}} if own else {}
+    theirs = stored(public.as_diffusers(public.random_original()), public.diffusers_config(), said)
+    _, facts = diffusers_dit.load(theirs, SimpleNamespace(time_spacing=like))
+    assert facts.model.time_spacing == expected
+    assert any(f"spaced: taken to be {like}" in note for note in facts.notes) == (own is None)
 
 
 def test_blocks_with_different_embeddings_are_refused():
@@ -164,12 +174,12 @@ def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
     tensors = public.random_original()
     change(tensors)
     with pytest.raises(UserError, match=f"weights.pt: .*{message}"):
-        original_dit.load(stored(tensors), public.HEADS)
+        original_dit.load(stored(tensors), public.LIKE)
 
 
 @pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
 def test_what_diffusers_has_no_model_for_is_not_exported(changes):
-    tensors, facts = original_dit.load(stored(public.random_original()), public.HEADS)
+    tensors, facts = original_dit.load(stored(public.random_original()), public.LIKE)
     other = SimpleNamespace(**vars(facts) | {"model": facts.model.model_copy(update=changes)})
     key, value = next(iter(changes.items()))
     with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):

@@ -41,7 +41,7 @@ class Bomb:
         return exec, ("import pathlib; pathlib.Path('exploded').write_text('')",)
 
 
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("content", [{"a": Bomb()}, {"model": TENSORS, "args": argparse.Namespace(lr=1)}])
 @pytest.mark.parametrize("write", [torch.save, lambda values, path: path.write_bytes(pickle.dumps(values))])
 def test_a_pickle_that_is_more_than_tensors_is_refused_unopened(tmp_path, monkeypatch, content, write):
@@ -99,5 +99,5 @@ def test_a_diffusers_folder_comes_with_its_config(tmp_path, below):
 
 def test_our_own_weights_without_their_run_say_what_is_missing(tmp_path):
     save_file(TENSORS, tmp_path / "weights.safetensors")
-    with pytest.raises(UserError, match="weights.safetensors: nothing says what network this is; .*RUN/train/UNIT"):
+    with pytest.raises(UserError, match="weights.safetensors: nothing says what denoiser this is; .*RUN/train/UNIT"):
         hpcddm.load(reading.read(tmp_path), None)

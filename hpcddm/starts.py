@@ -1,0 +1,199 @@
+"""Weights to start from: what a file says of itself, and whether a unit's network may start from it; without torch."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from hpcddm import plugins
+from hpcddm.config import Experiment, Start
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT
+from hpcddm.rundir import atomic, manifest
+from hpcddm.schema import VariantSettings
+
+METADATA = "hpcddm"
+"""The key in a safetensors header under which our own files say, in JSON, what they hold."""
+OWN_WEIGHTS = "weights.safetensors"
+PROMPTS = "trunk.prompts"
+"""The one tensor of a denoiser that is none of its parameters: every experiment has its own prompts."""
+CONVERT = "make a start of it: hpcddm convert"
+REFIT = "only the number of experts may be another: router.model must be that of the other router"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The file that a unit starts from, and the network that it must hold; `place` and the like are dotted keys."""
+
+    start: Start
+    place: str
+    model: VariantSettings
+    model_place: str
+    advice: str
+    encoder: str | None
+    """That of the text, for a network that sees text."""
+    objective: VariantSettings | None = None
+    objective_place: str = ""
+    parameters: int | None = None
+    """How many the file must hold; None where its last layer may have other outputs."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The tensors' shapes by name, and what the file says of itself; no tensor is read."""
+
+    shapes: dict[str, tuple[int, ...]]
+    own: dict[str, Any]
+
+
+def wanted(experiment: Experiment, key: str) -> Wanted | None:
+    """What the unit `key` starts from; None for one that begins at random weights."""
+    text, router = experiment.data.text, experiment.router
+    if key == ROUTER and router.refit:
+        return Wanted(router.refit, "router.refit", router.model, "router.model", REFIT, encoder_of(router.model, text))
+    if key not in (MONOLITH, STUDENT) and not key.startswith("train/expert-"):
+        return None
+    expert = None if key in (MONOLITH, STUDENT) else int(key.rsplit("-", 1)[1])
+    recipe = experiment.recipe(expert)
+    if recipe.start is None:
+        return None
+    start, model, objective = (place_of(experiment, expert, part) for part in ("start", "model", "objective"))
+    encoder = encoder_of(recipe.model, text)
+    size = recipe.model.parameters(experiment.data)
+    return Wanted(recipe.start, start, recipe.model, model, CONVERT, encoder, recipe.objective, objective, size)
+
+
+def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
+    """The dotted key under which an expert's `model`, `objective` or `start` stands; None: the monolith's."""
+    for number, one in enumerate(experiment.experts.mixed):
+        if expert in one.clusters and getattr(one, part) is not None:
+            return f"experts.mixed.{number}.{part}"
+    return f"experts.{part}"
+
+
+def encoder_of(model: VariantSettings, text: Any) -> str | None:
+    """The name of the text encoder whose states a network was, or will be, trained on; None for one without text."""
+    return text.encoder.name if text and model.condition == "text" else None
+
+
+def header(path: Path) -> Header:
+    """Read what stands before the tensors of a safetensors file.
+
+    Raises `UserError` naming the file when it is missing, a folder, torn or none.
+    """
+    try:
+        with safe_open(path, "np") as opened:
+            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
+            own = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(unreadable(path, error)) from None
+    return Header(shapes, own if isinstance(own, dict) else {})
+
+
+def unreadable(path: Path, error: Exception) -> str:
+    """What to say of a file that cannot be started from."""
+    if path.is_dir():
+        return f"{path}: no weights to start from (a folder); name the file in it: {path / OWN_WEIGHTS}"
+    reason = "it is not there" if not path.exists() else str(error) or type(error).__name__
+    return f"{path}: no weights to start from ({reason}); put it back, or see 'hpcddm convert'"
+
+
+def described(path: Path, own: dict[str, Any], digest: str | None) -> dict[str, Any]:
+    """What network a file holds: as its header says, `own`, else as the manifest of the unit beside it says.
+
+    model, objective (of a denoiser), data, source, images seen and training FLOPs, in these two what the unit itself
+    started from included and None for unknown. Empty where nobody says anything. digest: the file's SHA-256, where it
+    is known. Raises `UserError` when the file is not the one that the manifest names.
+    """
+    found = manifest.read(path.parent)
+    if own or found is None:
+        return own
+    hashes = {output.path: output.sha256 for output in found.outputs}
+    part = "router" if found.stage == "route" else "experts"
+    if path.name not in hashes or f"{part}.model.name" not in found.settings:
+        return {}
+    if hashes[path.name] != (digest or atomic.sha256(path)):
+        raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
+    data = {key: found.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
+    nested = {key: _nested(found.settings, f"{part}.{key}.") for key in ("model", "objective")}
+    is_text = nested["model"].get("condition") == "text"
+    data["encoder"] = found.settings.get("data.text.encoder.name") if is_text else None
+    return nested | {"data": data, "source": f"{found.stage}/{found.unit}"} | _spent(found.facts)
+
+
+def check(asked: Wanted, path: Path, said: dict[str, Any]) -> None:
+    """Refuse weights of another network than the wanted one; print a note where the file says nothing of itself.
+
+    What no tensor tells is the reason: heads, how times are embedded, what was predicted. `said` is what `described`
+    found. Raises `UserError` naming the key, both values and what would do.
+    """
+    if "model" not in said:
+        print(f"note: {path} says nothing of itself: taken for the right network by names and shapes", file=sys.stderr)
+        return
+    try:
+        model = plugins.settings_class("models", said["model"]["name"])(**said["model"])
+        pairs = [(f"{asked.model_place}.{key}", *both) for key, both in _both(model, asked.model).items()]
+        if asked.objective is not None:
+            objective = said.get("objective", {}).get("name")
+            pairs.append((f"{asked.objective_place}.name", objective, asked.objective.name))
+        pairs.append(("data.text.encoder.name", said.get("data", {}).get("encoder"), asked.encoder))
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise UserError(f"{path}: written by another version of hpcddm ({error}); {asked.advice}") from None
+    for place, there, here in pairs:
+        if there != here and not (place.startswith("data.") and there is None):
+            raise UserError(f"{path}: {place} is {here} and the file's is {there}; {asked.advice}")
+    before = said.get("objective", {}).get("schedule", {}).get("name")
+    after = asked.objective.schedule.name if asked.objective else None
+    if None not in (before, after) and before != after:
+        print(f"note: {path} was trained on the path {before}, {asked.objective_place} has {after}", file=sys.stderr)
+
+
+def check_file(asked: Wanted, path: Path) -> None:
+    """Refuse a file that is missing, torn or of another network, by its header alone.
+
+    Raises `UserError` naming the file, the key and what would do.
+    """
+    found = header(path)
+    check(asked, path, described(path, found.own, asked.start.content))
+    held = sum(math.prod(shape) for name, shape in found.shapes.items() if name != PROMPTS)
+    if asked.parameters not in (None, held):
+        raise UserError(
+            f"{path}: holds {held:,} parameters and {asked.model_place} has {asked.parameters:,}; {asked.advice}"
+        )
+
+
+def record(path: Path, said: dict[str, Any], digest: str) -> dict[str, Any]:
+    """What a unit's manifest says of the file that it started from; None stands for unknown images and FLOPs."""
+    spent = {key: said.get(key) for key in ("images", "train_flops")}
+    return {"sha256": digest, "source": said.get("source", path.name)} | spent
+
+
+def _both(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[Any, Any]]:
+    """The values by key, the name first; `size` only says in a word what other keys say, too."""
+    ours, theirs = manifest.flatten(here.model_dump()), manifest.flatten(there.model_dump())
+    keys = ["name", *(key for key in ours if key not in ("name", "size"))]
+    return {key: (theirs.get(key), ours[key]) for key in keys}
+
+
+def _spent(facts: dict[str, Any]) -> dict[str, int | None]:
+    """Images and FLOPs of a unit and of what it started from; None where one of the two is unknown."""
+    seed = facts.get("start") or {"images": 0, "train_flops": 0}
+    parts = {key: (facts.get(key), seed.get(key)) for key in ("images", "train_flops")}
+    return {key: None if None in both else sum(both) for key, both in parts.items()}
+
+
+def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The settings below a key, of flat dotted ones."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        if key.startswith(prefix):
+            *parents, last = key.removeprefix(prefix).split(".")
+            place = nested
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+    return nested

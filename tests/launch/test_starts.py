@@ -1,0 +1,84 @@
+"""Weights to start from are looked at when a run is submitted."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from hpcddm.errors import UserError
+from hpcddm.files import with_content, within_run
+from hpcddm.launch.submission import check_experiment, decide, store_experiment
+from hpcddm.pipeline import plan
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import finish, tiny, write_source
+from tests.launch.queues import Queue
+
+
+@pytest.fixture
+def run(tmp_path):
+    """An empty run."""
+    return RunDir(tmp_path / "run")
+
+
+def seeded(folder, tensors=None, own=None, **changes):
+    """A run whose images are sharded and whose experts and monolith start from a file; the experiment."""
+    experiment = tiny(folder, experts__start={"weights": "seed.safetensors"}, **changes)
+    if tensors is not None:
+        save_file(tensors, folder / "seed.safetensors", {"hpcddm": json.dumps(own)} if own else None)
+    return experiment
+
+
+def parameters(count):
+    return {"trunk.embed_patch.weight": np.zeros(count, dtype=np.float32)}
+
+
+def starts_checked(experiment, run):
+    finish([unit for unit in plan(experiment) if unit.stage == "shard"], run)
+    check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
+
+
+def test_weights_to_start_from_are_looked_at_before_the_data_stages(run, tmp_path, capsys):
+    size = tiny(tmp_path).experts.model.parameters(tiny(tmp_path).data)
+    starts_checked(seeded(tmp_path, parameters(size)), run)
+    assert "seed.safetensors says nothing of itself" in capsys.readouterr().err
+    with pytest.raises(
+        UserError, match=f"seed.safetensors: holds {size - 1:,} parameters and experts.model has {size:,}"
+    ):
+        starts_checked(seeded(tmp_path, parameters(size - 1)), run)
+    (tmp_path / "seed.safetensors").write_bytes((tmp_path / "seed.safetensors").read_bytes()[:-9])
+    with pytest.raises(UserError, match="seed.safetensors: no weights to start from .*put it back"):
+        starts_checked(seeded(tmp_path), run)
+
+
+@pytest.mark.parametrize("key, value", [("model", {"heads": 2}), ("objective", {"name": "epsilon"})])
+def test_weights_of_another_network_are_refused_at_submit(run, tmp_path, key, value):
+    experts = tiny(tmp_path).experts
+    size = experts.model.parameters(tiny(tmp_path).data)
+    own = {"model": experts.model.model_dump(), "objective": experts.objective.model_dump()}
+    starts_checked(seeded(tmp_path, parameters(size), own), run)
+    own[key] |= value
+    ((field, there),) = value.items()
+    with pytest.raises(UserError, match=f"experts.{key}.{field} is .* and the file's is {there}; .*hpcddm convert"):
+        starts_checked(seeded(tmp_path, parameters(size), own), run)
+
+
+def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_path):
+    write_source(tmp_path / "images")
+    size = tiny(tmp_path).experts.model.parameters(tiny(tmp_path).data)
+    run.root.mkdir()
+    experiment = with_content(seeded(tmp_path, parameters(size)), run)
+    store_experiment(within_run(experiment, run), run)
+    (tmp_path / "seed.safetensors").unlink()
+    again = with_content(seeded(tmp_path), run)
+    assert again.experts.start.content == experiment.experts.start.content
+    with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
+        starts_checked(again, run)
+    finish([unit for unit in plan(again) if unit.stage in ("encode", "cluster", "train")], run)
+    starts_checked(again, run)
+
+
+def test_a_router_that_is_refitted_needs_its_file(run, tmp_path):
+    experiment = tiny(tmp_path, router__refit={"weights": "router.safetensors"})
+    with pytest.raises(UserError, match="router.safetensors: no weights to start from"):
+        starts_checked(experiment, run)
