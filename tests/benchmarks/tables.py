@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from hpcddm.files import stored_experiment
 from hpcddm.pipeline import ROUTER
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import Index, read_index
 from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEED, over_seeds
-from hpcddm.sweep.table import METRICS, results, states_by_files
+from hpcddm.sweep.table import FLOOR, METRICS, results, states_by_files
 
 DIGITS = {"fd": 2, "kid": 2, "density": 2, "diversity": 2}
 LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
@@ -32,8 +31,10 @@ def arms(index: Index, home: RunDir) -> None:
     """Every measure of every setting and arm."""
     print(f"| setting | arm | {' | '.join(METRICS.values())} |")
     print("| --- " * (2 + len(METRICS)) + "|")
-    for spread in over_seeds(results(index, home, states_by_files(index, home))):
-        label = label_of(spread.setting, short_names(spread.setting))
+    spreads = over_seeds(results(index, home, states_by_files(index, home)))
+    floors = [spread for spread in spreads if spread.arm == FLOOR]
+    for spread in [spread for spread in spreads if spread.arm != FLOOR] + floors[:1]:
+        label = label_of(spread.setting, short_names(spread.setting)) if spread.arm != FLOOR else ""
         cells = []
         for metric in METRICS:
             mean, deviation = spread.figures[metric]
@@ -49,18 +50,19 @@ def routers(index: Index, home: RunDir) -> None:
     for label in index.current:
         made = manifest.read(RunDir(home.root / label).unit(ROUTER))
         if made is not None:
-            settings = stored_experiment(RunDir(home.root / label)).router.model_dump(exclude_defaults=True)
-            found.setdefault(repr(settings), []).append({SEED: index.settings[label].get(SEED), **made.facts})
+            own = {key: value for key, value in index.settings[label].items() if key.startswith("router")}
+            name = label_of(own, short_names(own)) if own else "trained"
+            found.setdefault(name, []).append({SEED: index.settings[label].get(SEED), **made.facts})
     print(f"\n| router | what | {' | '.join(f't = {level:g}' for level in LEVELS)} |")
     print("| --- " * (2 + len(LEVELS)) + "|")
-    for settings, facts in found.items():
+    for name, facts in found.items():
         seeds = list({one[SEED]: one for one in facts}.values())
         places = [seeds[0]["noise_levels"].index(level) for level in LEVELS]
         for what in ("accuracy", "nll", "calibration_error", "scaled_nll", "scaled_calibration_error"):
             if what in seeds[0]:
                 scale, digits = (1, 3) if "nll" in what else (100, 1)
                 cells = [told([one[what][place] for one in seeds], digits, scale) for place in places]
-                print(f"| {settings} | {what} | {' | '.join(cells)} |")
+                print(f"| {name} | {what} | {' | '.join(cells)} |")
 
 
 def main() -> None:

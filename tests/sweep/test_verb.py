@@ -190,7 +190,7 @@ def test_a_wrong_setting_submits_nothing_of_the_others(sweep, home):
 
 
 def test_settings_that_ask_for_more_images_than_there_are_are_refused_by_name(sweep, home):
-    _, said = sweep(values={"zip": {"evaluate.images": [8, 400], "evaluate.batch": [8, 8]}}, fails=True)
+    _, said = sweep(values={"zip": {"evaluate.images": [24, 400], "evaluate.batch": [8, 8]}}, fails=True)
     assert said.startswith("error: setting images=400,batch=8: evaluate.images: 400 balanced images need 100")
     assert not home.root.exists()
 
