@@ -127,7 +127,7 @@ def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arr
         usage = file["top-2"]["usage"][:]
     assert not usage[:, 3].any() and usage.sum(axis=1) == pytest.approx([200] * 4)
     oracle = hpcddm("sample", run, "--strategy", "oracle", "--num-images", 8, "--output", tmp_path / "grid.png")
-    assert f"8 images, oracle without {MISSING}, 4 steps" in oracle.stdout
+    assert f"8 images, oracle without {MISSING}, 4 euler steps" in oracle.stdout
     again = submit(run, two_ranks, *THREE_ARE_ENOUGH)
     assert again.returncode == 0 and said in again.stdout and " complete (" not in again.stdout
 

@@ -1,0 +1,64 @@
+"""How far the velocities of a run's networks are from the data's: python -m tests.benchmarks.velocities RUN [RUN ...]
+
+Mean squared distance per value to eps - x0 on held-out images, by noise level; the floor, which no network reaches, is
+what x_t leaves open. 'experts' is the expert of each image's own cluster, as the run's `evaluate.conversion` reads it.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from hpcddm.data import noise
+from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.ensemble.dispatch import weighted_velocity
+from hpcddm.files import stored_experiment
+from hpcddm.objectives import path
+from hpcddm.pipeline import CLUSTER, MONOLITH, STUDENT, expert_keys
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.stages import networks
+
+IMAGES = 600
+LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
+
+
+@torch.no_grad()
+def errors(run: RunDir) -> dict[str, list[float]]:
+    """The distance of every kind of network at `LEVELS`, and of the student to its teachers."""
+    experiment = stored_experiment(run)
+    dense = [key for key in (MONOLITH, STUDENT) if manifest.read(run.unit(key))]
+    members = networks.load_members(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
+    samples = np.load(run.unit(CLUSTER) / "heldout.npy")[:IMAGES]
+    shards = [run.unit(f"shard/heldout-{part:03d}") for part in range(experiment.data.heldout_shards)]
+    reader, rows = TarReader([next(shard.glob("*.tar")) for shard in shards], samples), range(len(samples))
+    x0, classes, clusters = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
+    eps = noise.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
+    own = F.one_hot(clusters, len(members.experts)).float()
+    found: dict[str, list[float]] = {}
+    for level in LEVELS:
+        t = torch.full((len(x0),), level)
+        x = path.linear(x0, eps, t)
+        said = {"experts": weighted_velocity(members.experts, own, x, t, classes)}
+        models = {"monolith": members.monolith, "student": members.student}
+        said |= {name: model(x, t, classes) for name, model in models.items() if model is not None}
+        for name, velocity in said.items():
+            found.setdefault(name, []).append((velocity - (eps - x0)).square().mean().item())
+        if "student" in said:
+            apart = (said["student"] - said["experts"]).square().mean().item()
+            found.setdefault("student to experts", []).append(apart)
+    return found
+
+
+def main() -> None:
+    print(f"| run | network | {' | '.join(f't = {level:g}' for level in LEVELS)} |")
+    print("| --- " * (2 + len(LEVELS)) + "|")
+    for folder in map(Path, sys.argv[1:]):
+        for name, values in errors(RunDir(folder)).items():
+            print(f"| {folder.name} | {name} | {' | '.join(f'{value:.3f}' for value in values)} |")
+
+
+if __name__ == "__main__":
+    main()
