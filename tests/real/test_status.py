@@ -54,6 +54,8 @@ def rows(run, conf, **environment):
 
 def test_running_and_pending_with_everything_that_is_known(watched, partner):
     run, job, _ = watched
+    # The first sign of life has no pace yet.
+    wait_for(lambda: rows(run, partner)[FIRST]["rate"])
     first, second = (rows(run, partner)[key] for key in (FIRST, SECOND))
     assert (first["state"], first["job"], first["attempts"]) == ("running", job, 1)
     assert re.fullmatch(r"p\[\d-\d\]|p\[\d,\d\]", first["where"])
