@@ -54,3 +54,8 @@ def test_a_word_becomes_settings(word, label):
 def test_an_unknown_word_lists_the_valid_ones(word):
     with pytest.raises(ConfigError, match=r"valid names: full, nucleus-0\.9, .*, top-1, top-2, \.\.\."):
         plugins.parse("ensemble/strategies", word)
+
+
+def test_every_room_is_a_package_so_that_an_installation_holds_it():
+    folders = {file.parent for file in PACKAGE.rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
