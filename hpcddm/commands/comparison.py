@@ -12,8 +12,6 @@ LEAST_COLUMNS = 140
 """In a file or a pipe, where nobody can widen a window."""
 SPREAD_COLUMNS = 180
 SHOWN = ("fd", "kid", "agreement")
-SHARES = ("agreement", "precision", "recall", "coverage")
-"""Measures that are told in percent."""
 
 
 def print_results(rows: list[Result]) -> None:
@@ -64,16 +62,10 @@ def _print_spreads(spreads: list[Spread]) -> None:
     last = None
     for spread in spreads:
         label = label_of(spread.setting, short_names(spread.setting))
-        cells = [_spread(metric, *spread.figures[metric]) if metric in spread.figures else "" for metric in METRICS]
+        cells = [spread.told(metric) for metric in METRICS]
         table.add_row(*map(Text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
     Console(width=max(Console().width, SPREAD_COLUMNS)).print(table)
-
-
-def _spread(metric: str, mean: float, deviation: float | None) -> str:
-    scale, digits, sign = (100, 1, "%") if metric in SHARES else (1, 2, "")
-    told = f"{scale * mean:.{digits}f}{sign}"
-    return told if deviation is None else f"{told} +- {scale * deviation:.{digits}f}"
 
 
 def _figures(metrics: dict | None) -> str:

@@ -84,6 +84,11 @@ class JointBlock(nn.Module):
         rotation: torch.Tensor,
         visible: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both streams after the block.
+
+        x: (N, T, D); text: (N, L, D); condition: as `conditions` gives it; rotation: of the image's tokens; visible:
+        which tokens are no padding, None where all are.
+        """
         of_image, of_text = self.image.vectors(condition), self.text.vectors(condition)
         q, k, v = self.image.project(x, of_image)
         asked = rotate(q, rotation), rotate(k, rotation), v
@@ -108,6 +113,7 @@ class LastBlock(nn.Module):
         rotation: torch.Tensor,
         visible: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The image's tokens after the block, and the text as it was; arguments as those of a `JointBlock`."""
         vectors = self.image.vectors(condition)
         q, k, v = self.image.project(x, vectors)
         k, v = joined((rotate(k, rotation), v), self.text.project(text, condition))

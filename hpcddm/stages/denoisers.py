@@ -1,7 +1,7 @@
 """What the stages train and distill have in common: fresh denoisers, how they are perturbed, what they cost."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -111,6 +111,14 @@ def train_flops(settings: Experiment, recipe: Recipe) -> int:
 def sample_flops(settings: Experiment, recipe: Recipe) -> int:
     """FLOPs of one look at one image."""
     return forward_flops(build(settings, recipe), *one_image(settings))
+
+
+def of_each(settings: Experiment, experts: Iterable[int | None], count: Callable[..., int]) -> list[int]:
+    """`train_flops` or `sample_flops` of some experts (None: the monolith); like networks are counted once."""
+    recipes = [settings.recipe(expert) for expert in experts]
+    alike = {recipe.model.model_dump_json(): recipe for recipe in recipes}
+    found = {model: count(settings, recipe) for model, recipe in alike.items()}
+    return [found[recipe.model.model_dump_json()] for recipe in recipes]
 
 
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:

@@ -47,7 +47,7 @@ def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = Non
     """FLOPs that the teacher of one image takes on average, by the clusters' sizes where they are known."""
     keys = expert_keys(settings)
     sizes = [inputs[key].facts["samples"] if inputs else 1 for key in keys]
-    looks = [denoisers.sample_flops(settings, settings.recipe(expert)) for expert in range(len(keys))]
+    looks = denoisers.of_each(settings, range(len(keys)), denoisers.sample_flops)
     experts = sum(size * look for size, look in zip(sizes, looks, strict=True)) / sum(sizes)
     if settings.distill.teacher == "cluster":
         return experts

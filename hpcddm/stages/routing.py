@@ -94,13 +94,8 @@ def sampling_flops(settings: Experiment, images: list[int]) -> int:
     if samples is None:
         return 0
     looks = samples.steps * (1 if samples.guidance == 1 else 2)
-    # Experts of the same network cost the same: each kind is counted once.
-    recipes = [settings.recipe(expert) for expert in range(len(images))]
-    models = {recipe.model.model_dump_json(): recipe for recipe in recipes}
-    one = {model: denoisers.sample_flops(settings, recipe) for model, recipe in models.items()}
-    return looks * sum(
-        count * one[recipe.model.model_dump_json()] for count, recipe in zip(images, recipes, strict=True)
-    )
+    each = denoisers.of_each(settings, range(len(images)), denoisers.sample_flops)
+    return looks * sum(count * one for count, one in zip(images, each, strict=True))
 
 
 def _copy_body(router: nn.Module, wanted: Wanted, unit: Unit) -> None:

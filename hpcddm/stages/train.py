@@ -49,15 +49,9 @@ def expert_training(settings: Experiment, expert: int) -> Training:
 def monolith_training(settings: Experiment) -> Training:
     """As many images as all experts' and the router's training FLOPs buy: all arms cost the same."""
     total, experts = settings.experts.training, range(settings.cluster.experts)
-    one = {}
-    for recipe in (settings.recipe(expert) for expert in (*experts, None)):
-        # Experts of the same network cost the same: each kind is counted once.
-        one.setdefault(recipe.model.model_dump_json(), denoisers.train_flops(settings, recipe))
-    spent = sum(
-        expert_training(settings, expert).images * one[settings.recipe(expert).model.model_dump_json()]
-        for expert in experts
-    )
-    affordable = (spent + router_flops(settings)) / one[settings.recipe().model.model_dump_json()]
+    *each, own = denoisers.of_each(settings, (*experts, None), denoisers.train_flops)
+    spent = sum(expert_training(settings, expert).images * each[expert] for expert in experts)
+    affordable = (spent + router_flops(settings)) / own
     return total.model_copy(update={"images": round(affordable / total.batch) * total.batch})
 
 

@@ -13,6 +13,8 @@ from hpcddm.sweep.table import METRICS, Result
 
 SEED = "seed"
 SEEDS_CSV = "seeds.csv"
+SHARES = ("agreement", "precision", "recall", "coverage")
+"""Metrics that are told in percent."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,15 @@ class Spread:
     seeds: int
     figures: dict[str, tuple[float, float | None]]
     """Metric -> mean and sample standard deviation, which one seed alone does not have."""
+
+    def told(self, metric: str) -> str:
+        """'64.4 +- 2.0', shares in percent; '' where the reports do not have the metric."""
+        if metric not in self.figures:
+            return ""
+        mean, deviation = self.figures[metric]
+        scale, digits, sign = (100, 1, "%") if metric in SHARES else (1, 2, "")
+        beside = "" if deviation is None else f" +- {scale * deviation:.{digits}f}"
+        return f"{scale * mean:.{digits}f}{sign}{beside}"
 
 
 def over_seeds(rows: Iterable[Result]) -> list[Spread]:

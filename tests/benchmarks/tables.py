@@ -16,7 +16,6 @@ from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEED, over_seeds
 from hpcddm.sweep.table import FLOOR, METRICS, results, states_by_files
 
-DIGITS = {"fd": 2, "kid": 2, "density": 2, "diversity": 2}
 LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
 
 
@@ -35,12 +34,7 @@ def arms(index: Index, home: RunDir) -> None:
     floors = [spread for spread in spreads if spread.arm == FLOOR]
     for spread in [spread for spread in spreads if spread.arm != FLOOR] + floors[:1]:
         label = label_of(spread.setting, short_names(spread.setting)) if spread.arm != FLOOR else ""
-        cells = []
-        for metric in METRICS:
-            mean, deviation = spread.figures[metric]
-            scale, digits = (1, DIGITS[metric]) if metric in DIGITS else (100, 1)
-            beside = "" if deviation is None else f" +- {scale * deviation:.{digits}f}"
-            cells.append(f"{scale * mean:.{digits}f}{beside}")
+        cells = [spread.told(metric) for metric in METRICS]
         print(f"| {label} | {spread.arm} | {' | '.join(cells)} |")
 
 

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.data import tar
-from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
@@ -322,29 +321,6 @@ def test_fewer_experts_are_a_matter_of_the_head_alone(bench):
     names = {name: value.shape for name, value in routing.build(three).state_dict().items()}
     for name, value in routing.build(bench.experiment(**trained())).state_dict().items():
         assert (names[name] == value.shape) == (name not in ("head.weight", "head.bias"))
-
-
-class ByClass(torch.nn.Module):
-    """A router that is nearly sure that the cluster has the number of the class."""
-
-    def __init__(self):
-        super().__init__()
-        self.sure = torch.nn.Parameter(torch.tensor(5.0))
-
-    def forward(self, x, t, classes):
-        return self.sure * torch.nn.functional.one_hot(classes.clamp(max=3), 4).float()
-
-
-def test_temperatures_are_fitted_on_other_images_than_those_that_are_measured(bench):
-    settings, _ = bench.router("halves", **trained(temperature="one"))
-    labels = np.arange(400) // 2 % 4
-    clusters = np.where(np.arange(400) % 2, (labels + 1) % 4, labels)
-    side = settings.data.image_size
-    reader = ArrayReader(np.zeros((400, side, side, 1), dtype=np.uint8), labels, clusters)
-    facts, temperatures = routing_quality.quality(settings, ByClass(), reader, lambda: None)
-    # Always right on the half that is fitted, so it may be surer; never on the half that is measured.
-    assert max(temperatures) < 1 and facts["accuracy"] == [0.0] * 10
-    assert min(facts["scaled_nll"]) > max(facts["nll"])
 
 
 def test_a_rank_that_looks_when_all_is_packed_draws_nothing(bench, monkeypatch):

@@ -1,0 +1,43 @@
+"""When a seeded training has the loss of an unseeded one: python -m tests.benchmarks.curves sweeps/conversion
+
+Of the longest trainings, mean over the seeds, smoothed over 4 points of the curve; lowest loss so far.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from hpcddm.pipeline import expert_key
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.sweep.index import read_index
+
+IMAGES, START = "experts.training.images", "experts.start"
+POINTS = 4
+
+
+def curve(folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    """Images seen and smoothed loss, mean over some trainings of equal length."""
+    stored = np.array([atomic.read_json(folder / "curve.json") for folder in folders])
+    loss = np.convolve(stored[..., 1].mean(0), np.full(POINTS, 1 / POINTS), "valid")
+    return stored[0, POINTS - 1 :, 0], np.minimum.accumulate(loss)
+
+
+def main() -> None:
+    home = RunDir(Path(sys.argv[1]))
+    settings = read_index(home).settings
+    budgets = sorted({setting[IMAGES] for setting in settings.values()})
+    longest = {label: setting for label, setting in settings.items() if setting[IMAGES] == budgets[-1]}
+    units = {label: RunDir(home.root / label).unit(expert_key(0)) for label in longest}
+    images, random = curve([units[label] for label, setting in longest.items() if not setting[START]])
+    _, seeded = curve([units[label] for label, setting in longest.items() if setting[START]])
+    print("| images | loss from random weights | the same loss from the seed after |")
+    print("| --- | --- | --- |")
+    for budget in budgets:
+        loss = random[images <= budget][-1]
+        print(f"| {budget:,} | {loss:.2f} | {np.interp(-loss, -seeded, images):,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
