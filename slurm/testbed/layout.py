@@ -20,26 +20,32 @@ USER = pwd.getpwuid(os.geteuid()).pw_name
 HOST = socket.gethostname().split(".")[0]
 
 
+SLOTS = 20
+"""How many testbeds may live side by side on one machine."""
+SLOT_PORTS = 200
+SLOT_JOBS = 3_000_000
+"""Job ids of one slot; Slurm's MaxJobId is 67 million."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     name: str
     letter: str
     port: int  # the first of this cluster's: slurmctld, slurmdbd, then one per node
     accounting: str
+    slot: int = 0
+
+    @property
+    def numbers(self) -> range:
+        return range(10 * self.slot + 1, 10 * self.slot + 5)
 
     @property
     def nodes(self) -> list[str]:
-        return [f"{self.letter}{number}" for number in range(1, 5)]
+        return [f"{self.letter}{number}" for number in self.numbers]
 
     @property
     def node_ports(self) -> list[int]:
-        return [self.port + 10 + number for number in range(1, 5)]
-
-
-HOME = Cluster("home", "h", 17010, "accounting_storage/slurmdbd")
-PARTNER = Cluster("partner", "p", 17110, "accounting_storage/none")
-CLUSTERS = (HOME, PARTNER)
-NODES = [node for cluster in CLUSTERS for node in cluster.nodes]
+        return [self.port + 11 + index for index in range(4)]
 
 # How Slurm keeps track of a job's processes, best first: (is it there?, proctrack plugin, cgroup plugin).
 TRACKING = {
@@ -61,13 +67,31 @@ class Layout:
         self.generation = folder / "generation"
         # The way of tracking that was found to work, so that a repair does not try all again.
         self.tracking = folder / "tracking"
+        # Testbeds in other folders have other slots: other ports, names of nodes, cgroups and job ids.
+        self.slot_file = folder / "slot"
+
+    @property
+    def slot(self) -> int:
+        return int(self.slot_file.read_text()) if self.slot_file.exists() else 0
+
+    @property
+    def home(self) -> Cluster:
+        return Cluster("home", "h", 17010 + SLOT_PORTS * self.slot, "accounting_storage/slurmdbd", self.slot)
+
+    @property
+    def partner(self) -> Cluster:
+        return Cluster("partner", "p", 17110 + SLOT_PORTS * self.slot, "accounting_storage/none", self.slot)
+
+    @property
+    def clusters(self) -> tuple[Cluster, Cluster]:
+        return self.home, self.partner
 
     def conf(self, cluster: Cluster) -> Path:
         return self.folder / cluster.name / "slurm.conf"
 
     def basis(self) -> list[Daemon]:
         """What both clusters stand on, whatever their settings."""
-        return [*map(self.munge, CLUSTERS), self.database()]
+        return [*map(self.munge, self.clusters), self.database()]
 
     def slurm_daemons(self, cluster: Cluster) -> list[Daemon]:
         conf = self.conf(cluster)
@@ -75,7 +99,7 @@ class Layout:
         controller = Daemon(f"{cluster.name}-slurmctld", ("slurmctld", "-D"), conf, cluster.port)
         nodes = [Daemon(f"{cluster.name}-slurmd-{node}", ("slurmd", "-D", "-N", node), conf, port)
                  for node, port in zip(cluster.nodes, cluster.node_ports, strict=True)]
-        return [*([accounting] if cluster is HOME else []), controller, *nodes]
+        return [*([accounting] if cluster.name == "home" else []), controller, *nodes]
 
     def munge(self, cluster: Cluster) -> Daemon:
         here = self.folder / cluster.name / "munge"
@@ -87,7 +111,7 @@ class Layout:
         here = self.folder / "home/db"
         argv = ("mariadbd", *DATABASE_OPTIONS, f"--user={USER}", f"--datadir={here}/data",
                 f"--socket={here}/socket", f"--pid-file={here}/pid", "--skip-networking")
-        return Daemon("home-mariadb", argv, self.conf(HOME), socket=here / "socket")
+        return Daemon("home-mariadb", argv, self.conf(self.home), socket=here / "socket")
 
     def prepare(self) -> None:
         """Makes folders, keys and the empty database, where they are missing."""
@@ -99,7 +123,7 @@ class Layout:
         if not (self.folder / "home").exists():  # a new life: see FirstJobId in slurm.conf.in
             count = int(self.generation.read_text()) if self.generation.exists() else 0
             self.generation.write_text(f"{count + 1}\n")
-        for cluster in CLUSTERS:
+        for cluster in self.clusters:
             for name in ("state", "spool", "munge"):
                 (self.folder / cluster.name / name).mkdir(parents=True, exist_ok=True)
             key = self.folder / cluster.name / "munge/key"
@@ -132,11 +156,11 @@ class Layout:
             "cluster": cluster.name, "host": HOST, "user": USER,
             "folder": self.folder / cluster.name, "logs": self.logs, "munge_socket": self.munge(cluster).socket,
             "ctld_port": cluster.port, "dbd_port": cluster.port + 1, "accounting": cluster.accounting,
-            "nodes": f"{cluster.letter}[1-4]", "node_ports": f"[{cluster.node_ports[0]}-{cluster.node_ports[-1]}]",
+            "nodes": f"{cluster.letter}[{cluster.numbers[0]}-{cluster.numbers[-1]}]", "node_ports": f"[{cluster.node_ports[0]}-{cluster.node_ports[-1]}]",
             "proctrack": f"proctrack/{proctrack}", "cgroup_plugin": cgroup_plugin,
             "communication": bind_to_loopback(),
             "max_array": os.environ.get("HPCDDM_TESTBED_MAX_ARRAY", "1001"),
-            "first_job_id": 10000 * int(self.generation.read_text()) + 1,
+            "first_job_id": SLOT_JOBS * self.slot + 10000 * int(self.generation.read_text()) + 1,
         }
         changed = False
         for template in sorted(HERE.glob("*.conf.in")):

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# The Slurm that is first in the caller's PATH is the one that runs; some users' PATH lacks the folders of daemons.
+PATH = ":".join((os.environ.get("PATH", ""), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"))
 CGROUPS = Path("/sys/fs/cgroup")
 
 # Programs that belong to a testbed when its folder is in their arguments or their SLURM_CONF.

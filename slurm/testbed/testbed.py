@@ -7,6 +7,10 @@ SLURM_CONF selects the cluster. All daemons run as the user who calls this, and 
 'up' looks at what is there and starts what is missing, so it also repairs a testbed in which
 something died; 'down' ends everything and removes all but the logs. HPCDDM_TESTBED names another
 folder than the default, HPCDDM_TESTBED_MAX_ARRAY lowers MaxArraySize (asked for at each 'up').
+
+Testbeds in different folders live side by side: each takes a slot with ports, job ids and names of
+nodes of its own (h1 to h4 in the first one, h11 to h14 in the next). The Slurm that comes first in
+PATH is the one that runs, for the clients and the tests as well.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import processes
-from layout import CLUSTERS, HERE, HOME, HOST, NODES, TRACKING, Cluster, Layout, bind_to_loopback
+from layout import HERE, HOST, SLOTS, TRACKING, Cluster, Layout, bind_to_loopback
 from processes import Daemon, TestbedError
 
 
@@ -31,12 +36,12 @@ class Testbed(Layout):
     def up(self) -> None:
         began = time.monotonic()
         self.prepare()
-        self.require_free_ports()
+        self.take_slot()
         started = sum(map(self.ensure, self.basis()))
         tracking = self.tracking.read_text() if self.tracking.exists() else ""
         if tracking:
             started += self.start_slurm(tracking)
-            for cluster in CLUSTERS:
+            for cluster in self.clusters:
                 self.require_fit_nodes(cluster)
         else:
             tracking, more = self.find_tracking()
@@ -44,21 +49,33 @@ class Testbed(Layout):
             self.tracking.write_text(tracking)
         self.say_what_is_up(tracking, started, time.monotonic() - began)
 
-    def require_free_ports(self) -> None:
+    def take_slot(self) -> None:
+        """Keeps the slot that this folder had, else takes the first one whose ports are free."""
+        slots = [self.slot] if self.slot_file.exists() else range(SLOTS)
+        for slot in slots:
+            self.slot_file.write_text(f"{slot}\n")
+            taken = self.taken_ports()
+            if not taken:
+                return
+            if len(slots) > 1:
+                self.slot_file.unlink()
+        raise TestbedError("\n".join(taken))
+
+    def taken_ports(self) -> list[str]:
+        """What is in the way of this slot's daemons that do not run yet."""
         taken = []
-        for daemon in [daemon for cluster in CLUSTERS for daemon in self.slurm_daemons(cluster)]:
+        for daemon in [daemon for cluster in self.clusters for daemon in self.slurm_daemons(cluster)]:
             owner = None if processes.running(daemon, self.folder) else processes.owner_of_port(daemon.port)
             if owner:
                 taken.append(f"port {daemon.port} on 127.0.0.1, meant for {daemon.name}, is taken by {owner}")
-        if taken:
-            raise TestbedError("\n".join(taken))
+        return taken
 
     def find_tracking(self) -> tuple[str, int]:
         """Tries the ways of tracking, best first. Whether one works shows only when a step starts."""
         for tracking in [name for name, (possible, _, _) in TRACKING.items() if possible()]:
             try:
                 started = self.start_slurm(tracking)
-                for cluster in CLUSTERS:
+                for cluster in self.clusters:
                     self.require_fit_nodes(cluster)
                     self.run(cluster, "srun", "--immediate=15", "-N4", "-n4", "-J", "testbed-check", "true")
                 return tracking, started
@@ -75,9 +92,9 @@ class Testbed(Layout):
 
     def start_slurm(self, tracking: str) -> int:
         """Starts what does not run; returns how many daemons that were."""
-        changed = [cluster for cluster in CLUSTERS if self.write_configuration(cluster, tracking)]
+        changed = [cluster for cluster in self.clusters if self.write_configuration(cluster, tracking)]
         started = 0
-        for cluster in CLUSTERS:
+        for cluster in self.clusters:
             if cluster in changed:
                 self.end_slurm(cluster)
             for daemon in self.slurm_daemons(cluster):
@@ -93,8 +110,8 @@ class Testbed(Layout):
 
     def register_home(self) -> None:
         """slurmctld does not start before slurmdbd knows its cluster's name."""
-        if "home" not in self.run(HOME, "sacctmgr", "-nP", "show", "cluster", "format=cluster").split():
-            self.run(HOME, "sacctmgr", "-i", "add", "cluster", "home")
+        if "home" not in self.run(self.home, "sacctmgr", "-nP", "show", "cluster", "format=cluster").split():
+            self.run(self.home, "sacctmgr", "-i", "add", "cluster", "home")
 
     def require_fit_nodes(self, cluster: Cluster) -> None:
         """Waits until every node takes jobs."""
@@ -137,20 +154,22 @@ class Testbed(Layout):
         if not bind_to_loopback():
             lines.append(f"testbed: '{HOST}' is not 127.0.0.1 here (see /etc/hosts), so Slurm's ports are open "
                          "on all interfaces; its munge keys protect them")
-        lines += [f"  export SLURM_CONF={self.conf(cluster)}" for cluster in CLUSTERS]
+        lines += [f"  export SLURM_CONF={self.conf(cluster)}" for cluster in self.clusters]
         lines.append("next: choose a cluster with one of these lines, then type 'SITE=testbed-home make submit' "
                      "(or testbed-partner)")
         print("\n".join(lines))
 
     def down(self) -> None:
-        # Cgroups carry the nodes' names only: they are ours unless a testbed in another folder is up.
-        ours = self.left() or not processes.owner_of_port(HOME.port)
-        cgroups = processes.cgroup_folders(NODES) if ours else []
+        # Cgroups carry the nodes' names only: they are ours unless another testbed has taken this slot.
+        ours = self.left() or not processes.owner_of_port(self.home.port)
+        nodes = [node for cluster in self.clusters for node in cluster.nodes]
+        cgroups = processes.cgroup_folders(nodes) if ours else []
         processes.end(lambda: self.left() + processes.cgroup_pids(cgroups))
         processes.remove_cgroups(cgroups)
         for path in (self.folder / "home", self.folder / "partner"):
             shutil.rmtree(path, ignore_errors=True)
         self.tracking.unlink(missing_ok=True)
+        self.slot_file.unlink(missing_ok=True)
         print(f"testbed: down; its logs are in {self.logs}")
 
     def left(self) -> list[int]:
@@ -188,7 +207,9 @@ def main() -> int:
         elif not testbed.generation.exists():
             print(f"testbed: there is none in {testbed.folder}")
             return 0
-        with only_one(testbed.folder):
+        # The folder's lock against two calls for one testbed, the other one against two that take the same slot.
+        slots = Path(tempfile.gettempdir())
+        with only_one(testbed.folder), only_one(slots) if arguments.action == "up" else contextlib.nullcontext():
             getattr(testbed, arguments.action)()
     except (TestbedError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.helpers import write_experiment, write_source
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm
-REAL = "/usr/bin"
+REAL = Path(shutil.which("sbatch") or "/usr/bin/sbatch").parent
 
 LOST = {
     "killed": f'{REAL}/sbatch "$@" >/dev/null; kill -9 $$',

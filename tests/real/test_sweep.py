@@ -46,19 +46,18 @@ def max_array_size(size: int) -> Iterator[None]:
     """Let the cluster partner take arrays of so many elements; its controller reads that at its start only."""
     sys.path.insert(0, str(REPOSITORY / "slurm/testbed"))
     import processes
-    from layout import PARTNER
     from testbed import Testbed
 
     testbed = Testbed(Path(os.environ["HPCDDM_TESTBED"]))
-    (controller,) = (one for one in testbed.slurm_daemons(PARTNER) if one.name == "partner-slurmctld")
-    conf = testbed.conf(PARTNER)
+    (controller,) = (one for one in testbed.slurm_daemons(testbed.partner) if one.name == "partner-slurmctld")
+    conf = testbed.conf(testbed.partner)
     before = conf.read_text()
 
     def restart(text: str) -> None:
         conf.write_text(text)
         processes.end_gently(lambda: processes.running(controller, testbed.folder))
         testbed.ensure(controller)
-        testbed.require_fit_nodes(PARTNER)
+        testbed.require_fit_nodes(testbed.partner)
 
     restart("".join(f"MaxArraySize={size}\n" if "MaxArraySize=" in line else line for line in before.splitlines(True)))
     try:
