@@ -23,6 +23,8 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
 """What stands in a batch script as one word."""
+CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
+"""One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
 
 
 class StrictModel(BaseModel):

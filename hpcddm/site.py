@@ -2,16 +2,58 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.schema import Name, Positive, StrictModel, Word, first_error
+from hpcddm.flags import SRUN, complaint, sbatch_complaint
+from hpcddm.schema import CommandWord, Name, Positive, StrictModel, Word, first_error
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 
 
-class Resources(StrictModel):
-    """What one unit asks of its site."""
+def _sbatch_line(line: str) -> str:
+    text = sbatch_complaint(line)
+    if text:
+        raise PydanticCustomError("flag", "{text}", {"text": text})
+    return line
+
+
+def _srun_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    text = complaint(words, SRUN)
+    if text:
+        raise PydanticCustomError("flag", "{text}", {"text": text})
+    return words
+
+
+class UnitKeys(StrictModel):
+    """Keys that a site gives for everything, or for one stage or unit; docs/sites.md says what each is for."""
+
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    reservation: Word | None = None
+    exclude: Word | None = None
+    """Nodes that are not to be taken, for instance 'n[3-5],n9'."""
+    cluster: Word | None = None
+    """Name of the cluster, where one Slurm database serves several; by default the one that SLURM_CONF names."""
+    gpu_type: Word | None = None
+    extra_sbatch: tuple[Annotated[str, AfterValidator(_sbatch_line)], ...] | None = None
+    """Further #SBATCH lines, for instance '--exclusive'."""
+    setup: tuple[str, ...] | None = None
+    """Shell lines before Python starts, for instance 'module load python'."""
+    container: tuple[CommandWord, ...] | None = None
+    """Words before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
+    python: CommandWord | None = None
+    """Interpreter of the jobs; by default the one that submits, also within a container."""
+    srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
+    """Further words for srun, for instance '--mpi=pmix'."""
+    cpu_bind: Word | None = None
+    """How srun binds ranks to cores; by default 'none'."""
+
+
+class Resources(UnitKeys):
+    """Everything that one unit asks of its site; units that ask for the same can be one array."""
 
     nodes: Positive = 1
     ranks_per_node: Positive = 1
@@ -19,11 +61,6 @@ class Resources(StrictModel):
     gpus_per_node: Annotated[int, Field(ge=0)] = 0
     memory_gb: Positive = 4
     minutes: Positive = 60
-    partition: Word | None = None
-    account: Word | None = None
-    qos: Word | None = None
-    constraint: Word | None = None
-    gpu_type: Word | None = None
 
     @property
     def ranks(self) -> int:
@@ -31,26 +68,15 @@ class Resources(StrictModel):
         return self.nodes * self.ranks_per_node
 
 
-class Site(StrictModel):
+class Site(UnitKeys):
     """One cluster, or this machine: its scheduler, its names for things, and what each stage may ask for."""
 
     name: Name
     scheduler: Literal["slurm", "local"]
     cores: Positive | None = None
     """Embedded only: cores to fill with units; by default all that this process may use."""
-    partition: Word | None = None
-    account: Word | None = None
-    qos: Word | None = None
-    constraint: Word | None = None
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
-    gpu_type: Word | None = None
-    memory_flag: Literal["total", "per_cpu", "none"] = "total"
-    extra_sbatch: list[str] = []
-    """Further #SBATCH lines, for instance '--reservation=course'."""
-    setup: list[str] = []
-    """Shell lines before Python starts, for instance 'module load python'."""
-    container: list[Word] = []
-    """Words before Python in a job, for instance ['apptainer', 'exec', '--nv', 'image.sif']."""
+    memory_flag: Literal["total", "per_cpu", "all", "none"] = "total"
     scratch: str | None = None
     """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
     network_interface: str | None = None
@@ -69,8 +95,8 @@ class Site(StrictModel):
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
     resources: Resources = Resources()
-    stages: dict[str, dict[str, int | str]] = {}
-    """Per stage (or per unit, as 'train/monolith'), the resources that differ from `resources`."""
+    stages: dict[str, dict[str, int | str | list[str]]] = {}
+    """Per stage (or per unit, as 'train/monolith'), what differs from `resources` and from the keys above."""
 
     @model_validator(mode="after")
     def _stage_resources(self) -> "Site":
@@ -80,8 +106,8 @@ class Site(StrictModel):
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
         """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""
-        names = ("partition", "account", "qos", "constraint", "gpu_type")
-        asked = {name: getattr(self, name) for name in names} | self.resources.model_dump(exclude_none=True)
+        asked = {name: getattr(self, name) for name in UnitKeys.model_fields}
+        asked |= self.resources.model_dump(exclude_none=True)
         for key in (stage, f"{stage}/{unit}"):
             asked |= self.stages.get(key, {})
         try:

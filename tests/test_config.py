@@ -126,16 +126,16 @@ def test_further_mistakes_are_counted():
 
 
 WRONG_SITES = {
-    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: name, scheduler,"),
+    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: partition, account,"),
     "unknown scheduler": ({"scheduler": "pbs"}, "scheduler: input should be 'slurm' or 'local', found 'pbs'"),
-    "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: nodes,"),
+    "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: partition,"),
     "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train.nodes: input should be greater th"),
     "a key misspelt": (
         {"scheduler": None, "schedular": "local"},
-        "schedular: unknown key; valid keys: name, scheduler",
+        "schedular: unknown key; valid keys: partition, account",
     ),
     "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
-    "nested resources": ({"resources": {"cpu": 1}}, "resources.cpu: unknown key; valid keys: nodes,"),
+    "nested resources": ({"resources": {"cpu": 1}}, "resources.cpu: unknown key; valid keys: partition,"),
 }
 
 

@@ -153,7 +153,7 @@ class Draft:
         self._hint("scratch", "$TMPDIR", f"a disk of the node; TmpFS={self._config.get('TmpFS', '?')}")
         self._hint("setup", '["module load python"]', "lines before Python starts, modules for instance", raw=True)
         self._hint("container", "[apptainer, exec, --nv, image.sif]", "words before Python", raw=True)
-        self._hint("extra_sbatch", '["--reservation=course"]', "further #SBATCH lines", raw=True)
+        self._hint("extra_sbatch", '["--exclusive"]', "further #SBATCH lines", raw=True)
 
     def _coming_back(self) -> None:
         grace, wait = self._partition.get("GraceTime", "0"), self._config.get("KillWait", "?")

@@ -4,13 +4,9 @@ What renders and what carries is imported when something is submitted: looking a
 """
 
 import re
-import shlex
 import subprocess
-import sys
 from collections import defaultdict
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher
@@ -19,15 +15,13 @@ from hpcddm.launch.client import Silent, ask, call, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, Sbatch
+from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.share import share_file
 from hpcddm.site import Site
 from hpcddm.weights import cache_folder
-
-if TYPE_CHECKING:
-    import jinja2
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
@@ -95,32 +89,19 @@ class Slurm(Launcher):
         atomic.write_text(path, self._text(array), durable=False)
         return path
 
-    @cached_property
-    def _template(self) -> "jinja2.Template":
-        import jinja2
-
-        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        environment.filters["quote"] = lambda value: shlex.quote(str(value))
-        return environment.from_string(share_file(TEMPLATE).read_text())
-
     def _text(self, array: ArraySpec) -> str:
-        import jinja2
-
-        try:
-            text = self._template.render(
-                array=array,
-                site=self.site.model_dump(),
-                resources=array.resources.model_dump(),
-                run=self.run.root.resolve(),
-                jobs=str(self.run.jobs.resolve()),
-                python=sys.executable,
-                cache=cache_folder(),
-                scheduler_prefixes=SCHEDULER_PREFIXES,
-            )
-        except jinja2.TemplateError as error:
-            line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-            raise UserError(f"{share_file(TEMPLATE)}{line}: {error.message}") from None
-        return text + "\n"
+        source = share_file(TEMPLATE)
+        return render(
+            source.read_text(),
+            str(source),
+            self.site,
+            array.resources,
+            array=array,
+            run=self.run.root.resolve(),
+            jobs=str(self.run.jobs.resolve()),
+            cache=cache_folder(),
+            scheduler_prefixes=SCHEDULER_PREFIXES,
+        )
 
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
         """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up.

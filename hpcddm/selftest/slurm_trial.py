@@ -2,17 +2,13 @@
 
 import math
 import os
-import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import jinja2
-
-from hpcddm.errors import UserError
 from hpcddm.launch.client import Silent, ask, call
+from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
@@ -58,23 +54,17 @@ class SlurmTrial:
 
         Raises `UserError` naming the template when it has a mistake.
         """
-        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        environment.filters["quote"] = lambda value: shlex.quote(str(value))
         source = share_file(TEMPLATE)
-        try:
-            text = environment.from_string(source.read_text()).render(
-                part=part,
-                elements=Element.COUNT if part == Part.ARRAY else 1,
-                element=Element,
-                site=self.evidence.site.model_dump(),
-                resources=resources.model_dump(),
-                folder=self.evidence.folder,
-                python=sys.executable,
-            )
-        except jinja2.TemplateError as error:
-            line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-            raise UserError(f"{source}{line}: {error.message}") from None
-        return text + "\n"
+        return render(
+            source.read_text(),
+            str(source),
+            self.evidence.site,
+            resources,
+            part=part,
+            elements=Element.COUNT if part == Part.ARRAY else 1,
+            element=Element,
+            folder=self.evidence.folder,
+        )
 
     def prepare(self) -> None:
         """Write what the jobs read, and their scripts."""

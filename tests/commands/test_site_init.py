@@ -148,7 +148,7 @@ def test_hints_are_valid_when_their_mark_is_taken_away(answers):
     """What a user does with a draft is to take the # away."""
     lines = [re.sub(r"^# (?=[a-z_]+: )", "", line) for line in drafted(answers)[1].splitlines()]
     site = validate(Site, yaml.safe_load("\n".join(lines)), "the draft")
-    assert site.container == ["apptainer", "exec", "--nv", "image.sif"] and site.scratch == "$TMPDIR"
+    assert site.container == ("apptainer", "exec", "--nv", "image.sif") and site.scratch == "$TMPDIR"
 
 
 def test_words_of_a_client_never_become_keys():

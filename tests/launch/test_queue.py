@@ -48,6 +48,13 @@ def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):
     assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes and [MONOLITH] in shapes
 
 
+@pytest.mark.parametrize("key, value", [("setup", ["module load b"]), ("container", ["box"]), ("exclude", "n3")])
+def test_a_unit_with_a_setup_or_container_of_its_own_is_an_array_of_its_own(run, tmp_path, key, value):
+    site = Site(name="north", scheduler="slurm", setup=["module load a"], stages={"train/expert-01": {key: value}})
+    shapes = [[item.name for item in items] for items in arrays(all_of(tiny(tmp_path), run), site)]
+    assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes
+
+
 def test_every_array_waits_for_what_its_units_read(run, tmp_path):
     experiment, queue = tiny(tmp_path), Queue(run)
     submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))

@@ -48,7 +48,17 @@ SITES = {
         {"partition": "gpu", "account": "grp", "qos": "long", "constraint": "a100&ib"},
         ["--partition=gpu", "--account=grp", "--qos=long", "--constraint=a100&ib"],
     ),
-    "further lines": ({"extra_sbatch": ["--reservation=course", "--exclude=n[1-3]"]}, ["--reservation=course"]),
+    "nodes to take and not to take": (
+        {"reservation": "course", "exclude": "n[1-3]"},
+        ["--reservation=course", "--exclude=n[1-3]"],
+    ),
+    "a cluster among several": ({"cluster": "north"}, ["--clusters=north"]),
+    "all memory of a node": ({"memory_flag": "all"}, ["--mem=0"]),
+    "further lines": ({"extra_sbatch": ["--exclusive", "-b now+1hour"]}, ["--exclusive", "-b now+1hour"]),
+    "further lines of its stage": (
+        {"extra_sbatch": ["--exclusive"], "stages": {"train": {"extra_sbatch": ["--licenses=x"]}}},
+        ["--licenses=x"],
+    ),
     "at most two at a time": ({"max_parallel": 2}, ["--array=0-1%2"]),
     "one at a time": ({"max_parallel": 1}, ["--array=0-1%1"]),
     "early signal": ({"signal_lead_seconds": 300}, ["--signal=USR2@300"]),

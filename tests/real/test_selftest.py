@@ -56,8 +56,8 @@ BROKEN = {
         "90 minutes are above the time limit of main, 60 (train)", "set stages.train.minutes",
     ),
     "no requeue allowed": Broken(
-        {"extra_sbatch": ["--no-requeue"]}, {"requeue": "FAIL"}, "requeue", "scontrol requeue is refused",
-        "set requeue: resubmit",
+        {"setup": ["scontrol update jobid=$SLURM_JOB_ID requeue=0"]}, {"requeue": "FAIL"}, "requeue",
+        "scontrol requeue is refused", "set requeue: resubmit",
     ),
     "no sacct": Broken(
         {"has_sacct": True}, {"accounting": "warn"}, "accounting", "sacct does not answer", "set has_sacct: false",

@@ -1,0 +1,31 @@
+"""What is written about sites: every key, none that there is not, examples that can be loaded."""
+
+import re
+
+import pytest
+import yaml
+
+from hpcddm.schema import validate
+from hpcddm.site import Resources, Site
+from tests.helpers import REPOSITORY
+
+KEYS = {*Site.model_fields, *Resources.model_fields}
+PAGE = (REPOSITORY / "docs/sites.md").read_text()
+
+
+def test_the_page_lists_every_key_and_no_other():
+    rows = [line.split("|")[1] for line in PAGE.splitlines() if re.match(r"\| `", line)]
+    assert sorted(key for row in rows for key in re.findall("`([a-z_]+)`", row)) == sorted(KEYS)
+
+
+def test_the_sites_file_lists_every_key():
+    text = (REPOSITORY / "slurm/sites/slurm.yaml").read_text()
+    listed = set(re.findall(r"\b([a-z_]+):", text))
+    assert {*Site.model_fields} - {"cores"} <= listed
+    assert {*Resources.model_fields} <= listed
+
+
+@pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+def test_an_example_can_be_loaded(example):
+    site = validate(Site, yaml.safe_load(example), "docs/sites.md")
+    assert site.resources_for("train").nodes >= 1
