@@ -168,7 +168,7 @@ class Layout:
             target = self.folder / cluster.name / template.stem
             text = string.Template(template.read_text()).substitute(names)
             if not target.exists() or target.read_text() != text:
-                target.touch(mode=0o600)  # slurmdbd insists
+                target.touch(mode=0o600 if "dbd" in target.name else 0o644)  # slurmdbd insists
                 target.write_text(text)
                 changed = True
         return changed

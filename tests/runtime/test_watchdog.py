@@ -1,6 +1,13 @@
 """A process that makes no step is ended, and one that does is not."""
 
-from tests.helpers import python
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+from tests.helpers import REPOSITORY, python
 
 CODE = """
 import sys, time
@@ -23,3 +30,30 @@ def test_a_process_that_makes_no_step_is_ended_with_its_stack_in_the_log():
 def test_a_process_that_makes_steps_is_left_alone():
     done = python(CODE, "steps")
     assert done.returncode == 0 and done.stdout == "through\n"
+
+
+SUSPENDED = """
+from hpcddm.runtime.watchdog import Watchdog
+with Watchdog(1.0, lambda reason: print("last words:", reason, flush=True)) as watchdog:
+    print("training", flush=True)
+    for step in range(16):
+        sum(range(3_000_000))
+        watchdog.touch()
+print("through", flush=True)
+"""
+
+
+def test_a_process_that_the_scheduler_suspended_goes_on_when_it_is_resumed():
+    process = subprocess.Popen([sys.executable, "-c", SUSPENDED], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    try:
+        assert process.stdout.readline() == "training\n"
+        process.send_signal(signal.SIGSTOP)
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
+        # Longer than the watchdog allows.
+        time.sleep(1.5)
+        process.send_signal(signal.SIGCONT)
+        said = process.communicate(timeout=60)[0]
+        assert (process.returncode, said) == (0, "through\n")
+    finally:
+        process.kill()
