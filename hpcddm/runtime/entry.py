@@ -86,11 +86,25 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
 def _outcome(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[str, str, int]:
-    """Make the unit and say how that ended: a word, the reason, and the exit code."""
+    """Make the unit and say how that ended: a word, the reason, and the exit code.
+
+    One that was replaced ends with 0, for whatever reason it leaves: another code would let srun end its step, and that
+    has the number of its successor's, who is well.
+    """
+    outcome, reason, code = _attempted(spec, run, ranks, attempt, stop)
+    if code and attempt.is_superseded():
+        return "superseded", f"{SUPERSEDED} ({reason})", 0
+    return outcome, reason, code
+
+
+def _attempted(
+    spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
+) -> tuple[str, str, int]:
+    """The same, for an attempt that owns its unit to the end."""
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
     except Superseded as superseded:
-        return "superseded", str(superseded), EXIT_CODE
+        return "superseded", str(superseded), 0
     except Stopped as stopped:
         return "stopped", str(stopped), 0
     except HeldElsewhere as held:
@@ -127,7 +141,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
         attempt.close("superseded", SUPERSEDED)
         print(f"superseded: {SUPERSEDED}; leaving at once", flush=True)
     finally:
-        os._exit(EXIT_CODE)
+        os._exit(0)
 
 
 def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:

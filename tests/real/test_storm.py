@@ -43,6 +43,8 @@ def test_an_attempt_that_outlives_its_nodes_leaves_when_the_next_one_begins(stor
     one = storm.log[0]
     old = records(storm.run / "logs" / KEY)[one.attempt - 1]
     assert "began: 2" in one.note and (old.outcome, old.decision) == ("superseded", "superseded")
+    # Its successor went on until somebody else disturbed it.
+    assert storm.log[1].attempt == one.attempt + 1
 
 
 @pytest.mark.long

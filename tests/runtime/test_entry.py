@@ -13,7 +13,7 @@ from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry
 from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.attempt import SUPERSEDED, Superseded, open_attempt
 from hpcddm.runtime.inputs import Inputs
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
@@ -82,6 +82,40 @@ def test_what_fails_after_the_training_is_recorded_with_its_reason(ended, monkey
 def test_a_unit_that_is_stopped_says_what_comes_of_it(ended, stage, words, capfd):
     assert ended(Stopped("SIGTERM"), stage) == (0, ("stopped", "SIGTERM"))
     assert f"stopped: SIGTERM; the next attempt {words}" in capfd.readouterr().out
+
+
+OWNER = "slurm-tiny-train-0123456789ab-7_0"
+
+
+class Replaced:
+    """A stage in which the scheduler starts the job anew, and which then leaves by one of the ways out."""
+
+    def __init__(self, leaving):
+        self.leaving = leaving
+
+    def run(self, settings, unit, num_units):
+        open_attempt(unit.run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.1"))
+        raise self.leaving
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    "leaving",
+    [Superseded(SUPERSEDED), RuntimeError("Connection closed by peer"), UserError("cannot save")],
+    ids=["it noticed", "its peer left first", "its state is not its own any more"],
+)
+def test_an_execution_that_was_replaced_does_not_end_the_step_of_its_successor(tmp_path, monkeypatch, rank, leaving):
+    run = RunDir(tmp_path / "run")
+    unit = next(unit for unit in plan(tiny(tmp_path)) if unit.stage == "train")
+    write_specs(items_of([unit], tiny(tmp_path), run), Site(name="here", scheduler="slurm"))
+    monkeypatch.setattr(entry, "patient_gather", lambda spec, run: Inputs({}, []))
+    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    monkeypatch.setattr("importlib.import_module", lambda name: Replaced(leaving))
+    # It would end this very process.
+    monkeypatch.setattr(entry, "_leave_if_superseded", lambda attempt: None)
+    open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.0"))
+    monkeypatch.setattr(ranks_module, "from_environment", lambda: Ranks(rank, rank, 2, 1, f"{OWNER}.0"))
+    assert entry._run(run.spec(unit.key), StopFlag()) == 0
 
 
 @pytest.fixture
