@@ -34,10 +34,11 @@ class Cluster:
     port: int  # the first of this cluster's: slurmctld, slurmdbd, then one per node
     accounting: str
     slot: int = 0
+    count: int = 4  # of its nodes
 
     @property
     def numbers(self) -> range:
-        return range(10 * self.slot + 1, 10 * self.slot + 5)
+        return range(10 * self.slot + 1, 10 * self.slot + 1 + self.count)
 
     @property
     def nodes(self) -> list[str]:
@@ -45,7 +46,7 @@ class Cluster:
 
     @property
     def node_ports(self) -> list[int]:
-        return [self.port + 11 + index for index in range(4)]
+        return [self.port + 11 + index for index in range(self.count)]
 
 # How Slurm keeps track of a job's processes, best first: (is it there?, proctrack plugin, cgroup plugin).
 TRACKING = {
@@ -83,15 +84,24 @@ class Layout:
         return Cluster("partner", "p", 17110 + SLOT_PORTS * self.slot, "accounting_storage/none", self.slot)
 
     @property
-    def clusters(self) -> tuple[Cluster, Cluster]:
-        return self.home, self.partner
+    def annex(self) -> Cluster:
+        return Cluster("annex", "a", 17060 + SLOT_PORTS * self.slot, "accounting_storage/slurmdbd", self.slot, 2)
+
+    @property
+    def accounted(self) -> tuple[Cluster, Cluster]:
+        """The clusters of one slurmdbd, which know of each other: 'sbatch -M annex' works on home."""
+        return self.home, self.annex
+
+    @property
+    def clusters(self) -> tuple[Cluster, Cluster, Cluster]:
+        return self.home, self.annex, self.partner
 
     def conf(self, cluster: Cluster) -> Path:
         return self.folder / cluster.name / "slurm.conf"
 
     def basis(self) -> list[Daemon]:
-        """What both clusters stand on, whatever their settings."""
-        return [*map(self.munge, self.clusters), self.database()]
+        """What the clusters stand on, whatever their settings."""
+        return [self.munge(self.home), self.munge(self.partner), self.database()]
 
     def slurm_daemons(self, cluster: Cluster) -> list[Daemon]:
         conf = self.conf(cluster)
@@ -102,6 +112,8 @@ class Layout:
         return [*([accounting] if cluster.name == "home" else []), controller, *nodes]
 
     def munge(self, cluster: Cluster) -> Daemon:
+        """The munge daemon of a cluster; those of one slurmdbd trust each other."""
+        cluster = self.home if cluster in self.accounted else cluster
         here = self.folder / cluster.name / "munge"
         argv = ("munged", "--foreground", "--force", f"--socket={here}/socket", f"--key-file={here}/key",
                 f"--log-file={here}/log", f"--pid-file={here}/pid", f"--seed-file={here}/seed")
@@ -155,7 +167,7 @@ class Layout:
         names = {
             "cluster": cluster.name, "host": HOST, "user": USER,
             "folder": self.folder / cluster.name, "logs": self.logs, "munge_socket": self.munge(cluster).socket,
-            "ctld_port": cluster.port, "dbd_port": cluster.port + 1, "accounting": cluster.accounting,
+            "ctld_port": cluster.port, "dbd_port": self.home.port + 1, "accounting": cluster.accounting,
             "nodes": f"{cluster.letter}[{cluster.numbers[0]}-{cluster.numbers[-1]}]",
             "node_ports": f"[{cluster.node_ports[0]}-{cluster.node_ports[-1]}]",
             "proctrack": f"proctrack/{proctrack}", "cgroup_plugin": cgroup_plugin,

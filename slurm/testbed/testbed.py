@@ -1,6 +1,7 @@
-"""A real Slurm with two clusters on one machine, in one folder, listening on loopback only.
+"""A real Slurm with three clusters on one machine, in one folder, listening on loopback only.
 
     home      nodes h1 to h4, with slurmdbd and a MariaDB of its own: sacct works
+    annex     nodes a1 and a2, in home's slurmdbd and with its munge key: 'sbatch -M annex' works on home
     partner   nodes p1 to p4, with a munge key of its own and no accounting: sacct fails
 
 SLURM_CONF selects the cluster. All daemons run as the user who calls this, and so do the jobs.
@@ -77,7 +78,8 @@ class Testbed(Layout):
                 started = self.start_slurm(tracking)
                 for cluster in self.clusters:
                     self.require_fit_nodes(cluster)
-                    self.run(cluster, "srun", "--immediate=15", "-N4", "-n4", "-J", "testbed-check", "true")
+                    count = str(cluster.count)
+                    self.run(cluster, "srun", "--immediate=15", "-N", count, "-n", count, "-J", "testbed-check", "true")
                 return tracking, started
             except TestbedError as error:
                 print(f"testbed: with processes tracked by {tracking}: {error}")
@@ -100,7 +102,7 @@ class Testbed(Layout):
             for daemon in self.slurm_daemons(cluster):
                 started += self.ensure(daemon)
                 if daemon.name == "home-slurmdbd":
-                    self.register_home()
+                    self.register()
         return started
 
     def end_slurm(self, cluster: Cluster) -> None:
@@ -108,10 +110,12 @@ class Testbed(Layout):
         daemons = self.slurm_daemons(cluster)
         processes.end_gently(lambda: [pid for daemon in daemons for pid in processes.running(daemon, self.folder)])
 
-    def register_home(self) -> None:
+    def register(self) -> None:
         """slurmctld does not start before slurmdbd knows its cluster's name."""
-        if "home" not in self.run(self.home, "sacctmgr", "-nP", "show", "cluster", "format=cluster").split():
-            self.run(self.home, "sacctmgr", "-i", "add", "cluster", "home")
+        known = self.run(self.home, "sacctmgr", "-nP", "show", "cluster", "format=cluster").split()
+        names = [cluster.name for cluster in self.accounted if cluster.name not in known]
+        if names:
+            self.run(self.home, "sacctmgr", "-i", "add", "cluster", ",".join(names))
 
     def require_fit_nodes(self, cluster: Cluster) -> None:
         """Waits until every node takes jobs."""
@@ -144,7 +148,7 @@ class Testbed(Layout):
             raise TestbedError(f"{command[0]} on {cluster.name} does not answer") from None
 
     def say_what_is_up(self, tracking: str, started: int, seconds: float) -> None:
-        what = "up already, both clusters answer"
+        what = "up already, all clusters answer"
         if started:
             what = f"up, {started} of its daemons started in {seconds:.1f} s"
         lines = [f"testbed: {what} (processes tracked by {tracking})"]
@@ -166,8 +170,8 @@ class Testbed(Layout):
         cgroups = processes.cgroup_folders(nodes) if ours else []
         processes.end(lambda: self.left() + processes.cgroup_pids(cgroups))
         processes.remove_cgroups(cgroups)
-        for path in (self.folder / "home", self.folder / "partner"):
-            shutil.rmtree(path, ignore_errors=True)
+        for cluster in self.clusters:
+            shutil.rmtree(self.folder / cluster.name, ignore_errors=True)
         self.tracking.unlink(missing_ok=True)
         self.slot_file.unlink(missing_ok=True)
         print(f"testbed: down; its logs are in {self.logs}")
