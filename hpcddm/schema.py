@@ -52,6 +52,10 @@ class VariantSettings(StrictModel):
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     trained: ClassVar[bool] = True
     """False for a router that is computed from the data instead of trained."""
+    uses_gpu: ClassVar[bool] = True
+    """False for an encoder that computes next to nothing."""
+    uses_all_gpus: ClassVar[bool] = False
+    """True for a residency that has a use for every GPU of its node."""
 
     name: str
 

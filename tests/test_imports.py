@@ -10,7 +10,7 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 PACKAGE = REPOSITORY / "hpcddm"
 
 FOUNDATION = {"schema", "config", "site", "plugins", "errors", "share", "weights", "rundir", "runtime"}
-NUMERIC = FOUNDATION | {"data"}
+NUMERIC = FOUNDATION | {"data", "devices"}
 MAY_IMPORT = {
     "errors": set(),
     "plugins": {"errors"},
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "rundir": {"errors", "schema", "config", "plugins"},
     "runtime": {"errors", "schema", "config", "plugins", "share", "rundir"},
     "data": FOUNDATION,
+    "devices": FOUNDATION,
     "objectives": NUMERIC,
     "models": NUMERIC | {"starts"},
     "encoders": NUMERIC,

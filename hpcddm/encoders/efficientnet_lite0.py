@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm import weights
+from hpcddm.devices import current_device
 from hpcddm.schema import VariantSettings
 from hpcddm.weights import Weights
 
@@ -132,7 +133,7 @@ def network() -> EfficientNetLite0:
 
 def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
     """A function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = current_device()
     model = network().to(device)
 
     def encode(images: np.ndarray) -> np.ndarray:

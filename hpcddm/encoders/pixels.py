@@ -14,6 +14,7 @@ class Settings(VariantSettings):
     """`size` is the side of the down-sampled image: features have size^2 x channels values."""
 
     role: ClassVar[str] = "image"
+    uses_gpu: ClassVar[bool] = False
 
     size: Positive = 7
 

@@ -111,9 +111,10 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
         if id(item.experiment) not in settings:
             settings[id(item.experiment)] = item.experiment.model_dump(mode="json")
         unit, experiment = item.unit, settings[id(item.experiment)]
-        threads = site.resources_for(*unit.key.split("/")).cpus_per_rank
+        resources = site.resources_for(*unit.key.split("/"))
+        shape = {"threads": resources.cpus_per_rank, "gpus": resources.gpus_per_node}
         wanted = {"wants": unit.wants, "minimum": unit.minimum}
-        spec = Spec(unit.key, unit.num_units, experiment, unit.covers, unit.needs, threads, **survival, **wanted)
+        spec = Spec(unit.key, unit.num_units, experiment, unit.covers, unit.needs, **shape, **survival, **wanted)
         spec.write(item.run)
 
 

@@ -49,10 +49,15 @@ def from_environment(world_size: int, threads: int) -> Allocation:
         node_list=os.environ.get("SLURM_JOB_NODELIST", ""),
         ranks=world_size,
         cpus=_total(os.environ.get("SLURM_JOB_CPUS_PER_NODE", str(threads))),
-        gpus=nodes * int(os.environ.get("SLURM_GPUS_ON_NODE") or 0),
+        gpus=nodes * gpus_on_node(),
         started=started,
         ends=float(ends) if ends else None,
     )
+
+
+def gpus_on_node() -> int:
+    """GPUs of this node that Slurm says it gave to this job; 0 elsewhere."""
+    return int(os.environ.get("SLURM_GPUS_ON_NODE") or 0)
 
 
 def restart_count() -> int:

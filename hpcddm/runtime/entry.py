@@ -156,6 +156,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     folder.mkdir(parents=True, exist_ok=True)
     pulse = Pulse(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
+    survival["gpus"] = max(spec.gpus, allocations.gpus_on_node())
     unit = Unit(spec.key, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, **survival)
     if ranks.rank > 0:
         _call_stage(spec, unit)

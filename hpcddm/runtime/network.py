@@ -1,5 +1,6 @@
 """Where the other ranks of a unit reach this node."""
 
+import os
 import socket
 
 import psutil
@@ -23,6 +24,11 @@ def own_address(nodes: int, interface: str | None) -> str:
         f"site key network_interface: {socket.gethostname()} has no interface {interface} with an IPv4 address;"
         f" it has: {', '.join(psutil.net_if_addrs())}"
     )
+
+
+def node_name() -> str:
+    """This node, as Slurm calls it."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def _address_of(host: str) -> str:

@@ -20,6 +20,8 @@ class Spec:
     covers: dict[str, Any]
     needs: list[str]
     threads: int
+    gpus: int = 0
+    """How many GPUs of each node it was given."""
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20

@@ -27,6 +27,8 @@ class Unit:
     fingerprint: str
     network_interface: str | None = None
     watchdog_minutes: float = 20
+    gpus: int = 0
+    """GPUs that it was given on each of its nodes."""
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ import torch
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import to_images
+from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.pipeline import CLUSTER
@@ -29,7 +30,7 @@ def draw(
     them. The arm that reads the clusters, the oracle, takes for image i the cluster of the i-th held-out image of its
     class, and the router's opinion where the expert of that cluster is missing.
     """
-    data, evaluate, device = settings.data, settings.evaluate, networks.device()
+    data, evaluate, device = settings.data, settings.evaluate, current_device()
     clusters = _oracle_clusters(run, classes).to(device) if CLUSTER in needed else None
     members = networks.load_members(settings, run.unit, needed, device)
     shape = (data.channels, data.image_size, data.image_size)

@@ -6,6 +6,7 @@ import numpy as np
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
+from hpcddm.devices import own_device
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages.shard import INDEX, TAR
 
@@ -19,7 +20,10 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     samples = np.load(unit.input(shard, INDEX))
     samples["shard"] = 0
     reader = TarReader([unit.input(shard, TAR)], samples)
-    encode = plugins.load("encoders", settings.encode.encoder.name).build(settings.encode.encoder)
+    encoder = settings.encode.encoder
+    if encoder.uses_gpu:
+        own_device(unit)
+    encode = plugins.load("encoders", encoder.name).build(encoder)
     blocks = []
     for start in range(0, len(samples), IMAGES_AT_ONCE):
         unit.leave_if_told()

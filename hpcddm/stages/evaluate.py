@@ -9,6 +9,7 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader, to_images, to_tensor
+from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM, Members
 from hpcddm.ensemble.sampler import sample
@@ -26,7 +27,7 @@ REFERENCE, REAL = "heldout", "train"
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
-    device = networks.device()
+    device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
     members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
     critics = [networks.load_critic(settings, key, unit.run.unit, device) for key in (EXTRACTOR, JUDGE)]
     real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}

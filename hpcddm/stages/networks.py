@@ -50,11 +50,6 @@ def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path]
     return _verified(critics.build(settings, critic), folder_of(key)).to(device)
 
 
-def device() -> torch.device:
-    """Where inference runs."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _ready(device: torch.device, network: nn.Module, folder: Path, precision: str) -> nn.Module:
     return _verified(network, folder).to(device, DTYPES[precision])
 

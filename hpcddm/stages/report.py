@@ -9,6 +9,7 @@ import torch
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import to_images
+from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.members import Members
@@ -201,7 +202,8 @@ class Shown:
 
     def __init__(self, settings: Experiment, unit: Unit):
         self.settings, self.unit = settings, unit
-        data, device = settings.data, networks.device()
+        data = settings.data
+        device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
         self.members: Members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
         self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)

@@ -12,6 +12,7 @@ from torch import nn
 from hpcddm.config import Experiment
 from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import TarReader
+from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.objectives import path
 from hpcddm.rundir import atomic
@@ -35,12 +36,13 @@ from hpcddm.training.loop import WEIGHTS, Batch, Task, load_weights, train
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Make the router, calibrate it and measure it by noise level on held-out images."""
+    device = own_device(unit)
     make = _train if settings.router.model.trained else _fit
     made, log_prior = make(settings, unit)
     if unit.ranks.rank > 0:
         return made
     # As it will route: in the precision that it was trained in.
-    router = load_weights(build(settings), unit.folder).to(networks.device(), networks.DTYPES[precision(settings)])
+    router = load_weights(build(settings), unit.folder).to(device, networks.DTYPES[precision(settings)])
     ones = [1.0] * len(NOISE_LEVELS)
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)

@@ -15,6 +15,7 @@ import torch
 from hpcddm.config import EvaluateSettings, Experiment
 from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.reader import to_images
+from hpcddm.devices import own_device
 from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
@@ -26,7 +27,6 @@ from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.schema import covered
 from hpcddm.stages import networks
-from hpcddm.training.process_group import own_device
 
 SAMPLES, DRAWN = "samples.npy", "samples.json"
 FIRST_NUMBER = 1 << 40
@@ -126,7 +126,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
     if _is_there(unit, plan):
         # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
         return
-    total, device = sum(plan.images), own_device(unit.ranks.local_rank)
+    total, device = sum(plan.images), own_device(unit)
     for expert, batches in groupby(missing, key=lambda one: one[0]):
         members = networks.load_members(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:

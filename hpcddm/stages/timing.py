@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
+from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
@@ -67,8 +66,8 @@ class Clock:
         work = self._costs.work(key)
         if not work:
             return None, UNKNOWN, "its own attempts will tell"
-        on_gpu = torch.cuda.is_available() if self._is_here else bool(resources.gpus_per_node)
-        if on_gpu and not torch.cuda.is_available():
+        on_gpu = bool(visible_gpus()) if self._is_here else bool(resources.gpus_per_node)
+        if on_gpu and not visible_gpus():
             return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
         threads = resources.cpus_per_rank
         try:

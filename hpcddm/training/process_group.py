@@ -7,6 +7,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from hpcddm import devices
 from hpcddm.runtime.network import own_address
 from hpcddm.runtime.unit import Unit
 
@@ -16,16 +17,17 @@ TIMEOUT = timedelta(minutes=10)
 def join(unit: Unit) -> torch.device:
     """Create the process group of the unit's ranks and return this rank's device.
 
-    A rank that is told to stop while it waits for the others ends here.
+    A rank that is told to stop while it waits for the others ends here. Raises `MissingGpu` where not every rank has
+    the GPU that it needs.
     """
-    device = own_device(unit.ranks.local_rank)
+    device = devices.own_device(unit)
     _choose_interface(unit)
     with unit.stop.cut_short(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
-        _meet(unit, "nccl" if device.type == "cuda" else "gloo")
+        _meet(unit, device)
     return device
 
 
-def _meet(unit: Unit, backend: str) -> None:
+def _meet(unit: Unit, device: torch.device) -> None:
     ranks = unit.ranks
     address, port = ("", 0) if ranks.rank == 0 else unit.attempt.meeting()
     if ranks.rank == 0:
@@ -36,25 +38,16 @@ def _meet(unit: Unit, backend: str) -> None:
     if ranks.rank == 0:
         unit.attempt.announce_meeting(address, store.port)
         port = store.port
+    backend = devices.agree(store, ranks, device)
     # DeepSpeed reads these even where the group exists already, and looks for MPI when one is missing.
     os.environ |= {
         "RANK": str(ranks.rank),
-        "LOCAL_RANK": str(ranks.local_rank),
+        "LOCAL_RANK": str(devices.local_rank_of(device, ranks)),
         "WORLD_SIZE": str(ranks.world_size),
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
     }
     dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size, timeout=TIMEOUT)
-
-
-def own_device(local_rank: int) -> torch.device:
-    """The device of a rank, by its number on its node."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    # A site may show every task all GPUs of the node, or only its own.
-    device = torch.device("cuda", local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
 
 
 def leave() -> None:
@@ -66,4 +59,6 @@ def leave() -> None:
 def _choose_interface(unit: Unit) -> None:
     interface = "lo" if unit.ranks.nodes == 1 else unit.network_interface
     if interface:
-        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+        # A user's own choice, from the site's setup lines, stands: NCCL may use several networks at once.
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, interface)

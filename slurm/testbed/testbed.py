@@ -9,6 +9,9 @@ SLURM_CONF selects the cluster. All daemons run as the user who calls this, and 
 something died; 'down' ends everything and removes all but the logs. HPCDDM_TESTBED names another
 folder than the default, HPCDDM_TESTBED_MAX_ARRAY lowers MaxArraySize (asked for at each 'up').
 
+Every node has four GPUs on paper: Slurm hands them out and sets CUDA_VISIBLE_DEVICES, and no CUDA
+finds them.
+
 Testbeds in different folders live side by side: each takes a slot with ports, job ids and names of
 nodes of its own (h1 to h4 in the first one, h11 to h14 in the next). The Slurm that comes first in
 PATH is the one that runs, for the clients and the tests as well.

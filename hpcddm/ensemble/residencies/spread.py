@@ -2,20 +2,24 @@
 
 from collections.abc import Callable
 from itertools import cycle
+from typing import ClassVar
 
 import torch
 from torch import nn
 
+from hpcddm.devices import visible_gpus
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
     """Nothing to set; a machine without GPUs has one device."""
 
+    uses_all_gpus: ClassVar[bool] = True
+
 
 def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
     """The networks as functions (x, t, condition) -> prediction, which stays on the network's device."""
-    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())] or [device]
+    devices = [torch.device("cuda", number) for number in range(visible_gpus())] or [device]
     # The ranks of a node begin each at its own: they load the same networks in the same order.
     own = devices.index(device) if device in devices else 0
     devices = devices[own:] + devices[:own]

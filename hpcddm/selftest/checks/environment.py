@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcddm import __version__
 from hpcddm.rundir import atomic
-from hpcddm.selftest.checks.rendezvous import node_name
+from hpcddm.runtime.network import node_name
 from hpcddm.selftest.evidence import Element, Evidence, Part, Start
 from hpcddm.selftest.verdict import Row, Verdict
 

@@ -1,7 +1,6 @@
 """Ranks and rendezvous: SLURM_* tells every task its rank, and all of them reach rank 0 over the site's network."""
 
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.network import own_address
+from hpcddm.runtime.network import node_name, own_address
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.selftest.evidence import Evidence, Part
 from hpcddm.selftest.verdict import Row, Verdict
@@ -97,11 +96,6 @@ def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     connection.settimeout(MEETING_SECONDS * 4)
     connection.sendall(f"{ranks.rank:16d}".encode())
     return [connection]
-
-
-def node_name() -> str:
-    """This node, as Slurm calls it."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def judge(evidence: Evidence) -> Row:

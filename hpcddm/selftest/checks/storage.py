@@ -11,7 +11,8 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime import ranks as ranks_module
-from hpcddm.selftest.checks.rendezvous import Circle, node_name
+from hpcddm.runtime.network import node_name
+from hpcddm.selftest.checks.rendezvous import Circle
 from hpcddm.selftest.evidence import Evidence, Part, Start
 from hpcddm.selftest.verdict import Row, Verdict
 

@@ -1,0 +1,132 @@
+"""Devices of a unit's ranks: the one place that chooses between GPU and CPU, and that says why a GPU is missing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from hpcddm.runtime.network import node_name
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.unit import Unit
+
+STORE_KEY = "hpcddm/device"
+"""Under which every rank leaves its device in the store of the meeting, and rank 0 the complaint."""
+DEVICE_FILES = Path("/dev")
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+class MissingGpu(Exception):
+    """A GPU that the unit was given cannot be used; another node may do, so the unit is tried again."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One rank's device as the others know it: `name` tells a GPU from all others of its node, 'cpu' is no GPU."""
+
+    rank: int
+    host: str
+    name: str
+
+
+def own_device(unit: Unit, uses_all: bool = False) -> torch.device:
+    """Device of this rank, which becomes torch's current one.
+
+    Raises `MissingGpu`, naming rank and node, when the unit was given GPUs and this rank sees none, or fewer than all
+    where it `uses_all`. A unit that was given none takes what torch sees.
+    """
+    ranks, visible = unit.ranks, visible_gpus()
+    share = unit.gpus if uses_all else min(unit.gpus, 1)
+    if visible < share:
+        raise MissingGpu(
+            f"rank {ranks.rank} on {node_name()} sees {visible or 'no'} GPU{'s' * (visible > 1)} and needs {share} of"
+            f" the {unit.gpus} that {unit.key} was given there; {advice()}"
+        )
+    if not visible:
+        return torch.device("cpu")
+    # A site may show every task all GPUs of the node, those near its cores, or only its own: `agree` sees to it that
+    # no two ranks took the same one.
+    device = torch.device("cuda", ranks.local_rank % visible)
+    torch.cuda.set_device(device)
+    return device
+
+
+def current_device() -> torch.device:
+    """Device of this process: the one that `own_device` chose, the first GPU before that, or the CPU."""
+    return torch.device("cuda", torch.cuda.current_device()) if visible_gpus() else torch.device("cpu")
+
+
+def visible_gpus() -> int:
+    """How many GPUs torch can use in this process."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def local_rank_of(device: torch.device, ranks: Ranks) -> int:
+    """What LOCAL_RANK must say: DeepSpeed takes it for the number of the GPU."""
+    return ranks.local_rank if device.type == "cpu" else device.index
+
+
+def agree(store: dist.Store, ranks: Ranks, device: torch.device) -> str:
+    """Backend for the devices of all ranks, 'nccl' or 'gloo'; every rank calls this.
+
+    Raises `MissingGpu` on all ranks when only some have a GPU, or when two of one node have the same.
+    """
+    own = Device(ranks.rank, node_name(), _name(device))
+    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(own)))
+    if ranks.rank == 0:
+        found = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
+        store.set(f"{STORE_KEY}/complaint", complaint(found))
+    text = store.get(f"{STORE_KEY}/complaint").decode()
+    if text:
+        raise MissingGpu(f"{text}; {advice()}" if device.type == "cpu" else text)
+    return "gloo" if device.type == "cpu" else "nccl"
+
+
+def complaint(devices: Sequence[Device]) -> str:
+    """Reason against these devices of all ranks of a unit, or ''."""
+    without = [one for one in devices if one.name == "cpu"]
+    if len(without) == len(devices):
+        return ""
+    if without:
+        where = ", ".join(f"rank {one.rank} on {one.host}" for one in without)
+        return f"{where}: no GPU, while {len(devices) - len(without)} other ranks have one"
+    owners: dict[tuple[str, str], Device] = {}
+    for one in devices:
+        other = owners.setdefault((one.host, one.name), one)
+        if other is not one:
+            return (
+                f"ranks {other.rank} and {one.rank} on {one.host} have the same GPU, {one.name}:"
+                " ranks_per_node must not be more than the GPUs that the node shows"
+            )
+    return ""
+
+
+def advice() -> str:
+    """Why torch may see no GPU here, by what torch, the driver and the device files say."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {torch.__version__} of these jobs is built for CPUs only: install the build for your GPUs"
+    if not any(DEVICE_FILES.glob("nvidia[0-9]*")) and not (DEVICE_FILES / "kfd").exists():
+        return (
+            "the node shows no GPU device: in a container, does the site key container lack apptainer's --nv?"
+            " else a GPU has fallen off the bus: exclude the node and tell its administrators"
+        )
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        said = f" ({error})".replace("\n", " ")
+    else:
+        said = ""
+    driver = DRIVER.read_text().splitlines()[0] if DRIVER.exists() else "unknown"
+    platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
+    return (
+        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{said};"
+        " or a GPU has fallen off the bus: exclude the node and tell its administrators"
+    )
+
+
+def _name(device: torch.device) -> str:
+    if device.type == "cpu":
+        return "cpu"
+    return str(torch.cuda.get_device_properties(device).uuid)

@@ -1,0 +1,251 @@
+"""The choice of a rank's device.
+
+There is no GPU here: `torch.cuda` is a fake that shows as many GPUs as a test says. What needs a real one is in
+tests/gpu, for `make gpu-check`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from hpcddm import devices
+from hpcddm.devices import Device, MissingGpu
+from hpcddm.launch.items import items_of, write_specs
+from hpcddm.pipeline import plan
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime import entry
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag
+from hpcddm.site import Site
+from hpcddm.training import process_group
+from tests.helpers import REPOSITORY, tiny
+
+
+@pytest.fixture
+def show(monkeypatch):
+    """Make torch see some GPUs, by the numbers that tell them apart."""
+
+    def shown(*uuids: str) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(uuids))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(uuids))
+        monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+        properties = lambda device: SimpleNamespace(uuid=uuids[device.index])  # noqa: E731
+        monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+
+    return shown
+
+
+def unit(rank=0, local_rank=0, world_size=1, nodes=1, gpus=0):
+    return SimpleNamespace(key="train/expert-00", ranks=Ranks(rank, local_rank, world_size, nodes, "me"), gpus=gpus)
+
+
+def test_a_rank_that_was_given_a_gpu_and_sees_none_fails_with_rank_node_and_advice(monkeypatch):
+    """No fake here: this torch sees no GPU."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(MissingGpu, match="^rank 5 on n7 sees no GPU and needs 1 of the 4 that train/expert-00 was"):
+        devices.own_device(unit(rank=5, local_rank=1, world_size=8, nodes=2, gpus=4))
+
+
+def test_what_was_given_no_gpu_takes_what_there_is(show):
+    show()
+    assert devices.own_device(unit()) == torch.device("cpu")
+    show("a")
+    assert devices.own_device(unit()) == torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize(("visible", "local_rank", "index"), [("abcd", 3, 3), ("d", 3, 0), ("cd", 3, 1)])
+def test_a_site_shows_a_task_all_gpus_or_only_its_own(show, visible, local_rank, index):
+    show(*visible)
+    own = unit(rank=7, local_rank=local_rank, world_size=8, nodes=2, gpus=4)
+    device = devices.own_device(own)
+    assert device == torch.device("cuda", index)
+    assert devices.local_rank_of(device, own.ranks) == index, "DeepSpeed calls set_device(LOCAL_RANK)"
+
+
+def test_a_rank_without_gpu_keeps_its_own_number():
+    assert devices.local_rank_of(torch.device("cpu"), Ranks(3, 1, 4, 2, "me")) == 1
+
+
+def test_what_uses_all_gpus_of_its_node_fails_when_one_is_missing(show):
+    show("a", "b", "c")
+    assert devices.own_device(unit(gpus=4)) == torch.device("cuda", 0)
+    with pytest.raises(MissingGpu, match="sees 3 GPUs and needs 4 of the 4"):
+        devices.own_device(unit(gpus=4), uses_all=True)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "files", "words"),
+    [
+        (None, [], "built for CPUs only: install the build for your GPUs"),
+        ("13.0", [], "container lack apptainer's --nv"),
+        ("13.0", ["nvidia0"], "needs a driver for CUDA 13.0, the driver here is: NVRM 470.57 .*too old.*off the bus"),
+    ],
+)
+def test_the_advice_follows_what_the_node_shows(tmp_path, monkeypatch, cuda, files, words):
+    """The folder of devices and the driver's file are fakes, too."""
+
+    def fail():
+        raise RuntimeError("The NVIDIA driver on your system is too old")
+
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "init", fail)
+    monkeypatch.setattr(devices, "DEVICE_FILES", tmp_path)
+    monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
+    (tmp_path / "version").write_text("NVRM 470.57\nGCC 11\n")
+    for name in files:
+        (tmp_path / name).touch()
+    assert re.search(words, devices.advice()), devices.advice()
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([("h1", "cpu"), ("h2", "cpu")], ""),
+        ([("h1", "a"), ("h1", "b"), ("h2", "a")], ""),
+        ([("h1", "a"), ("h2", "cpu")], "rank 1 on h2: no GPU, while 1 other ranks have one"),
+        ([("h1", "a"), ("h1", "b"), ("h1", "a")], "ranks 0 and 2 on h1 have the same GPU, a: ranks_per_node"),
+    ],
+)
+def test_devices_that_do_not_go_together(found, words):
+    text = devices.complaint([Device(rank, host, name) for rank, (host, name) in enumerate(found)])
+    assert text.startswith(words) and bool(text) == bool(words)
+
+
+def agree_together(devices_of_ranks):
+    """What every rank gets from `agree` over a real store: a backend, or an error."""
+    store = dist.HashStore()
+    found = [None] * len(devices_of_ranks)
+
+    def one(rank, device):
+        try:
+            found[rank] = devices.agree(store, Ranks(rank, rank, len(found), 1, "me"), device)
+        except MissingGpu as error:
+            found[rank] = str(error)
+
+    threads = [threading.Thread(target=one, args=pair) for pair in enumerate(devices_of_ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    return found
+
+
+def test_all_ranks_choose_one_backend(show):
+    show("a", "b")
+    cpu, gpus = torch.device("cpu"), [torch.device("cuda", index) for index in range(2)]
+    assert agree_together([cpu, cpu]) == ["gloo", "gloo"]
+    assert agree_together(gpus) == ["nccl", "nccl"]
+
+
+def test_half_the_ranks_on_gpus_end_all_of_them_at_once(show):
+    show("a")
+    first, second = agree_together([torch.device("cuda", 0), torch.device("cpu")])
+    assert first.startswith("rank 1 on ") and "no GPU, while 1 other ranks have one" in first
+    assert second.startswith(first) and len(second) > len(first), "the rank without a GPU knows why"
+
+
+def test_two_ranks_that_would_share_a_gpu_end(show):
+    show("a")
+    found = agree_together([torch.device("cuda", 0)] * 2)
+    assert all("ranks 0 and 1 on" in one and "ranks_per_node must not be more" in one for one in found)
+
+
+@pytest.mark.parametrize(("given", "allocated"), [(2, ""), (0, "2")])
+def test_a_unit_whose_gpus_are_not_there_fails_and_is_tried_again(tmp_path, monkeypatch, given, allocated):
+    """The site's word counts, and so does Slurm's: `extra_sbatch` and whole nodes give GPUs, too."""
+    run, (unit, *_) = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
+    site = Site(name="here", scheduler="local", resources={"gpus_per_node": given})
+    write_specs(items_of([unit], tiny(tmp_path), run), site)
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", allocated)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
+    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    monkeypatch.setattr(entry, "_call_stage", lambda spec, unit: devices.own_device(unit))
+    assert entry._run(run.spec(unit.key), StopFlag()) == 1
+    ended = atomic.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
+    assert "rank 0 on" in ended["reason"] and f"needs 1 of the 2 that {unit.key} was given" in ended["reason"]
+    assert not ended.get("final"), "another node may do"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "kept"),
+    [
+        (2, {}, ["ib0", "ib0"]),
+        (1, {}, ["lo", "lo"]),
+        (2, {"NCCL_SOCKET_IFNAME": "hsn"}, ["hsn", "ib0"]),
+        (1, {"NCCL_SOCKET_IFNAME": "hsn", "GLOO_SOCKET_IFNAME": "hsn0"}, ["hsn", "hsn0"]),
+    ],
+)
+def test_the_users_choice_of_networks_stands(monkeypatch, nodes, own, kept):
+    """As `setup: ["export NCCL_SOCKET_IFNAME=hsn"]` makes it."""
+    variables = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+    for variable in variables:
+        monkeypatch.setenv(variable, own.get(variable, ""))
+        if variable not in own:
+            monkeypatch.delenv(variable)
+    me = SimpleNamespace(ranks=Ranks(0, 0, 2, nodes, "me"), network_interface="ib0")
+    process_group._choose_interface(me)
+    assert [os.environ[variable] for variable in variables] == kept
+
+
+IN_A_JOB = """
+import os, sys
+from types import SimpleNamespace
+import torch, torch.distributed as dist
+from hpcddm import devices
+from hpcddm.runtime import ranks
+from hpcddm.runtime.allocation import gpus_on_node
+if sys.argv[1] == "fake":
+    shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: len(shown)
+    torch.cuda.set_device = lambda device: None
+    torch.cuda.get_device_properties = lambda device: SimpleNamespace(uuid=shown[device.index])
+me = ranks.from_environment()
+unit = SimpleNamespace(key="train/expert-00", ranks=me, gpus=gpus_on_node())
+try:
+    device = devices.own_device(unit)
+    store = dist.FileStore(sys.argv[2], me.world_size)
+    backend = devices.agree(store, me, device)
+    print(me.rank, "takes", device.index, "of", os.environ["CUDA_VISIBLE_DEVICES"], backend, flush=True)
+except devices.MissingGpu as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.slurm
+def test_ranks_take_the_gpus_that_slurm_gives_them(home, tmp_path):
+    """The testbed's nodes have four GPUs on paper: Slurm hands them out for real, and only torch's sight is a fake."""
+
+    def srun(how, name, *flags):
+        environment = os.environ | {"SLURM_CONF": home, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        script = [sys.executable, "-c", IN_A_JOB, how, str(tmp_path / name)]
+        command = ["srun", "--job-name=gpus", "--time=5", *flags, *script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        return sorted(done.stdout.splitlines())
+
+    two_ranks = ("-N1", "--ntasks-per-node=2")
+    assert srun("fake", "all", *two_ranks, "--gpus-per-node=2") == [f"{n} takes {n} of 0,1 nccl" for n in range(2)]
+    own = srun("fake", "own", *two_ranks, "--gpus-per-task=1")
+    assert [line.split()[2] for line in own] == ["0", "0"] and all(line.endswith(" nccl") for line in own)
+    none = srun("real", "none", "-N1", "--ntasks-per-node=1", "--gpus-per-node=3")
+    (line,) = none
+    node = re.match(r"rank 0 on (\S+) sees no GPU and needs 1 of the 3", line)[1]
+    assert node in slurm_nodes(home) and devices.advice() in line
+
+
+def slurm_nodes(conf):
+    """The names of a cluster's nodes."""
+    environment = os.environ | {"SLURM_CONF": conf}
+    return subprocess.run(
+        ["sinfo", "-hN", "-o", "%N"], env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
