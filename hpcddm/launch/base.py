@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ SCHEDULER_PREFIXES = (
     *("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH"),
     *QUERY_PREFIXES,
 )
+
+PYTHON = (sys.executable, "-P")
+"""Starts a process that imports nothing from the folder in which it stands."""
 
 
 class Refused(UserError):

@@ -4,14 +4,13 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import uuid
 from functools import partial
 
 import submitit
 from submitit.local.local import LocalJob
 
-from hpcddm.launch.base import ArraySpec, Job, Launcher, clean_environment
+from hpcddm.launch.base import PYTHON, ArraySpec, Job, Launcher, clean_environment
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
@@ -49,13 +48,13 @@ class DetachedExecutor(submitit.LocalExecutor):
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
         }
-        controller = [sys.executable, "-m", "hpcddm.launch.controller", str(self.folder)]
+        controller = [*PYTHON, "-m", "hpcddm.launch.controller", str(self.folder)]
         process = subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
         return LocalJob(self.folder, str(process.pid), tasks=list(range(self._ranks)), process=process)
 
     @property
     def _submitit_command_str(self) -> str:
-        return shlex.join([sys.executable, "-u", "-m", "submitit.core._submit", str(self.folder)])
+        return shlex.join([*PYTHON, "-u", "-m", "submitit.core._submit", str(self.folder)])
 
 
 class Local(Launcher):

@@ -3,12 +3,11 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
 
-from hpcddm.launch.base import clean_environment
+from hpcddm.launch.base import PYTHON, clean_environment
 from hpcddm.rundir import atomic
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
 from hpcddm.selftest.checks.signals import SIGNALS
@@ -48,7 +47,7 @@ class LocalTrial:
         record.mkdir(exist_ok=True)
         for name, text in (("started", str(time.time())), ("setup.done", ""), ("variables", "")):
             (record / name).write_text(text)
-        command = [sys.executable, "-u", "-m", "hpcddm.selftest.node", str(record), step]
+        command = [*PYTHON, "-u", "-m", "hpcddm.selftest.node", str(record), step]
         launch = uuid.uuid4().hex[:12]
         with open(record / f"{step}.out", "a") as output:
             for rank in range(ranks):
