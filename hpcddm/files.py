@@ -12,13 +12,15 @@ import yaml
 
 from hpcddm import plugins, starts
 from hpcddm.config import Experiment, Start
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.schema import validate
 from hpcddm.share import find_yaml
 from hpcddm.site import Site
 
+NO_CLUSTER = "Could not establish a configuration source"
+"""Words of Slurm's commands where they were installed and no cluster was ever set up for them."""
 SWEEP_FILE = "sweep.json"
 """Makes a folder that of a sweep."""
 
@@ -79,9 +81,12 @@ def _mapping(values: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def load_site(name: str) -> Site:
-    """Read a site by name or path; `auto` is Slurm where it answers, else this machine."""
+    """Read a site by name or path; `auto` is Slurm where there is one, else this machine.
+
+    Raises `UserError` when `auto` finds a Slurm that does not answer.
+    """
     if name == "auto":
-        name = "slurm" if _slurm_answers() else "embedded"
+        name = "slurm" if _has_slurm() else "embedded"
     path = find_yaml(name, "slurm/sites", "site")
     return validate(Site, read_yaml(path), str(path))
 
@@ -164,15 +169,25 @@ def _with_starts(experiment: Experiment, change: Callable[[Start], Start]) -> Ex
     return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 
-def _slurm_answers() -> bool:
+def _has_slurm() -> bool:
+    """Whether this machine belongs to a cluster.
+
+    Raises `UserError` when its Slurm does not answer: what is started here by mistake takes a login node.
+    """
     if not shutil.which("sbatch"):
         return False
     from hpcddm.launch import client
 
     why = client.silence()
-    if why:
-        print(f"note: Slurm is installed but does not answer ({why}); running on this machine", file=sys.stderr)
-    return why is None
+    if why is None:
+        return True
+    if NO_CLUSTER in why:
+        print(f"note: Slurm is installed, but for no cluster ({why}); running on this machine", file=sys.stderr)
+        return False
+    raise UserError(
+        f"--site auto: Slurm is here and does not answer ({why}); try again when it does,"
+        " or say --site embedded to run on this machine, with all its cores"
+    )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
+from hpcddm.launch.homes import submissions_of
 from hpcddm.launch.items import submit_unit
 from hpcddm.launch.local import Local
+from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import batch_of
 from hpcddm.pipeline import plan
 from hpcddm.rundir.layout import RunDir
@@ -19,7 +21,7 @@ from hpcddm.status import State, activity, survey
 def run_stage(root: Path, key: str, ranks: int) -> int:
     """Run a unit with some ranks on this machine and return the exit code.
 
-    Raises `UserError` with the reason when the unit did not become complete.
+    Raises `UserError` with the reason when the unit did not become complete, or when it is in a queue.
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
@@ -29,6 +31,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
     launcher = Local(site, run)
+    check_other_schedulers(submissions_of(run), run, launcher, [key])
     job = submit_unit(units[key], experiment, run, launcher)
     try:
         while launcher.is_running(job):

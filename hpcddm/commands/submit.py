@@ -12,6 +12,7 @@ from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
 from hpcddm.launch.preflight import preflight
+from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
@@ -23,6 +24,7 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.pipeline import REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
 from hpcddm.site import Site
@@ -62,6 +64,7 @@ def bring(
     if not decision.to_run:
         _say_nothing_to_do(decision, run)
         return 0
+    _check_schedulers(decision, run, launcher)
     check_experiment(experiment, site, decision)
     _check_prompts(experiment, decision)
     check_folder(run)
@@ -78,6 +81,7 @@ def bring(
         if not decision.to_run:
             _say_nothing_to_do(decision, run)
             return 0
+        _check_schedulers(decision, run, launcher)
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
@@ -90,6 +94,10 @@ def bring(
         if is_queue:
             return _queue(experiment, run, launcher, decision)
         return _run_here(experiment, run, launcher, decision, only)
+
+
+def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> None:
+    check_other_schedulers(Journal(run.journal).submissions(), run, launcher, {unit.key for unit in decision.to_run})
 
 
 def _check_prompts(experiment: Experiment, decision: Decision) -> None:

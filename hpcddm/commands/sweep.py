@@ -16,6 +16,7 @@ from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays
 from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
+from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import (
     Decision,
     active_units,
@@ -28,6 +29,7 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.site import Site
@@ -53,6 +55,7 @@ def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_ta
     seen = look(asked, members, home, launcher, is_final=not only_table)
     if only_table or not seen.items:
         return _show(seen, home)
+    check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in seen.items})
     _check(seen, home, launcher.site)
     if not dry_run:
         launcher.check([array_spec(group[:1], launcher.site) for group in arrays(seen.items, launcher.site)])

@@ -115,7 +115,7 @@ REFUSED = {
     "complete": ([OTHER], 1, f"{OTHER}: it is complete"),
     "reads what failed": ([FINAL[1]], 1, f"{FINAL[1]}: it reads {FINAL[0]}, which is not complete"),
     "no resource": ([EXPERT, "--resource", "minutes"], 2, "--resource minutes: needs NAME=VALUE"),
-    "unknown resource": ([EXPERT, "--resource", "hours=2"], 2, "hours: unknown key; valid keys: nodes"),
+    "unknown resource": ([EXPERT, "--resource", "hours=2"], 2, "hours: unknown key; valid keys: partition"),
     "no number": ([EXPERT, "--resource", "minutes=many"], 2, "minutes: input should be a valid integer"),
     "unknown site": ([EXPERT, "--site", "nowhere"], 2, "no site named 'nowhere'"),
 }

@@ -1,0 +1,84 @@
+"""One run under several schedulers: what one of them may still be doing is not started by another."""
+
+import shlex
+import time
+from collections.abc import Collection
+
+from hpcddm.errors import UserError
+from hpcddm.launch.base import Launcher, launcher_of
+from hpcddm.rundir import manifest
+from hpcddm.rundir.journal import Submission, current
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import COMES_BACK, records
+from hpcddm.site import Site
+from hpcddm.status import activity
+
+
+def check_other_schedulers(
+    submissions: list[Submission], home: RunDir, launcher: Launcher, names: Collection[str]
+) -> None:
+    """Refuse units that another scheduler than the site's has in its queue, or may have.
+
+    names: units that are to run, as the submissions call them, seen from `home`.
+    Raises `UserError` naming a unit, its job and the next step.
+    """
+    others = [one for one in current(submissions) if one.scheduler != launcher.site.scheduler]
+    others = [one for one in others if set(one.units) & set(names)]
+    _check_queued([one for one in others if one.scheduler != "local"], home, names)
+    _check_local([one for one in others if one.scheduler == "local"], home, names)
+
+
+def _check_queued(submissions: list[Submission], home: RunDir, names: Collection[str]) -> None:
+    """Refuse what waits or runs in a queue; where the queue does not answer, whatever has not ended for sure."""
+    if not submissions:
+        return
+    scheduler, site = submissions[-1].scheduler, submissions[-1].site
+    jobs = launcher_of(Site(name=site, scheduler=scheduler), home).states(submissions)
+    cancel = f"hpcddm cancel {shlex.quote(str(home.root))}"
+    if jobs is not None:
+        alive = {name: job for name, job in jobs.items() if name in names}
+        if alive:
+            name, job = next(iter(alive.items()))
+            more = f" (and {len(alive) - 1} more)" if len(alive) > 1 else ""
+            raise UserError(
+                f"{home.root}: {name}{more} is {job.state} as job {job.id} of site {site};"
+                f" go on with --site {site}, or end its jobs first: {cancel}"
+            )
+        return
+    for one in reversed(submissions):
+        unknown = [name for name in one.units if name in names and not _is_over(name, one, home)]
+        if unknown:
+            more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+            raise UserError(
+                f"{home.root}: {unknown[0]}{more} was submitted to {scheduler} by site {one.site} as job {one.job}, and"
+                f" nobody answers here whether that still waits or runs; where {scheduler} answers: {cancel};"
+                f" if that cluster is gone for good, move {home.journal} away"
+            )
+
+
+def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
+    """Whether the files say that no job of this submission will work at the unit any more."""
+    run, key = _place(name, home)
+    if name in submission.cancelled or manifest.read(run.unit(key)):
+        return True
+    own = [one for one in records(run.logs(key)) if one.token == submission.uuid]
+    return bool(own) and own[-1].decision is not None and own[-1].decision not in COMES_BACK
+
+
+def _check_local(submissions: list[Submission], home: RunDir, names: Collection[str]) -> None:
+    """Refuse what runs without a queue, here or on another machine, as its heartbeat tells."""
+    for name in (name for one in submissions for name in one.units if name in names):
+        run, key = _place(name, home)
+        work = activity(run, key)
+        if work.is_running and work.last.token is None:
+            beat = work.last.beat
+            raise UserError(
+                f"{home.root}: {name} runs without a queue on {beat.host}, its last sign of life is"
+                f" {time.time() - beat.time:.0f} s old; wait for it, or stop it there with Ctrl-C"
+            )
+
+
+def _place(name: str, home: RunDir) -> tuple[RunDir, str]:
+    """Run and key of a unit that the home's journal names."""
+    *folders, stage, unit = name.split("/")
+    return RunDir(home.root.joinpath(*folders)), f"{stage}/{unit}"
