@@ -131,6 +131,8 @@ class ClassifierSettings(StrictModel):
 
     model: variant("models", "classifier")
     training: Training
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Not the experiment's, so that one ruler measures all seeds of an experiment."""
     shift: Annotated[int, Field(ge=0)] = 0
     """Training images are shifted by up to so many pixels, and mirrored at random if `mirror` says so."""
     mirror: bool = False

@@ -100,10 +100,15 @@ def _needed_to_distill(experiment: Experiment) -> list[str]:
     return [*shard_keys(experiment), CLUSTER, *expert_keys(experiment), *router]
 
 
-def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
-    """What every model depends on; the prompts only if it is conditioned on them."""
+def _images(experiment: Experiment) -> dict[str, Any]:
+    """The settings of the images that every network sees."""
     data = experiment.data
-    shape = {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
+    return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
+
+
+def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
+    """What every model but the critics depends on; the prompts only if it is conditioned on them."""
+    data, shape = experiment.data, _images(experiment)
     if getattr(model, "condition", None) == "text":
         shape["text"] = covered(data.text)
     return {"data": shape, "seed": experiment.seed}
@@ -120,6 +125,12 @@ def _recipe(experiment: Experiment, expert: int | None) -> dict[str, Any]:
         "training": settings["training"] | {"precision": recipe.precision},
         "start": covered(recipe.start) if recipe.start else None,
     }
+
+
+def _critics_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+    name = key.split("/")[1]
+    # Not the experiment's seed: distances by different rulers could not be compared.
+    return {"data": _images(experiment), f"critics.{name}": covered(getattr(experiment.critics, name))}
 
 
 def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
@@ -234,10 +245,7 @@ STAGES = (
         "the extractor of the distances, and the judge",
         units=lambda experiment: [EXTRACTOR, JUDGE],
         needs=lambda experiment, key: shard_keys(experiment),
-        covers=lambda experiment, key: (
-            _shape(experiment)
-            | {f"critics.{key.split('/')[1]}": covered(getattr(experiment.critics, key.split("/")[1]))}
-        ),
+        covers=_critics_covers,
     ),
     Stage(
         "train",

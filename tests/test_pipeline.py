@@ -69,6 +69,7 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
     [
         ({"router__training__images": 128}, {"route/router", MONOLITH}),
         ({"critics__judge__training__images": 128}, {"critics/judge"}),
+        ({"critics__extractor__seed": 1}, {"critics/extractor"}),
         ({"experts__training__images": 128}, {MONOLITH, expert_key(0), expert_key(1)}),
         ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
     ],
@@ -77,6 +78,12 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
 def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path, changes, stale):
     before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
     assert {unit.key for unit in plan(tiny(tmp_path, **changes)) if unit.covers != before[unit.key]} == stale
+
+
+def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):
+    before, after = ({unit.key: unit for unit in plan(tiny(tmp_path, seed=seed))} for seed in (0, 1))
+    assert {key for key in before if before[key].covers == after[key].covers} >= {"critics/extractor", "critics/judge"}
+    assert before[ROUTER].covers != after[ROUTER].covers
 
 
 @pytest.mark.parametrize("units", [1, 3, 7])

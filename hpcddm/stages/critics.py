@@ -24,9 +24,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training = critic.training
     training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
-    task = Task(
-        unit.key, settings.seed, lambda: build(settings, critic), _loss(critic, settings.seed, unit.key), reader
-    )
+    task = Task(unit.key, critic.seed, lambda: build(settings, critic), _loss(critic, unit.key), reader)
     outputs = train(task, training, unit)
     facts = {"images": training.images}
     if unit.ranks.rank == 0:
@@ -41,26 +39,26 @@ def build(settings: Experiment, critic: ClassifierSettings) -> nn.Module:
     return plugins.load("models", critic.model.name).build(critic.model, settings.data, settings.data.num_classes)
 
 
-def _loss(critic: ClassifierSettings, seed: int, stream: str) -> Callable:
+def _loss(critic: ClassifierSettings, stream: str) -> Callable:
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        images = _moved(batch, critic, seed, stream)
+        images = _moved(batch, critic, stream)
         return F.cross_entropy(model(images), batch.labels, reduction="none")
 
     return loss
 
 
-def _moved(batch: Batch, critic: ClassifierSettings, seed: int, stream: str) -> torch.Tensor:
+def _moved(batch: Batch, critic: ClassifierSettings, stream: str) -> torch.Tensor:
     """The images (N, C, H, W), each shifted and mirrored by its own random numbers; the border repeats."""
     images, size = batch.x0, batch.x0.shape[-1]
     rows, columns = (
-        noise.uniform(seed, f"{stream}/{axis}", batch.places).mul(2 * critic.shift + 1).long() - critic.shift
+        noise.uniform(critic.seed, f"{stream}/{axis}", batch.places).mul(2 * critic.shift + 1).long() - critic.shift
         for axis in ("down", "right")
     )
     steps = torch.arange(size)
     rows = (rows[:, None] + steps).clamp(0, size - 1)[:, None, :, None]
     columns = (columns[:, None] + steps).clamp(0, size - 1)
     if critic.mirror:
-        mirrored = noise.uniform(seed, f"{stream}/mirror", batch.places) < 0.5
+        mirrored = noise.uniform(critic.seed, f"{stream}/mirror", batch.places) < 0.5
         columns = torch.where(mirrored[:, None], columns.flip(1), columns)
     number, channel = torch.arange(len(images)), torch.arange(images.shape[1])
     return images[number[:, None, None, None], channel[:, None, None], rows, columns[:, None, None, :]]

@@ -8,7 +8,7 @@ from hpcddm.data import tar
 from hpcddm.errors import UserError
 from hpcddm.pipeline import expert_key
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
-from hpcddm.stages import denoisers, report, routing, samples, train
+from hpcddm.stages import critics, denoisers, report, routing, samples, train
 from hpcddm.stages.drawing import oracle_clusters
 from tests.helpers import REPOSITORY, tiny
 
@@ -52,6 +52,18 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
     assert one.batch * experts == total.batch and one.images % one.batch == 0
     assert total.images <= one.images * experts < total.images + total.batch
     assert one.warmup_images * experts == total.warmup_images and one.learning_rate == total.learning_rate
+
+
+@pytest.mark.parametrize("critic", [0, 3])
+def test_a_critic_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, critic):
+    seeds = []
+    monkeypatch.setattr(critics, "train", lambda task, training, unit: seeds.append(task.seed) or [])
+    monkeypatch.setattr(samples, "indices", lambda unit, split: rows([0]))
+    monkeypatch.setattr(samples, "reader", lambda unit, split, found: found)
+    unit = SimpleNamespace(key="critics/judge", name="judge", ranks=SimpleNamespace(rank=1))
+    for seed in (0, 1):
+        critics.run(tiny(tmp_path, seed=seed, critics__judge__seed=critic), unit, 1)
+    assert seeds == [critic, critic]
 
 
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}

@@ -29,7 +29,7 @@ def shared_stages(first, second) -> set[str]:
         ("experts.training.images", [64, 128], {"shard", "encode", "cluster", "critics", "route"}),
         ("cluster.clustering.fine", [8, 9], {"shard", "encode", "critics"}),
         ("data.shards", [2, 3], set()),
-        ("seed", [0, 1], {"shard", "encode"}),
+        ("seed", [0, 1], {"shard", "encode", "critics"}),
         ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
         ("evaluate.min_experts", [1, 2], TRAINED),
     ],
