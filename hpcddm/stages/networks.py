@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Recipe
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.members import Members
 from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key
@@ -35,13 +35,16 @@ def load_members(
         for key, recipe in recipes.items()
     }
     placed = plugins.load("ensemble/residencies", evaluate.residency.name).place(evaluate.residency, on_host, device)
-    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
-    found = {
-        key: Denoiser(network, denoisers.objective_of(recipes[key]), conversion) for key, network in placed.items()
-    }
+    found = {key: _denoiser(settings, recipes[key], network) for key, network in placed.items()}
     experts = [found.get(expert_key(index)) for index in range(settings.cluster.experts)]
     router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
     return Members(experts, router, found.get(MONOLITH), found.get(STUDENT), settings.data.num_classes)
+
+
+def _denoiser(settings: Experiment, recipe: Recipe, network: Callable) -> Denoiser:
+    conversion = settings.evaluate.conversion
+    converted = plugins.load("ensemble/conversions", conversion.name).Conversion(conversion, recipe.precision)
+    return Denoiser(network, denoisers.objective_of(recipe), converted)
 
 
 def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device) -> nn.Module:

@@ -16,10 +16,10 @@ def evaluation(**changes: object) -> EvaluateSettings:
     return EvaluateSettings.model_validate(changes)
 
 
-def conversion(name: str = "snr_matched", **keys: object) -> object:
-    """A conversion as an experiment's YAML would make it."""
+def conversion(name: str = "snr_matched", precision: str = "fp32", **keys: object) -> object:
+    """A conversion as an experiment's YAML would make it, for networks of a precision."""
     settings = plugins.settings_class("ensemble/conversions", name).model_validate({"name": name} | keys)
-    return plugins.load("ensemble/conversions", name).Conversion(settings)
+    return plugins.load("ensemble/conversions", name).Conversion(settings, precision)
 
 
 def flowing(velocity: Callable) -> Denoiser:

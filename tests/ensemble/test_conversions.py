@@ -119,6 +119,17 @@ def test_below_the_lowest_level_the_nearest_one_s_score_stands():
     torch.testing.assert_close(how.velocity(one, image, x, t), (eps - x) / (1 - t).view(-1, 1, 1, 1))
 
 
+@pytest.mark.parametrize("name", plugins.names("objectives"))
+def test_only_epsilon_networks_in_bf16_are_believed_less(name):
+    one, settings = objective(name), conversion("snr_matched").settings
+    fp32, bf16 = (plugins.load(ROOM, "snr_matched").Conversion(settings, precision) for precision in ("fp32", "bf16"))
+    assert fp32.known(one)[1] == (1 - 1e-3 if name == "epsilon" else 1.0)
+    assert bf16.known(one) == ((0.0, 0.97) if name == "epsilon" else fp32.known(one))
+    chosen = settings.model_copy(update={"highest": 0.9})
+    if name == "epsilon":
+        assert plugins.load(ROOM, "snr_matched").Conversion(chosen, "bf16").known(one) == (0.0, 0.9)
+
+
 @pytest.mark.parametrize(("name", "schedule"), EVERY)
 def test_a_clamp_bounds_the_estimated_image_and_nothing_else(name, schedule):
     x0, noise, x, t = batch(lowest=0.02)

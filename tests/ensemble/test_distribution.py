@@ -6,11 +6,12 @@ Deviations are counted in standard errors of as many draws from the mixture; wha
 import pytest
 import torch
 
+from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.moment import Trajectory
 from hpcddm.ensemble.sampler import travel
-from tests.ensemble.fields import evaluation, experts_of
-from tests.ensemble.mixtures import Mixture
+from tests.ensemble.fields import conversion, evaluation, experts_of
+from tests.ensemble.mixtures import Mixture, objective
 
 COUNT, STEPS = 4000, 16
 MIXTURE = Mixture(dimension=2, clusters=4, spread=3.0)
@@ -55,6 +56,24 @@ def test_the_measure_itself():
 @pytest.mark.parametrize("experts", EXPERTS)
 def test_full_and_once_draw_from_the_data(arm, experts):
     assert deviation(drawn(arm, experts)) < 4
+
+
+@pytest.mark.parametrize(("keys", "most"), [({}, 0.01), ({"highest": 0.999}, None)], ids=["default", "as fp32"])
+def test_a_perfect_epsilon_network_rounded_to_bf16_ends_at_the_same_modes(keys, most):
+    mixture, own, count = Mixture(dimension=256, clusters=2, components=4, spread=0.5), objective("epsilon"), 256
+    exact = mixture.model(own)
+
+    def modes(model, precision):
+        start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        denoiser = Denoiser(model, own, conversion(precision=precision, **keys))
+        evaluate, classes = evaluation(steps=20), torch.zeros(count, dtype=torch.long)
+        field = Members([denoiser], None, None, None, 0).field("expert-0", evaluate)
+        found = travel(field, start, Trajectory(0, range(count)), classes, evaluate)
+        return mixture.mode_at(found)
+
+    rounded = modes(lambda *inputs: exact(*inputs).bfloat16().double(), "bf16")
+    moved = (rounded != modes(exact, "bf16")).double().mean()
+    assert moved > 0.04 if most is None else moved <= most
 
 
 def test_an_expert_per_step_is_right_only_if_drawn_from_the_very_posterior():

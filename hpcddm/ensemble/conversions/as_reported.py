@@ -35,7 +35,8 @@ class Settings(VariantSettings):
 class Conversion:
     """eps - x0 of whatever the network says at the same time and state; right only for networks of the linear path."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, precision: str = "fp32"):
+        """precision: that of the network's predictions, which the paper's formula does not ask for."""
         self.settings = settings
 
     def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
