@@ -223,7 +223,7 @@ def plan(
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--like", required=True, metavar="EXPERIMENT", help="Whose denoiser it shall be: a name or a YAML file.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("seed.safetensors"), show_default=True)
-@click.option("--layout", default="auto", show_default=True, help="original_dit, diffusers_dit or hpcddm.")
+@click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
 @click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
 @click.option("--expert", type=int, help="Where experiments mix experts: whose settings count.")

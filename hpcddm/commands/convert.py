@@ -39,7 +39,7 @@ def convert(
     from hpcddm.models.checkpoints import conversion, reading
 
     stored = reading.read(source)
-    layout = reading.layout_of(stored.tensors, stored.path) if layout == "auto" else layout
+    layout = reading.layout_of(stored) if layout == "auto" else layout
     recipe = experiment.recipe(expert)
     tensors, facts = plugins.load(LAYOUTS, layout).load(stored, recipe.model)
     place = starts.place_of(experiment, expert, "model")

@@ -25,8 +25,9 @@ class Settings(VariantSettings):
     """Up to where networks are believed, in times of the linear path.
 
     An epsilon network's errors grow as 1 / (1 - t) and count as unknown above `highest`, by default 0.97 for a network
-    in bf16 and 0.999 for one in fp32; an x0 network's grow as 1 / t and count as unknown below `lowest`. `x0_clamp` keeps estimated images within [-x0_clamp, x0_clamp]. Above
-    `skip_above` epsilon networks are not asked while there are others.
+    in bf16 and 0.999 for one in fp32; an x0 network's grow as 1 / t and count as unknown below `lowest`. `x0_clamp`
+    keeps estimated images within [-x0_clamp, x0_clamp]. Above `skip_above` epsilon networks are not asked while there
+    are others.
     """
 
     lowest: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3

@@ -4,7 +4,6 @@ The same network as the original's under other names: q, k and v are apart, and 
 embeddings of time and class. What is not a tensor stands in config.json.
 """
 
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -44,9 +43,9 @@ class Settings(VariantSettings):
     """A layout has nothing to set."""
 
 
-def recognises(names: Collection[str]) -> bool:
+def recognises(stored: Stored) -> bool:
     """Whether these are the tensors of this layout."""
-    return "pos_embed.proj.weight" in names and f"transformer_blocks.0.{CLASSES}" in names
+    return stored.tensors.keys() >= {"pos_embed.proj.weight", f"transformer_blocks.0.{CLASSES}"}
 
 
 def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:

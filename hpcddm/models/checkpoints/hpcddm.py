@@ -1,6 +1,5 @@
 """Our own layout: the weights of a unit of a run, or a file that `hpcddm convert` wrote."""
 
-from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -15,9 +14,9 @@ class Settings(VariantSettings):
     """A layout has nothing to set."""
 
 
-def recognises(names: Collection[str]) -> bool:
+def recognises(stored: Stored) -> bool:
     """Whether these are the tensors of this layout."""
-    return "trunk.embed_patch.weight" in names and "head.weight" in names
+    return stored.tensors.keys() >= {"trunk.embed_patch.weight", "head.weight"}
 
 
 def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:

@@ -16,6 +16,7 @@ from hpcddm.models.parts import grid_positions
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
 
+TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
 """Heads by width of the published sizes S, B, L, XL (table 1 of the paper): no tensor tells them."""
 
@@ -33,8 +34,13 @@ class Settings(VariantSettings):
     """A layout has nothing to set."""
 
 
-def recognises(names: Collection[str]) -> bool:
-    """Whether these are the tensors of this layout."""
+def recognises(stored: Stored) -> bool:
+    """Whether these are the tensors of this layout, and nothing says that SiT's train.py wrote them."""
+    return has_tensors(stored.tensors) and "path_type" not in stored.arguments
+
+
+def has_tensors(names: Collection[str]) -> bool:
+    """Whether tensors of these names are those of a DiT, or of a SiT, which has the same ones."""
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
 
 
@@ -113,4 +119,6 @@ def _facts(
     notes = ("the last row of the class table is taken to be the null class",)
     if values["width"] not in HEADS:
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
+    if not stored.arguments:
+        notes += (TAKEN_FOR_DIT,)
     return Facts(model, channels, num_classes, original_objective(), image_size, notes=notes)

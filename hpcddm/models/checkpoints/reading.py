@@ -1,9 +1,10 @@
 """Reads weights in any of the public file formats; nothing that could execute code is ever unpickled."""
 
+import argparse
 import json
 import pickle
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class Stored:
     """config.json of a diffusers folder."""
     own: dict[str, Any] = field(default_factory=dict)
     """What hpcddm knows of the file: its metadata, or the manifest beside it."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """What the public train.py that left the file was told on its command line."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,11 @@ def read(path: Path) -> Stored:
     """
     file = _weights_of(path)
     own: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if file.suffix == ".safetensors":
         tensors, own = _safetensors(file)
     elif file.suffix in PICKLES:
-        tensors = _unpickled(file)
+        tensors, arguments = _unpickled(file)
     else:
         raise UserError(f"{file}: weights are read from .safetensors, {', '.join(PICKLES)} or a folder that holds them")
     if not tensors:
@@ -101,20 +105,20 @@ def read(path: Path) -> Stored:
     tensors = {name: values.float() for name, values in tensors.items()}
     digest = atomic.sha256(file)
     config = _json(file.with_name("config.json")) or {}
-    return Stored(file, digest, tensors, config, described(file, own, digest))
+    return Stored(file, digest, tensors, config, described(file, own, digest), arguments)
 
 
-def layout_of(names: Collection[str], place: Path) -> str:
-    """The layout that knows these tensors' names.
+def layout_of(stored: Stored) -> str:
+    """The layout that knows a file's tensors by their names.
 
     Raises `UserError` with the layouts that there are.
     """
     valid = plugins.names(LAYOUTS)
     for layout in valid:
-        if plugins.load(LAYOUTS, layout).recognises(names):
+        if plugins.load(LAYOUTS, layout).recognises(stored):
             return layout
-    some = ", ".join(sorted(names)[:3])
-    raise UserError(f"{place}: none of the layouts {', '.join(valid)} has tensors such as {some}")
+    some = ", ".join(sorted(stored.tensors)[:3])
+    raise UserError(f"{stored.path}: none of the layouts {', '.join(valid)} has tensors such as {some}")
 
 
 def _weights_of(path: Path) -> Path:
@@ -137,9 +141,11 @@ def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         raise UserError(f"{file}: torn, or no safetensors file ({error}); fetch it again") from None
 
 
-def _unpickled(file: Path) -> dict[str, torch.Tensor]:
+def _unpickled(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors, and the arguments of the train.py that left them beside model, average and optimiser."""
     try:
-        with warnings.catch_warnings():
+        # A Namespace only holds values: whatever else stands in it has to be harmless, too.
+        with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
             # Of a plain pickle it says how it was made, which is none of the reader's business.
             warnings.simplefilter("ignore")
             values = torch.load(file, map_location="cpu", weights_only=True)
@@ -150,12 +156,13 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
         # What torch raises over a torn file is not limited to any kind.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{file}: torn, or no checkpoint of torch ({reason})") from None
+    arguments = values.get("args") if isinstance(values, dict) else None
     for key in ("ema", "model", "state_dict"):
         if isinstance(values, dict) and isinstance(values.get(key), dict):
             values = values[key]
     if not isinstance(values, dict) or not all(isinstance(value, torch.Tensor) for value in values.values()):
         raise UserError(f"{file}: needs a state dict, a mapping from names to tensors")
-    return values
+    return values, vars(arguments) if isinstance(arguments, argparse.Namespace) else {}
 
 
 def _json(path: Path) -> dict[str, Any] | None:

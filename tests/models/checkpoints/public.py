@@ -7,6 +7,8 @@ import torch
 
 WIDTH, DEPTH, HEADS, PATCH, SIDE, CHANNELS, NUM_CLASSES = 64, 2, 4, 2, 8, 4, 10
 
+SIT_ARGUMENTS = {"model": "SiT-XL/2", "path_type": "Linear", "prediction": "velocity", "loss_weight": None}
+"""Of the arguments that SiT's train.py keeps with what it saves."""
 LIKE = SimpleNamespace(heads=HEADS, time_spacing="original")
 """What the layouts ask of the target's settings."""
 

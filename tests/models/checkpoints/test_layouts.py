@@ -10,7 +10,7 @@ from diffusers import DiTTransformer2DModel
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models import dit
-from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading
+from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading, sit
 from hpcddm.models.checkpoints.reading import Stored
 from hpcddm.models.parts import unpatchify
 from tests.models.checkpoints import public
@@ -18,8 +18,8 @@ from tests.models.checkpoints import public
 FILE = Path("weights.pt")
 
 
-def stored(tensors, config=None, own=None):
-    return Stored(FILE, "0" * 64, dict(tensors), config or {}, own or {})
+def stored(tensors, config=None, own=None, arguments=None):
+    return Stored(FILE, "0" * 64, dict(tensors), config or {}, own or {}, arguments or {})
 
 
 def ours(tensors, facts):
@@ -45,14 +45,49 @@ def peer(tensors, outputs=2, **config):
 def test_every_layout_recognises_its_own_tensors_only():
     original = public.random_original()
     tensors, facts = original_dit.load(stored(original), public.LIKE)
-    kinds = {"original_dit": original, "diffusers_dit": public.as_diffusers(original), "hpcddm": tensors}
+    kinds = {
+        "original_dit": stored(original),
+        "sit": stored(original, arguments=public.SIT_ARGUMENTS),
+        "diffusers_dit": stored(public.as_diffusers(original)),
+        "hpcddm": stored(tensors),
+    }
     assert set(kinds) == set(plugins.names(reading.LAYOUTS))
-    for name, tensors in kinds.items():
-        assert reading.layout_of(tensors, FILE) == name
-        found = [one for one in kinds if plugins.load(reading.LAYOUTS, one).recognises(tensors)]
+    for name, file in kinds.items():
+        assert reading.layout_of(file) == name
+        found = [one for one in kinds if plugins.load(reading.LAYOUTS, one).recognises(file)]
         assert found == [name]
     with pytest.raises(UserError, match="weights.pt: none of the layouts .* has tensors such as conv.weight"):
-        reading.layout_of(["conv.weight"], FILE)
+        reading.layout_of(stored({"conv.weight": torch.zeros(1)}))
+
+
+@torch.no_grad()
+def test_sit_becomes_the_velocity_of_our_convention():
+    original = public.random_original(dtype=torch.float64)
+    # The original network embeds 1000 t and SiT s, so that at t = s / 1000 it is SiT's.
+    theirs = ours(*original_dit.load(stored(original), public.LIKE)).double()
+    tensors, facts = sit.load(stored(original), public.LIKE)
+    found = ours(tensors, facts).double()
+    assert tensors["trunk.embed_time.0.weight"].abs().max() < 1e4
+    x, _, classes = public.batch(dtype=torch.float64)
+    for t in (0.0, 0.013, 0.3, 0.5, 0.97, 1.0):
+        time = torch.full((len(x),), t, dtype=torch.float64)
+        data_minus_noise = theirs(x, (1 - time) / 1000, classes)
+        torch.testing.assert_close(found(x, time, classes), -data_minus_noise, rtol=1e-4, atol=1e-4)
+    assert (facts.objective.name, facts.objective.schedule.name) == ("flow_matching", "linear")
+
+
+def test_what_tells_sit_from_dit_is_used_and_its_lack_is_said():
+    original = public.random_original()
+    _, dit_facts = original_dit.load(stored(original), public.LIKE)
+    assert any("--layout sit" in note for note in dit_facts.notes)
+    _, sit_facts = sit.load(stored(original), public.LIKE)
+    assert any("nothing says how SiT was trained" in note for note in sit_facts.notes)
+    for layout, arguments in ((original_dit, {"model": "DiT-XL/2"}), (sit, public.SIT_ARGUMENTS)):
+        _, facts = layout.load(stored(original, arguments=arguments), public.LIKE)
+        assert not any("SiT" in note for note in facts.notes)
+    for changed in ({"path_type": "GVP"}, {"prediction": "noise"}):
+        with pytest.raises(UserError, match=f"trained with {next(iter(changed))} .*; only .* can be read"):
+            sit.load(stored(original, arguments=public.SIT_ARGUMENTS | changed), public.LIKE)
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

@@ -36,13 +36,24 @@ def test_torchs_files_are_read_and_the_average_comes_first(tmp_path, suffix, wra
     assert equal(reading.read(tmp_path / f"x{suffix}").tensors, TENSORS)
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_the_public_train_py_leaves_is_read_with_its_arguments(tmp_path, zipped):
+    arguments = argparse.Namespace(model="SiT-XL/2", path_type="Linear", lr=1e-4)
+    zeros = {name: torch.zeros_like(values) for name, values in TENSORS.items()}
+    optimiser = torch.optim.AdamW([torch.nn.Parameter(values) for values in TENSORS.values()]).state_dict()
+    saved = {"model": zeros, "ema": TENSORS, "opt": optimiser, "args": arguments}
+    torch.save(saved, tmp_path / "0050000.pt", _use_new_zipfile_serialization=zipped)
+    found = reading.read(tmp_path / "0050000.pt")
+    assert equal(found.tensors, TENSORS) and found.arguments == vars(arguments)
+
+
 class Bomb:
     def __reduce__(self):
         return exec, ("import pathlib; pathlib.Path('exploded').write_text('')",)
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("content", [{"a": Bomb()}, {"model": TENSORS, "args": argparse.Namespace(lr=1)}])
+@pytest.mark.parametrize("content", [{"a": Bomb()}, {"model": TENSORS, "args": argparse.Namespace(lr=Bomb())}])
 @pytest.mark.parametrize("write", [torch.save, lambda values, path: path.write_bytes(pickle.dumps(values))])
 def test_a_pickle_that_is_more_than_tensors_is_refused_unopened(tmp_path, monkeypatch, content, write):
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,79 @@
+"""The layout of SiT's checkpoints (arXiv 2401.08740, github.com/willisma/SiT): tensors as DiT's, another convention.
+
+SiT runs from noise at s = 0 to data at s = 1, predicts data - noise and embeds s itself; here data are at t = 0, the
+velocity is noise - data and 1000 t is embedded. So the last layer changes its sign, and the first layer that sees the
+time is refitted such that it sees 1 - t: a quarter of the waves that it knew are among ours, the others nearly flat.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.errors import UserError
+from hpcddm.models.checkpoints import original_dit
+from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.models.parts import angles
+from hpcddm.models.size import FREQUENCIES
+from hpcddm.schema import VariantSettings
+
+PATH, PREDICTION = "path_type", "prediction"
+KNOWN = {PATH: "Linear", PREDICTION: "velocity"}
+"""Arguments of SiT's train.py, which DiT's does not have, and the values that can be read: its defaults."""
+FIT_TIMES, SMALLEST_SINGULAR = 1001, 1e-7
+"""Times over which the waves are fitted, and the relative size below which a direction of ours is left alone."""
+TIME, HEAD = "trunk.embed_time.0", "head"
+
+
+class Settings(VariantSettings):
+    """A layout has nothing to set."""
+
+
+def recognises(stored: Stored) -> bool:
+    """Whether SiT's train.py wrote this file; the tensors alone are those of a DiT."""
+    return original_dit.has_tensors(stored.tensors) and PATH in stored.arguments
+
+
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
+    """The tensors under our names and in our convention, and what network they make; see `original_dit.load`.
+
+    Raises `UserError` also where the file says that it was trained on another path or for another prediction.
+    """
+    for key, value in KNOWN.items():
+        if stored.arguments.get(key, value) != value:
+            raise UserError(f"{stored.path}: trained with {key} {stored.arguments[key]}; only {value} can be read")
+    tensors, facts = original_dit.load(stored, like)
+    for kind in ("weight", "bias"):
+        tensors[f"{HEAD}.{kind}"] = -tensors[f"{HEAD}.{kind}"]
+    weight, bias = tensors[f"{TIME}.weight"].double(), tensors[f"{TIME}.bias"].double()
+    waves, constant = _reversed_waves()
+    tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
+    tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
+    flow = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
+    notes = tuple(note for note in facts.notes if note != original_dit.TAKEN_FOR_DIT)
+    return tensors, replace(facts, objective=flow, notes=(*notes, *_assumed(stored)))
+
+
+def _assumed(stored: Stored) -> tuple[str, ...]:
+    if PATH in stored.arguments:
+        return ()
+    return ("nothing says how SiT was trained: taken to be the linear path and the velocity, as the published ones",)
+
+
+def _reversed_waves() -> tuple[torch.Tensor, torch.Tensor]:
+    """SiT's waves of 1 - t as a linear map (256, 256) of ours of t, and a constant (256,); float64."""
+    t = torch.linspace(0, 1, FIT_TIMES, dtype=torch.float64)
+    ours = torch.cat([_waves(1000 * t), torch.ones(FIT_TIMES, 1, dtype=torch.float64)], dim=1)
+    # Faster waves than SiT's fastest would only fit rounding errors.
+    slow = torch.arange(FREQUENCIES + 1) % (FREQUENCIES // 2) >= FREQUENCIES // 2 - FREQUENCIES // 8
+    slow[-1] = True
+    found = torch.zeros(FREQUENCIES + 1, FREQUENCIES, dtype=torch.float64)
+    found[slow] = torch.linalg.pinv(ours[:, slow], rtol=SMALLEST_SINGULAR) @ _waves(1 - t)
+    return found[:-1].T, found[-1]
+
+
+def _waves(position: torch.Tensor) -> torch.Tensor:
+    """Cosines, then sines of positions (N,): (N, 256) float64."""
+    angle = angles(position, FREQUENCIES // 2)
+    return torch.cat([angle.cos(), angle.sin()], dim=1)
