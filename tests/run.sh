@@ -19,6 +19,8 @@ else
     echo "NOTE: no Slurm could be started; the tests marked 'slurm' are skipped" >&2
     unset HPCDDM_TESTBED
 fi
+# Without it the tests in tests/late_names are skipped, and in CI they may not be.
+bash tests/late_names/install.sh || [ -z "${CI:-}" ] || exit 1
 "$VENV/bin/ruff" check . || exit 1
 # One thread per process: the tests start many, and the embedded site counts cores.
 OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest "$@"
