@@ -13,6 +13,7 @@ from hpcddm import plugins, starts
 from hpcddm.config import Recipe
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment
+from hpcddm.rundir import atomic
 
 LAYOUTS = "models/checkpoints"
 
@@ -96,12 +97,11 @@ def _notes(source: Any, target: Any) -> list[str]:
 def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
     from safetensors.torch import save_file
 
-    # Beside it and renamed, so that no training ever starts from a torn file.
-    staged = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
-        staged.replace(output)
+        # No training ever starts from a torn file.
+        with atomic.replacing(output) as staged:
+            save_file(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
 

@@ -13,6 +13,7 @@ from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import Known, Work, state_of
 from hpcddm.pipeline import plan
+from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -136,7 +137,7 @@ def look(run: RunDir, queue: Queue) -> Overview:
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
     sites = {one.site for one in submissions}
-    is_told = any(home.stop.exists() for home in homes(run))
+    is_told = any(fresh.exists(home.stop) for home in homes(run))
     rows = []
     for key, status in states.items():
         own = [one for one in submissions if key in one.units]
@@ -195,7 +196,7 @@ def _advice(known: Known, state: str, run: RunDir) -> str:
     read = f"hpcddm logs {root} {key}"
     in_sweep = is_sweep(RunDir(root.resolve().parent))
     submit = "the same hpcddm sweep again" if in_sweep else "submit again"
-    told = next((home.stop for home in homes(run) if home.stop.exists()), None)
+    told = next((home.stop for home in homes(run) if fresh.exists(home.stop)), None)
     again = f"rm {told}, then {submit}" if told else submit
     retry = submit if in_sweep else f"hpcddm retry {root}"
     site = known.status.unit.site

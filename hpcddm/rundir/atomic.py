@@ -4,11 +4,40 @@ import errno
 import hashlib
 import json
 import os
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+
+
+@contextmanager
+def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
+    """Yield a path to write a file to, which then replaces the one at `path` in one step.
+
+    The name was never used before, by any process on any node: an NFS client may go on to write under a name that it
+    knows into what has been published under another one since. `durable` also waits for the disk. When the body
+    raises, nothing of it is left and `path` stays as it was.
+    """
+    staged = path.with_name(f".{path.name}.{unused()}")
+    try:
+        yield staged
+        if durable:
+            sync(staged)
+        os.replace(staged, path)
+    except BaseException:
+        with suppress(OSError):
+            staged.unlink()
+        raise
+    if durable:
+        sync(path.parent)
+
+
+def unused() -> str:
+    """A part of a name that nobody has used; a process id is not, for two nodes may have the same."""
+    return uuid.uuid4().hex[:16]
 
 
 def write_text(path: Path, text: str, durable: bool = True) -> None:
@@ -16,21 +45,12 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
     Raises `UserError` with the path and the number of bytes when the disk is full or not writable.
     """
-    staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(staged, "w") as file:
-            file.write(text)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        os.replace(staged, path)
+        with replacing(path, durable) as staged:
+            staged.write_text(text)
     except OSError as error:
-        with suppress(OSError):
-            staged.unlink()
         raise UserError(f"{path}: cannot write {len(text)} bytes: {error.strerror}") from error
-    if durable:
-        sync(path.parent)
 
 
 def write_json(path: Path, value: Any, durable: bool = True) -> None:

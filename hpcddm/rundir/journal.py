@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 
 KEYS = {
     "intent": ("uuid", "scheduler", "site", "units", "time"),
@@ -92,7 +92,8 @@ class Journal:
         atomic.append_line(self._path, json.dumps(event | {"time": time.time()}))
 
     def _events(self) -> list[dict]:
-        if not self._path.exists():
+        # Another client may have written the first line since somebody looked for the file here.
+        if not fresh.exists(self._path):
             return []
         events = []
         for line in self._path.read_text(errors="replace").splitlines():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
@@ -69,7 +69,7 @@ def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
 
 def read(folder: Path) -> Manifest | None:
     """The manifest of a unit's folder, or None when the unit is not finished (or its manifest is torn or foreign)."""
-    content = atomic.read_json(folder / FILE_NAME)
+    content = fresh.read_json(folder / FILE_NAME)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None
     try:

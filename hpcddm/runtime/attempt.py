@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
 
@@ -61,17 +61,13 @@ class Attempt:
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.facts}
         # On a full disk the last word takes the room that was kept for it.
         (self.folder / RESERVE).unlink(missing_ok=True)
-        if atomic.read_json(self.folder / ENDED) is None:
+        if fresh.read_json(self.folder / ENDED) is None:
             atomic.write_json(self.folder / ENDED, ended)
 
     def is_superseded(self) -> bool:
         """Whether a later execution of the same job has begun."""
-        number = self.number + 1
-        while (later := self.folder.with_name(f"attempt-{number}")).exists():
-            if follows(owner_of(later), self.owner):
-                return True
-            number += 1
-        return False
+        later = (folder for number, folder in attempts(self.folder.parent) if number > self.number)
+        return any(follows(owner_of(folder), self.owner) for folder in later)
 
     def succeeds(self, owner: str) -> bool:
         """Whether `owner` is an earlier execution of this attempt's job."""
@@ -93,10 +89,10 @@ class Attempt:
         """
         path, deadline = self.folder / "meeting.json", time.time() + MEETING_SECONDS
         while time.time() < deadline:
-            place = atomic.read_json(path)
+            place = fresh.read_json(path)
             if isinstance(place, dict):
                 return place["address"], place["port"]
-            if (self.folder / ENDED).exists():
+            if fresh.exists(self.folder / ENDED):
                 raise Stopped("rank 0 found nothing to do, or failed")
             time.sleep(POLL_SECONDS)
         raise TimeoutError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
@@ -119,7 +115,7 @@ def open_attempt(logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = N
 def find_attempt(logs: Path, owner: str) -> Attempt | None:
     """The newest attempt of an owner, who is among those of the last few."""
     for number, folder in attempts(logs)[: -LOOK_BACK - 1 : -1]:
-        record = atomic.read_json(folder / OWNER)
+        record = fresh.read_json(folder / OWNER)
         if isinstance(record, dict) and record.get("owner") == owner:
             return Attempt(folder, number, owner, record.get("started", 0.0))
     return None
@@ -127,13 +123,13 @@ def find_attempt(logs: Path, owner: str) -> Attempt | None:
 
 def attempts(logs: Path) -> list[tuple[int, Path]]:
     """All attempts at a unit, oldest first; other folders, such as a copy that somebody made, are passed over."""
-    named = [(re.fullmatch("attempt-([0-9]+)", folder.name), folder) for folder in logs.glob("attempt-*")]
+    named = [(re.fullmatch("attempt-([0-9]+)", name), logs / name) for name in fresh.names(logs)]
     return sorted((int(match[1]), folder) for match, folder in named if match)
 
 
 def owner_of(folder: Path) -> str:
     """Who makes the attempt in a folder, or ''."""
-    record = atomic.read_json(folder / OWNER)
+    record = fresh.read_json(folder / OWNER)
     return str(record.get("owner", "")) if isinstance(record, dict) else ""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
+from hpcddm.rundir import fresh
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import Pulse
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -129,7 +130,7 @@ def _told_by_file(run: RunDir) -> str | None:
     """Why to stop, where a file says so: STOP in the folder of the run or its sweep, or that of this batch script."""
     told = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
     for home in (run, RunDir(told.parent.parent)):
-        if home.stop.exists():
+        if fresh.exists(home.stop):
             return f"{home.stop} says so"
     return "the job was told to stop" if told.exists() else None
 

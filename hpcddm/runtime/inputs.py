@@ -1,8 +1,6 @@
 """What a unit reads, looked at when its job starts: nothing unfinished, and nothing that was made of something else."""
 
-import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +34,6 @@ def patient_gather(spec: Spec, run: RunDir) -> Inputs:
             return gather(spec, run)
         except NotReady:
             time.sleep(pause)
-            for key in spec.needs:
-                # To list a folder is what makes NFS look again.
-                with suppress(OSError):
-                    os.listdir(run.unit(key).parent)
-                    os.listdir(run.unit(key))
     return gather(spec, run)
 
 

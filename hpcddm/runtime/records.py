@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.rundir import atomic, heartbeat
+from hpcddm.rundir import atomic, fresh, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 
@@ -96,7 +96,10 @@ def records(logs: Path) -> list[Record]:
 
 def read_record(number: int, folder: Path) -> Record:
     """One attempt."""
-    return Record(number, folder, *(_mapping(folder / name) for name in NAMES), heartbeat.read(folder))
+    # A name that is not listed may be there all the same for a node that knew it, and the other way round.
+    present = fresh.names(folder)
+    files = (_mapping(folder / name) if name in present else {} for name in NAMES)
+    return Record(number, folder, *files, heartbeat.read(folder))
 
 
 def as_number(values: dict[str, Any], key: str) -> float | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
@@ -78,7 +78,7 @@ def main() -> None:
     is_replaced = ending.is_requeued or len(tried) < len(executions)
     if not is_replaced and (not tried or _owner(tried[-1]) != owner):
         tried.append(_late_record(logs, owner, granted))
-    stops = [home.stop for home in (run, RunDir(map_path.parent.parent)) if home.stop.exists()]
+    stops = [home.stop for home in (run, RunDir(map_path.parent.parent)) if fresh.exists(home.stop)]
     if is_replaced:
         decision, reason = "superseded", "Slurm has started the job anew by itself, or will"
     elif len(sys.argv) > 3:

@@ -5,6 +5,7 @@ import numpy as np
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit, require
 from hpcddm.stages import samples as sample_lists
 from hpcddm.stages.encode import FEATURES
@@ -30,8 +31,9 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     for expert in range(num_experts):
         outputs[f"expert-{expert:02d}.npy"] = training[training["cluster"] == expert]
     for name, rows in outputs.items():
-        np.save(unit.folder / name, rows)
-    with h5py.File(unit.folder / PARTITION, "w") as file:
+        with atomic.replacing(unit.folder / name, durable=False) as staged, open(staged, "wb") as file:
+            np.save(file, rows)
+    with atomic.replacing(unit.folder / PARTITION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, values in partition.arrays().items():
             file.create_dataset(name, data=values)
     sizes = np.bincount(training["cluster"], minlength=num_experts)

@@ -7,6 +7,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
+from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages.shard import INDEX, TAR
 
@@ -31,7 +32,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         blocks.append(encode(reader.images(rows)))
         unit.pulse.beat(rows.stop, len(samples))
     features = np.concatenate(blocks)
-    with h5py.File(unit.folder / FEATURES, "w") as file:
+    with atomic.replacing(unit.folder / FEATURES, durable=False) as staged, h5py.File(staged, "w") as file:
         file.create_dataset("features", data=features)
         file.attrs["encoder"] = settings.encode.encoder.name
     return Result([FEATURES], {"images": len(features), "dimensions": features.shape[1]})

@@ -15,6 +15,7 @@ from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM, Members
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range, missing_experts
+from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import networks
 from hpcddm.stages import samples as sample_lists
@@ -43,7 +44,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
             else:
                 arm.add(_draw(settings, members, name, rows, real[REFERENCE], arm, device), *critics)
     unit.pulse.beat(total, total)
-    with h5py.File(unit.folder / EVALUATION, "w") as file:
+    with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
             arm.write(file.create_group(name), num_classes=settings.data.num_classes, start=start)
     missing = missing_experts(settings, unit.inputs)

@@ -90,9 +90,8 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
 
         router.fit(reader, advance)
         unit.attempt.require_ownership()
-        staged = unit.folder / f".{unit.attempt.number}.{WEIGHTS}"
-        save_file(router.state_dict(), staged)
-        staged.replace(unit.folder / WEIGHTS)
+        with atomic.replacing(unit.folder / WEIGHTS) as staged:
+            save_file(router.state_dict(), staged)
     return Result([WEIGHTS], facts), [0.0] * settings.cluster.experts
 
 

@@ -1,13 +1,13 @@
 """Images drawn from the experts, on which a router is trained where the sites keep their data to themselves."""
 
-import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from hpcddm.ensemble.members import Members
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.pipeline import expert_keys
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
@@ -115,14 +115,15 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
 
 
 def _is_there(unit: Unit, plan: Plan) -> bool:
-    found = atomic.read_json(unit.folder / DRAWN)
+    found = fresh.read_json(unit.folder / DRAWN)
     return isinstance(found, dict) and found.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
 
 
 def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
     """Draw this rank's batches, one expert after the other, so that only one is in memory."""
     mine = plan.batches()[unit.ranks.rank :: unit.ranks.world_size]
-    missing = [(expert, rows) for expert, rows in mine if not _file(folder, rows).exists()]
+    drawn = set(fresh.names(folder))
+    missing = [(expert, rows) for expert, rows in mine if _file(folder, rows).name not in drawn]
     if _is_there(unit, plan):
         # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
         return
@@ -133,7 +134,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
             unit.leave_if_told()
             images = _draw_batch(settings, members, expert, rows, plan.labels[rows.start : rows.stop], device)
             unit.attempt.require_ownership()
-            with _whole(_file(folder, rows), unit) as file:
+            with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
             if unit.ranks.rank == 0:
                 unit.pulse.beat(rows.stop, total)
@@ -164,7 +165,7 @@ def _draw_batch(
 def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
     """All batches in one file, when the other ranks have drawn theirs."""
     data, files = settings.data, [_file(folder, rows) for _, rows in plan.batches()]
-    while not all(file.exists() for file in files):
+    while not {file.name for file in files} <= set(fresh.names(folder)):
         _wait(unit)
     unit.attempt.require_ownership()
     header = {
@@ -172,7 +173,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
         "fortran_order": False,
         "shape": (sum(plan.images), data.image_size, data.image_size, data.channels),
     }
-    with _whole(unit.folder / SAMPLES, unit) as target:
+    with _whole(unit.folder / SAMPLES) as target:
         np.lib.format.write_array_header_1_0(target, header)
         for file in files:
             target.write(np.load(file).tobytes())
@@ -184,7 +185,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
 def _wait(unit: Unit) -> None:
     """Wait a moment for the other ranks; raises `Stopped` when told to leave, or when rank 0 has left."""
     unit.leave_if_told()
-    if unit.ranks.rank > 0 and (unit.attempt.folder / ENDED).exists():
+    if unit.ranks.rank > 0 and fresh.exists(unit.attempt.folder / ENDED):
         raise Stopped("rank 0 has left, or failed")
     time.sleep(POLL_SECONDS)
 
@@ -194,15 +195,10 @@ def _file(folder: Path, rows: range) -> Path:
 
 
 @contextmanager
-def _whole(path: Path, unit: Unit):
+def _whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write that appears under its name when it is complete; `UserError` when the disk takes no more."""
-    staged = path.with_name(f".{unit.attempt.number}.{unit.ranks.rank}.{path.name}")
     try:
-        with open(staged, "wb") as file:
+        with atomic.replacing(path) as staged, open(staged, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(path)
     except OSError as error:
-        staged.unlink(missing_ok=True)
         raise UserError(f"{path}: cannot write the experts' samples: {error.strerror}") from error

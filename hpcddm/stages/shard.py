@@ -26,14 +26,16 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     start, stop = (len(records) * edge // parts for edge in (int(part), int(part) + 1))
     require(stop > start, f"{folder}: {len(records)} {split} images are too few for {parts} shards")
     path = unit.folder / TAR
-    count = tar.write_tar(path, _pick(records, start, stop, unit), data.image_size, data.channels)
+    with atomic.replacing(path, durable=False) as staged:
+        count = tar.write_tar(staged, _pick(records, start, stop, unit), data.image_size, data.channels)
     index, keys = tar.index_tar(path, int(part))
     require(len(index) == count, f"{path}: {count} images written, {len(index)} found; two of them share a key")
     require(
         index["label"].max() < data.num_classes,
         f"data.num_classes: {data.num_classes}, but {folder} has class {index['label'].max()}",
     )
-    np.save(unit.folder / INDEX, index)
+    with atomic.replacing(unit.folder / INDEX, durable=False) as staged, open(staged, "wb") as file:
+        np.save(file, index)
     atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in keys))
     return Result([TAR, INDEX, KEYS], {"images": count})
 

@@ -1,7 +1,6 @@
 """One picture of a sweep: a panel for each metric, a line for each arm where one number varies, else bars."""
 
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from hpcddm.rundir import atomic
 from hpcddm.sweep.table import FLOOR, METRICS, Result, varied_keys
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")
@@ -125,6 +125,5 @@ def _save(figure: Figure, path: Path) -> None:
     """Whole or not at all, because two may write it at once."""
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file)
-    staged = path.with_name(f".{path.name}.{os.getpid()}")
-    staged.write_bytes(file.getvalue())
-    os.replace(staged, path)
+    with atomic.replacing(path, durable=False) as staged:
+        staged.write_bytes(file.getvalue())

@@ -12,6 +12,8 @@ from torch import nn
 from hpcddm.config import Training
 from hpcddm.runtime.ranks import Ranks
 
+TAG = "deepspeed"
+"""DeepSpeed's folder within a training state."""
 EMA_RAMP = 0.1
 """The EMA's half-life is at most this share of the images seen, so that it forgets the initial weights."""
 
@@ -60,14 +62,17 @@ class Engine:
         weight = 1 - 0.5 ** (self._training.batch / halflife)
         torch._foreach_lerp_(self._ema, self._masters, min(weight, 1.0))
 
-    def save(self, folder: Path) -> None:
-        """Write this rank's part of the training state."""
-        self._engine.save_checkpoint(str(folder), tag="deepspeed", save_latest=False)
+    def save(self, folder: Path) -> list[Path]:
+        """Write this rank's part of the training state and return the files that it consists of."""
+        self._engine.save_checkpoint(str(folder), tag=TAG, save_latest=False)
         save_file({str(group): shard for group, shard in enumerate(self._ema)}, self._ema_file(folder))
+        optimizer = self._engine._get_zero_ckpt_name(str(folder), TAG)
+        network = [self._engine._get_ckpt_name(str(folder), TAG)] if self._engine.save_non_zero_checkpoint else []
+        return [self._ema_file(folder), Path(optimizer), *map(Path, network)]
 
     def load(self, folder: Path) -> None:
         """Continue from a training state of the same world size."""
-        self._engine.load_checkpoint(str(folder), tag="deepspeed")
+        self._engine.load_checkpoint(str(folder), tag=TAG)
         stored = load_file(self._ema_file(folder))
         for group, shard in enumerate(self._ema):
             shard.copy_(stored[str(group)])

@@ -98,9 +98,8 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
     if unit.ranks.rank == 0:
         unit.attempt.require_ownership()
-        staged = unit.folder / f".{unit.attempt.number}.{WEIGHTS}"
-        save_file(weights, staged)
-        staged.replace(unit.folder / WEIGHTS)
+        with atomic.replacing(unit.folder / WEIGHTS) as staged:
+            save_file(weights, staged)
         atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
     return [WEIGHTS, CURVE]

@@ -134,7 +134,8 @@ def torn(runs: Runs, reference: Training) -> dict:
     unit = runs.unit("torn-all")
     assert [runs.train(unit, reference, 3) for _ in range(2)] == ["stopped"] * 2
     newest = sorted((unit.folder / "state").glob("images-*"))[-1]
-    names = [path.relative_to(newest) for path in sorted(newest.rglob("*")) if path.is_file()]
+    # DeepSpeed leaves a script beside them that nothing reads.
+    names = ["state.json", *(file["name"] for file in json.loads((newest / "state.json").read_text())["files"])]
     for number, name in enumerate(names):
         again = runs.unit(f"torn-{number}")
         target = again.folder / "state"
@@ -146,9 +147,9 @@ def torn(runs: Runs, reference: Training) -> dict:
                     copy.write_bytes(file.read_bytes())
         path = target / newest.name / name
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        chosen = Checkpoints(again).newest()[1]["images"]
         runs.train(again, reference)
-        found[str(name)] = {"resumed_at": chosen, **runs.result(f"torn-{number}")}
+        begun = json.loads((again.attempt.folder / "begun.json").read_text())
+        found[str(name)] = {"resumed_at": begun["images"], **runs.result(f"torn-{number}")}
     return found
 
 
@@ -177,9 +178,9 @@ def ema(runs: Runs) -> dict:
 def refused(runs: Runs) -> dict:
     """States that are not this unit's."""
     unit = runs.unit("stop-5")
-    found = {"other fingerprint": Checkpoints(replace(unit, fingerprint="other")).newest()}
+    found = {"other fingerprint": Checkpoints(replace(unit, fingerprint="other")).candidates()}
     try:
-        Checkpoints(replace(unit, ranks=replace(unit.ranks, world_size=2))).newest()
+        Checkpoints(replace(unit, ranks=replace(unit.ranks, world_size=2))).candidates()
     except UserError as error:
         found["other world size"] = str(error)
     return found

@@ -1,6 +1,7 @@
 """Training states on a disk: which are kept, and which one is continued."""
 
 import errno
+import json
 import os
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ class Writer:
 
     def save(self, folder):
         (folder / "weights").write_bytes(b"weights")
+        return [folder / "weights"]
 
 
 @pytest.fixture(autouse=True)
@@ -43,20 +45,48 @@ def save(folder, fingerprint, *images):
 
 
 def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
-    folder, state = save(tmp_path, "mine", 10, 20, 30).newest()
+    folder, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
     assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT
 
 
 def test_longer_trainings_with_other_settings_push_out_no_state(tmp_path):
     save(tmp_path, "other", 1000, 2000)
-    folder, state = save(tmp_path, "mine", 10, 20, 30).newest()
+    folder, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
     assert (state["images"], state["fingerprint"]) == (30, "mine")
 
 
 def test_a_torn_newest_state_is_passed_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10, 20)
     (tmp_path / "images-000000000020" / "weights").write_bytes(b"we")
-    assert checkpoints.newest()[1]["images"] == 10
+    assert checkpoints.agree_on_newest()[1]["images"] == 10
+
+
+def test_a_file_of_another_step_is_noticed_though_its_size_is_right(tmp_path):
+    checkpoints = save(tmp_path, "mine", 10, 20)
+    (tmp_path / "images-000000000020" / "weights").write_bytes(b"WEIGHTS")
+    assert checkpoints.agree_on_newest()[1]["images"] == 10
+
+
+def test_a_state_of_an_earlier_version_is_neither_continued_nor_passed_over(tmp_path):
+    checkpoints = save(tmp_path, "mine", 10)
+    state = tmp_path / "images-000000000010" / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"files": {"weights": 7}, "format": 1}))
+    with pytest.raises(UserError, match="images-000000000010 was saved by an earlier version"):
+        checkpoints.agree_on_newest()
+
+
+def test_a_folder_is_staged_under_a_name_of_its_own_even_for_the_same_images(tmp_path):
+    names = []
+
+    class Noting(Writer):
+        def save(self, folder):
+            names.append(folder.name)
+            return super().save(folder)
+
+    checkpoints = Checkpoints(unit(tmp_path, "mine"))
+    for _ in range(3):
+        checkpoints.save(Noting(), 10, {})
+    assert len(set(names)) == 3
 
 
 def test_an_attempt_whose_job_has_begun_anew_publishes_no_state(tmp_path):
@@ -64,14 +94,14 @@ def test_an_attempt_whose_job_has_begun_anew_publishes_no_state(tmp_path):
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.1"))
     with pytest.raises(Superseded):
         checkpoints.save(Writer(), 20, {})
-    assert checkpoints.newest()[1]["images"] == 10
+    assert checkpoints.agree_on_newest()[1]["images"] == 10
 
 
 def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10)
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-ba9876543210-8_0.0"))
     checkpoints.save(Writer(), 20, {})
-    assert checkpoints.newest()[1]["images"] == 20
+    assert checkpoints.agree_on_newest()[1]["images"] == 20
 
 
 def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stays(tmp_path):
@@ -84,7 +114,7 @@ def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stay
         UserError, match="cannot save the training state of about 7 bytes, [0-9]+ bytes are free .*quota"
     ):
         checkpoints.save(Full(), 20, {})
-    assert checkpoints.newest()[1]["images"] == 10 and not list(tmp_path.glob(".staged-*"))
+    assert checkpoints.agree_on_newest()[1]["images"] == 10 and not list(tmp_path.glob(".staged-*"))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Connection closed by peer"), ConnectionResetError(104, "reset")])

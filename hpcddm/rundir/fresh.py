@@ -1,0 +1,38 @@
+"""Looks at what another node may have made or removed a moment ago.
+
+An NFS client trusts a name that it found, and also one that it did not find, for half a minute and longer; to list the
+folder is what makes it look again. So whoever waits for a name, or concludes something from its absence, looks here.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hpcddm.rundir import atomic
+
+
+def names(folder: Path) -> list[str]:
+    """The names in a folder as the server has them now; none when it is missing."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        # It may be this folder whose own name was looked for too early.
+        if folder.parent == folder or folder.name not in names(folder.parent):
+            return []
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at a path now."""
+    return path.name in names(path.parent)
+
+
+def read_json(path: Path) -> Any | None:
+    """The content of a JSON file as it is now, or None when it is missing or torn."""
+    with suppress(OSError):
+        names(path.parent)
+    return atomic.read_json(path)
