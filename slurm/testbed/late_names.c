@@ -1,6 +1,6 @@
 /* A folder as an NFS client shows it: names and attributes may be SECONDS old.
  *
- *     late_names BACKING MOUNTPOINT SECONDS      (stays in the foreground; SIGTERM or umount ends it)
+ *     late_names BACKING MOUNTPOINT SECONDS CLIENT      (stays in the foreground; SIGTERM or umount ends it)
  *
  * Each mount is one client, that is one node; two mounts of one backing folder are two nodes that share a server.
  * With 0 seconds nothing is trusted: the control. What each choice stands for (Linux's NFS client, mounted as usual):
@@ -568,11 +568,13 @@ static const struct fuse_lowlevel_ops operations = {
 };
 
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fprintf(stderr, "usage: late_names BACKING MOUNTPOINT SECONDS\n");
+    char mount_options[256];
+    if (argc != 5) {
+        fprintf(stderr, "usage: late_names BACKING MOUNTPOINT SECONDS CLIENT\n");
         return 2;
     }
-    char *options[] = {argv[0], "-oallow_other,default_permissions,fsname=late_names"};
+    snprintf(mount_options, sizeof mount_options, "-oallow_other,default_permissions,fsname=%s", argv[4]);
+    char *options[] = {argv[0], mount_options};
     struct fuse_args arguments = FUSE_ARGS_INIT(2, options);
     struct fuse_loop_config *loop = fuse_loop_cfg_create();
     struct stat attributes;

@@ -20,6 +20,6 @@ def build(folder: Path) -> Path:
     return program
 
 
-def command(program: Path, backing: Path, place: Path, seconds: float) -> tuple[str, ...]:
-    """What mounts one client of `backing` at `place` and stays in the foreground."""
-    return (str(program), str(backing), str(place), str(seconds))
+def command(program: Path, backing: Path, place: Path, seconds: float, client: str) -> tuple[str, ...]:
+    """What mounts a client of `backing` at `place` and stays in the foreground; its name is the mount's source."""
+    return (str(program), str(backing), str(place), str(seconds), client)

@@ -12,6 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import late_names
 import processes
 from processes import Daemon, TestbedError
 
@@ -70,6 +71,9 @@ class Layout:
         self.tracking = folder / "tracking"
         # Testbeds in other folders have other slots: other ports, names of nodes, cgroups and job ids.
         self.slot_file = folder / "slot"
+        # Where this file is, nodes and login side are clients of a file system that shows names late by its seconds.
+        self.late = folder / "late"
+        self.shared = folder / "shared"
 
     @property
     def slot(self) -> int:
@@ -101,13 +105,26 @@ class Layout:
 
     def basis(self) -> list[Daemon]:
         """What the clusters stand on, whatever their settings."""
-        return [self.munge(self.home), self.munge(self.partner), self.database()]
+        return [self.munge(self.home), self.munge(self.partner), self.database(), *self.mounts()]
+
+    def mounts(self) -> list[Daemon]:
+        """One client of the late-names file system on the login side, and one for each node."""
+        if not self.late.exists():
+            return []
+        nodes = [node for cluster in self.clusters for node in cluster.nodes]
+        return [self.mount("login"), *map(self.mount, nodes)]
+
+    def mount(self, client: str) -> Daemon:
+        argv = late_names.command(self.folder / "late_names", self.folder / "server", self.shared,
+                                  float(self.late.read_text()), f"late-{client}")
+        return Daemon(f"late-{client}", argv, self.conf(self.home), mount=f"late-{client}", alone=client != "login")
 
     def slurm_daemons(self, cluster: Cluster) -> list[Daemon]:
         conf = self.conf(cluster)
         accounting = Daemon(f"{cluster.name}-slurmdbd", ("slurmdbd", "-D"), conf, cluster.port + 1)
         controller = Daemon(f"{cluster.name}-slurmctld", ("slurmctld", "-D"), conf, cluster.port)
-        nodes = [Daemon(f"{cluster.name}-slurmd-{node}", ("slurmd", "-D", "-N", node), conf, port)
+        nodes = [Daemon(f"{cluster.name}-slurmd-{node}", ("slurmd", "-D", "-N", node), conf, port,
+                        beside=self.mount(node) if self.late.exists() else None)
                  for node, port in zip(cluster.nodes, cluster.node_ports, strict=True)]
         return [*([accounting] if cluster.name == "home" else []), controller, *nodes]
 

@@ -23,7 +23,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 # Programs that belong to a testbed when its folder is in their arguments or their SLURM_CONF.
 # srun and salloc are here because they would wait for a controller that never comes back.
-PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "slurmstepd", "munged", "mariadbd", "srun", "salloc")
+PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "slurmstepd", "munged", "mariadbd", "srun", "salloc", "late_names")
 
 
 class TestbedError(Exception):
@@ -37,6 +37,9 @@ class Daemon:
     conf: Path  # becomes SLURM_CONF
     port: int | None = None
     socket: Path | None = None
+    mount: str | None = None  # answers when this stands in its table of mounts
+    alone: bool = False  # with a table of mounts of its own
+    beside: Daemon | None = None  # with the table of mounts of that one
 
 
 @dataclass(frozen=True)
@@ -79,25 +82,34 @@ def running(daemon: Daemon, folder: Path) -> list[int]:
             and p.environment.get("SLURM_CONF", str(daemon.conf)) == str(daemon.conf)]
 
 
-def start(daemon: Daemon, logs: Path, environment: dict[str, str]) -> None:
+def start(daemon: Daemon, logs: Path, environment: dict[str, str], folder: Path) -> None:
     """Starts a daemon in a session of its own and waits until its port or socket answers."""
     log = logs / f"{daemon.name}.out"
     variables = {"PATH": PATH, "HOME": os.path.expanduser("~"), "LANG": "C.UTF-8",
                  "SLURM_CONF": str(daemon.conf), **environment}
     with log.open("wb") as output:
-        child = subprocess.Popen(daemon.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                 env=variables, cwd="/", start_new_session=True)
+        child = subprocess.Popen([*place_of(daemon, folder), *daemon.argv], stdin=subprocess.DEVNULL, stdout=output,
+                                 stderr=output, env=variables, cwd="/", start_new_session=True)
 
     def ready() -> bool:
         if child.poll() is not None:
             raise TestbedError(f"{daemon.name} ended at once (exit code {child.returncode}):\n{tail(log)}")
-        return answers(daemon)
+        return answers(daemon, child.pid)
 
     if not wait_until(ready, seconds=30):
         raise TestbedError(f"{daemon.name} does not answer after 30 s:\n{tail(log)}")
 
 
-def answers(daemon: Daemon) -> bool:
+def place_of(daemon: Daemon, folder: Path) -> list[str]:
+    """What puts a daemon among the mounts that it should see, before its command."""
+    if daemon.alone:
+        return ["unshare", "--mount", "--propagation", "private"]
+    return ["nsenter", "--mount", f"--target={running(daemon.beside, folder)[0]}"] if daemon.beside else []
+
+
+def answers(daemon: Daemon, pid: int) -> bool:
+    if daemon.mount is not None:
+        return f"\n{daemon.mount} " in Path(f"/proc/{pid}/mounts").read_text()
     if daemon.socket is not None:
         family, address = socket.AF_UNIX, str(daemon.socket)
     else:

@@ -12,6 +12,9 @@ folder than the default, HPCDDM_TESTBED_MAX_ARRAY lowers MaxArraySize (asked for
 Every node has four GPUs on paper: Slurm hands them out and sets CUDA_VISIBLE_DEVICES, and no CUDA
 finds them.
 
+HPCDDM_TESTBED_LATE_NAMES=SECONDS at the first 'up' mounts FOLDER/shared on every node and on the login
+side by the late-names file system: each of them is an NFS client of its own, see late_names.c.
+
 Testbeds in different folders live side by side: each takes a slot with ports, job ids and names of
 nodes of its own (h1 to h4 in the first one, h11 to h14 in the next). The Slurm that comes first in
 PATH is the one that runs, for the clients and the tests as well.
@@ -31,6 +34,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import late_names
 import processes
 from layout import HERE, HOST, SLOTS, TRACKING, Cluster, Layout, bind_to_loopback
 from processes import Daemon, TestbedError
@@ -41,6 +45,7 @@ class Testbed(Layout):
         began = time.monotonic()
         self.prepare()
         self.take_slot()
+        self.prepare_late_names()
         started = sum(map(self.ensure, self.basis()))
         tracking = self.tracking.read_text() if self.tracking.exists() else ""
         if tracking:
@@ -52,6 +57,18 @@ class Testbed(Layout):
             started += more
             self.tracking.write_text(tracking)
         self.say_what_is_up(tracking, started, time.monotonic() - began)
+
+    def prepare_late_names(self) -> None:
+        """Asked for at the first 'up' of a testbed's life; a repair keeps it as it is."""
+        wanted = os.environ.get("HPCDDM_TESTBED_LATE_NAMES")
+        if wanted and not self.late.exists() and not (self.folder / "home/slurm.conf").exists():
+            for folder in (self.shared, self.folder / "server"):
+                folder.mkdir(exist_ok=True)
+            try:
+                late_names.build(self.folder)
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise TestbedError(f"late_names cannot be built ({error}): run tests/late_names/install.sh") from None
+            self.late.write_text(f"{float(wanted)}\n")
 
     def take_slot(self) -> None:
         """Keeps the slot that this folder had, else takes the first one whose ports are free."""
@@ -92,7 +109,7 @@ class Testbed(Layout):
         """Starts a daemon unless it runs; True if it had to."""
         if processes.running(daemon, self.folder):
             return False
-        processes.start(daemon, self.logs, {"MYSQL_UNIX_PORT": str(self.database().socket)})
+        processes.start(daemon, self.logs, {"MYSQL_UNIX_PORT": str(self.database().socket)}, self.folder)
         return True
 
     def start_slurm(self, tracking: str) -> int:
@@ -173,6 +190,10 @@ class Testbed(Layout):
         cgroups = processes.cgroup_folders(nodes) if ours else []
         processes.end(lambda: self.left() + processes.cgroup_pids(cgroups))
         processes.remove_cgroups(cgroups)
+        if self.late.exists():
+            subprocess.run(["umount", "--lazy", self.shared], check=False, capture_output=True)
+            self.late.unlink()
+            shutil.rmtree(self.folder / "server")
         for cluster in self.clusters:
             shutil.rmtree(self.folder / cluster.name, ignore_errors=True)
         self.tracking.unlink(missing_ok=True)

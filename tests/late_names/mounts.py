@@ -26,7 +26,7 @@ class Nodes:
 def mounted(program: Path, backing: Path, place: Path, seconds: float) -> Iterator[Path]:
     """Mount one client of `backing` at `place` for a while."""
     place.mkdir(parents=True, exist_ok=True)
-    client = subprocess.Popen(late_names.command(program, backing, place, seconds))
+    client = subprocess.Popen(late_names.command(program, backing, place, seconds, place.name))
     try:
         while not os.path.ismount(place):
             assert client.poll() is None, f"late_names ended with {client.returncode}; is there a /dev/fuse?"
