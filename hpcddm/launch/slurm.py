@@ -14,7 +14,7 @@ from hpcddm.launch.chunks import Limits
 from hpcddm.launch.client import Silent, ask, call, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
 from hpcddm.launch.items import write_map
-from hpcddm.launch.sbatch import FULL, Sbatch
+from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Submission, current, job_name
@@ -101,6 +101,7 @@ class Slurm(Launcher):
             jobs=str(self.run.jobs.resolve()),
             cache=cache_folder(),
             scheduler_prefixes=SCHEDULER_PREFIXES,
+            passing_refusals=f"{TRANSIENT.pattern}|{FULL.pattern}",
         )
 
     def submit(self, array: ArraySpec, token: str, script: str) -> str:

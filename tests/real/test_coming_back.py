@@ -18,6 +18,7 @@ partition: main
 network_interface: lo
 signal_lead_seconds: 30
 requeue: {way}
+setup: ['export PATH={tools}:$PATH']
 hook: 'echo "$HPCDDM_EVENT $HPCDDM_UNIT" >> "$HPCDDM_RUN/told"'
 resources: {{memory_gb: 1, minutes: 30}}
 stages: {{train: {{nodes: 2}}}}
@@ -32,8 +33,15 @@ class Site(Storm):
         for folder in (KEY, f"logs/{KEY}", "evaluate", "report", "sites"):
             shutil.rmtree(self.run / folder)
         self.site = self.folder / "north.yaml"
-        self.site.write_text(SITE.format(way=way))
+        (self.folder / "tools").mkdir()
+        self.site.write_text(SITE.format(way=way, tools=self.folder / "tools"))
         return self
+
+    def wrap(self, command, script):
+        """Let a job that calls one of Slurm's commands get this instead, once."""
+        path = self.folder / "tools" / command
+        path.write_text(f"#!/bin/bash\nmkdir {path}.used 2>/dev/null || exec {shutil.which(command)} \"$@\"\n{script}\n")
+        path.chmod(0o755)
 
     def call(self, *arguments):
         return hpcddm(*arguments, SLURM_CONF=self.conf)
@@ -62,8 +70,12 @@ def metrics(run):
     return (run / "report/metrics.json").read_bytes()
 
 
+FULL = "echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1"
+
+
 def test_where_requeueing_is_forbidden_it_submits_itself_and_the_final_step_waits_behind_it(home, finished, tmp_path):
     site = Site(tmp_path, home, 0).prepare(finished, "resubmit")
+    site.wrap("sbatch", FULL)
     site.until_the_ranks_meet()
     first = site.last.job
     site.ranks()[0].send_signal(signal.SIGUSR2)
