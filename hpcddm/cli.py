@@ -149,14 +149,16 @@ def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: s
 @main.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
-def cancel(run: Path, units: tuple[str, ...]) -> None:
+@click.option("--now", is_flag=True, help="Do not wait until what runs has saved.")
+def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
     """End the jobs of RUN, or of some of its units; trainings save before they leave.
 
-    Only jobs that carry a token of this run's journal are touched.
+    Waits for them as long as the site's signal_lead_seconds; the second Ctrl-C, like --now, ends them at once. Only
+    jobs that carry a token of this run's journal are touched.
     """
     from hpcddm.commands import cancel as command
 
-    command.cancel(run, units)
+    command.cancel(run, units, now)
 
 
 @main.command()

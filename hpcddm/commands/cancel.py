@@ -1,13 +1,16 @@
 """The verb cancel: end the jobs of one run, told from all others by the tokens in their names."""
 
+import time
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, stored_experiment
-from hpcddm.launch.base import Job, launcher_of
+from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.submission import stored_site
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
@@ -16,10 +19,12 @@ from hpcddm.site import Site
 
 PATIENCE_SECONDS = 60
 """How long it waits for a submit that is at work."""
+POLL_SECONDS = 3
+"""How often the queue is asked for jobs that are leaving."""
 
 
-def cancel(root: Path, units: tuple[str, ...]) -> None:
-    """End the jobs of some units, or of all; they save before they leave.
+def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
+    """End the jobs of some units, or of all; unless `now`, those that run are asked to save first.
 
     Raises `ConfigError` over an unknown unit, `UserError` when the scheduler does not answer or refuses.
     """
@@ -36,26 +41,84 @@ def cancel(root: Path, units: tuple[str, ...]) -> None:
         return
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
-        launcher = launcher_of(Site(name=queued[-1].site, scheduler=queued[-1].scheduler), run)
+        launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
             raise UserError(f"{root}: the scheduler does not answer; nothing was cancelled")
-        chosen = {key: job for key, job in jobs.items() if key in (units or reads)}
+        # What waits for a job starts when that job ends; so the last ones go first.
+        chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:
             click.echo("nothing of this is in the queue; nothing was cancelled")
             return
-        # What waits for a job starts when that job ends; so the last ones go first.
-        order = [key for key in reversed(reads) if key in chosen]
-        launcher.cancel(*(job for key in order for job in (chosen[key].id, *chosen[key].others)))
-        for token, keys in _by_submission(chosen, queued).items():
-            journal.cancelled(token, keys)
-    for key in reversed(order):
-        click.echo(f"cancelled job {chosen[key].id}  {key}")
+        saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
+        _cancel(chosen, saving, queued, launcher, journal)
+    for key in reversed(chosen):
+        click.echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
+    _wait({key: chosen[key] for key in saving}, launcher, queued)
     waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
     if waiting:
         click.echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
     again = "the same hpcddm sweep" if is_sweep(run) else f"hpcddm retry {root}"
     click.echo(f"next: {again}   submits anew what was cancelled")
+
+
+def _cancel(
+    chosen: dict[str, Job], saving: list[str], queued: list[Submission], launcher: Launcher, journal: Journal
+) -> None:
+    """Cancel jobs, and ask those of `saving` to save and leave.
+
+    The journal knows it first: a job that leaves asks there whether it may come back.
+    """
+    submissions = _by_submission(chosen, queued)
+    for token, keys in submissions.items():
+        journal.cancelled(token, keys)
+    try:
+        launcher.cancel(*_ids(job for key, job in chosen.items() if key not in saving))
+        launcher.dismiss(*_ids(chosen[key] for key in saving))
+    except UserError:
+        for token, keys in submissions.items():
+            journal.kept(token, keys)
+        raise
+
+
+def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> None:
+    """Wait until jobs that were asked to leave are gone; end them after the site's lead or the second Ctrl-C."""
+    if not jobs:
+        return
+    started, seconds, interruptions = time.time(), launcher.site.signal_lead_seconds, 0
+    click.echo(f"they save before they leave; waiting at most {seconds} s (Ctrl-C twice ends them at once)")
+    while jobs and time.time() - started < seconds and interruptions < 2:
+        try:
+            time.sleep(min(POLL_SECONDS, seconds))
+            jobs = _remaining(jobs, launcher, queued)
+        except KeyboardInterrupt:
+            interruptions += 1
+            if interruptions == 1:
+                click.echo("they were told and are saving; Ctrl-C again ends them at once")
+    launcher.cancel(*_ids(jobs.values()))
+    click.echo(f"ended without waiting: {', '.join(jobs)}" if jobs else f"gone after {time.time() - started:.0f} s")
+
+
+def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> dict[str, Job]:
+    """Those that are still in the queue; one that had asked to come back just before it was told is ended here."""
+    states = launcher.states(queued)
+    if states is None:
+        return jobs
+    remaining = {key: states[key] for key in jobs if key in states}
+    launcher.cancel(*_ids(job for job in remaining.values() if job.state == "pending"))
+    return remaining
+
+
+def _ids(jobs: Iterable[Job]) -> list[str]:
+    return [job for one in jobs for job in (one.id, *one.others)]
+
+
+def _site(last: Submission, run: RunDir) -> Site:
+    """The site of a submission as it was then."""
+    try:
+        return stored_site(last.site, run)
+    except ConfigError:
+        return Site(name=last.site, scheduler=last.scheduler)
 
 
 def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:

@@ -83,6 +83,10 @@ class Launcher(ABC):
         """The elements of these submissions that wait or run, by unit; None when nobody answers."""
 
     @abstractmethod
+    def dismiss(self, *jobs: str) -> None:
+        """Ask running jobs to save and leave; raises `UserError` with the scheduler's words when it refuses."""
+
+    @abstractmethod
     def cancel(self, *jobs: str) -> None:
         """End jobs; raises `UserError` with the scheduler's words when it refuses."""
 

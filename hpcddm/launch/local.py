@@ -85,10 +85,14 @@ class Local(Launcher):
         """The units whose processes, started by this launcher, still run."""
         return {one.units[0]: Job(one.job, "running") for one in submissions if one.job and self.is_running(one.job)}
 
-    def cancel(self, *jobs: str) -> None:
+    def dismiss(self, *jobs: str) -> None:
         """Ask units to save and leave."""
         for job in jobs:
             self._signal(job, signal.SIGTERM)
+
+    def cancel(self, *jobs: str) -> None:
+        """Ask units to save and leave; nothing here ends them before they have."""
+        self.dismiss(*jobs)
 
     def kill(self, job: str) -> None:
         """End a unit's whole process group at once."""

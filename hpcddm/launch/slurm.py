@@ -25,6 +25,8 @@ from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
+PASSED_OVER = re.compile("already complet|Invalid job id|Job/step already|is pending")
+"""What scancel says of jobs that have ended meanwhile, and of those that have nothing yet that a signal could reach."""
 
 
 class Slurm(Launcher):
@@ -137,21 +139,30 @@ class Slurm(Launcher):
                 found[unit] = Job(f"{job}_{element}", state.lower(), nodes or reason, starts, others)
         return found
 
+    def dismiss(self, *jobs: str) -> None:
+        """Send USR2 to the ranks, and to the batch script, which tells those whom no signal reaches."""
+        _scancel(jobs, "--signal=USR2")
+        _scancel(jobs, "--signal=USR2", "--batch")
+
     def cancel(self, *jobs: str) -> None:
         """One scancel for all elements; those that have ended meanwhile are passed over."""
-        elements = defaultdict(list)
-        for job in jobs:
-            array, _, element = job.partition("_")
-            elements[array].append(element)
-        if not jobs:
-            return
-        try:
-            answer = call("scancel", *(f"{array}_[{','.join(some)}]" for array, some in elements.items()))
-        except subprocess.TimeoutExpired:
-            raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
-        said = [line for line in answer.stderr.splitlines() if not re.search("already complet|Invalid job id", line)]
-        if answer.returncode != 0 and said:
-            raise UserError(f"scancel: {' '.join(said)}")
+        _scancel(jobs)
+
+
+def _scancel(jobs: tuple[str, ...], *flags: str) -> None:
+    elements = defaultdict(list)
+    for job in jobs:
+        array, _, element = job.partition("_")
+        elements[array].append(element)
+    if not jobs:
+        return
+    try:
+        answer = call("scancel", *flags, *(f"{array}_[{','.join(some)}]" for array, some in elements.items()))
+    except subprocess.TimeoutExpired:
+        raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
+    refusals = [line for line in answer.stderr.splitlines() if not PASSED_OVER.search(line)]
+    if answer.returncode != 0 and refusals:
+        raise UserError(f"scancel: {' '.join(refusals)}")
 
 
 def _site_key(site: Site, unit: str, field: str) -> str:

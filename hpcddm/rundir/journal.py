@@ -13,8 +13,12 @@ KEYS = {
     "submitted": ("uuid", "job"),
     "refused": ("uuid",),
     "cancelled": ("uuid",),
+    "kept": ("uuid", "units"),
 }
-"""What each kind of line holds; an intent also names its array, and a cancellation its units unless it means all."""
+"""What each kind of line holds; an intent also names its array, and a cancellation its units unless it means all.
+
+A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,10 @@ class Journal:
         """Record that the jobs of these units of a submission, or of all, are being cancelled."""
         self._append(event="cancelled", uuid=token, **({} if units is None else {"units": units}))
 
+    def kept(self, token: str, units: list[str]) -> None:
+        """Record that the jobs of these units were not cancelled after all."""
+        self._append(event="kept", uuid=token, units=units)
+
     def submissions(self) -> list[Submission]:
         """All submissions that were not refused, oldest first.
 
@@ -84,6 +92,9 @@ class Journal:
             elif before and event["event"] == "cancelled":
                 units = event.get("units", before.units)
                 found[before.uuid] = replace(before, cancelled=(*before.cancelled, *units))
+            elif before and event["event"] == "kept":
+                cancelled = tuple(unit for unit in before.cancelled if unit not in event["units"])
+                found[before.uuid] = replace(before, cancelled=cancelled)
             elif before:
                 del found[before.uuid]
         return list(found.values())

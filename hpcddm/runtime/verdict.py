@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
@@ -28,7 +29,7 @@ EARLY_SECONDS = 60
 SIGNAL_CODES = (138, 140, 143)
 """Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
 LAST_UNITS = ("report/all", "table/all")
-"""With it a run ends, and with the other one a sweep."""
+"""With it a run ends, and with the other one a sweep; the report of a sweep's setting is not the end of all."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Ending:
     restart: int
     ends: float | None
     lead_seconds: float
+    is_told_off: bool = False
+    """Whether the journal says that somebody cancelled it."""
 
     @property
     def is_requeued(self) -> bool:
@@ -78,19 +81,26 @@ def main() -> None:
     is_replaced = ending.is_requeued or len(tried) < len(executions)
     if not is_replaced and (not tried or _owner(tried[-1]) != owner):
         tried.append(_late_record(logs, owner, granted))
-    stops = [home.stop for home in (run, RunDir(map_path.parent.parent)) if fresh.exists(home.stop)]
+    home = RunDir(map_path.parent.parent)
+    # A setting of a sweep has its name before its units.
+    name = spec.key if home.root.resolve() == run.root else f"{run.root.name}/{spec.key}"
+    stops = [place.stop for place in (run, home) if fresh.exists(place.stop)]
     if is_replaced:
         decision, reason = "superseded", "Slurm has started the job anew by itself, or will"
     elif len(sys.argv) > 3:
         refused, words = sys.argv[3:5]
         decision, reason = "by hand", f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
     else:
+        ending = replace(ending, is_told_off=_is_cancelled(home, name))
         decision, reason = judge(spec.requeue, tried, ending, saved_images(run.unit(spec.key), tried), stops)
     if tried and _owner(tried[-1]) == owner:
         _record(tried[-1], ending, granted.started, decision, reason)
-    # A setting of a sweep has its name before its units, and its report is not the end of all.
-    name = spec.key if map_path.parent.parent.resolve() == run.root else f"{run.root.name}/{spec.key}"
     print(decision, _event(decision, name), name, reason.replace("|", "/"), sep="|")
+
+
+def _is_cancelled(home: RunDir, name: str) -> bool:
+    token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
+    return any(one.uuid == token and name in one.cancelled for one in Journal(home.journal).submissions())
 
 
 def _owner(record: Record) -> str:
@@ -129,6 +139,8 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
         return "failed", reason
     if last.outcome == "waiting":
         return "waiting", reason
+    if ending.is_told_off:
+        return "cancelled", "by hpcddm cancel"
     if ending.is_cancelled:
         return "cancelled", "cancelled by scancel"
     if stops:

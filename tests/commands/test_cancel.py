@@ -27,8 +27,9 @@ def run(tmp_path):
 
 @pytest.fixture
 def queue(run, monkeypatch):
-    """The queue that the verb talks to; it holds everything."""
-    queue = Queue(run, alive=UNITS)
+    """The queue that the verb talks to; everything waits in it."""
+    queue = Queue(run, alive=UNITS, state="pending", signal_lead_seconds=1)
+    monkeypatch.setattr("hpcddm.commands.cancel.POLL_SECONDS", 0.01)
     monkeypatch.setattr("hpcddm.commands.cancel.launcher_of", lambda site, home: queue)
     return queue
 
@@ -50,11 +51,15 @@ def test_the_journal_says_of_which_submission_it_was(run, queue):
     assert (first.cancelled, second.cancelled) == (("train/expert-00",), ("train/expert-01",))
 
 
-def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monkeypatch):
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monkeypatch, state):
     def refuse(*jobs):
-        raise UserError("scancel: Access/permission denied")
+        if jobs:
+            raise UserError("scancel: Access/permission denied")
 
+    queue.state = state
     monkeypatch.setattr(queue, "cancel", refuse)
+    monkeypatch.setattr(queue, "dismiss", refuse)
     assert "permission denied" in cancel(run, code=1)
     assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
@@ -63,6 +68,49 @@ def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):
     said = cancel(run, "train/expert-00")
     assert queue.gone == ["7_0"] and "cancelled job 7_0  train/expert-00" in said
     assert "evaluate/0000000-0000024, report/all will find it missing" in said and "hpcddm retry" in said
+
+
+def test_what_runs_is_told_to_save_after_the_journal_knows_it_and_is_waited_for(run, queue, monkeypatch):
+    queue.state = "running"
+
+    def leave(*jobs):
+        assert Journal(run.journal).submissions()[0].cancelled == ("train/expert-00",)
+        queue.dismissed += jobs
+        queue.alive = []
+
+    monkeypatch.setattr(queue, "dismiss", leave)
+    said = cancel(run, "train/expert-00")
+    assert (queue.dismissed, queue.gone) == (["7_0"], []) and "save before they leave" in said and "gone after" in said
+
+
+def test_who_does_not_leave_in_time_is_ended(run, queue):
+    queue.state = "running"
+    said = cancel(run, "train/expert-00")
+    assert (queue.dismissed, queue.gone) == (["7_0"], ["7_0"]) and "ended without waiting: train/expert-00" in said
+
+
+def test_who_came_back_just_before_it_was_told_is_ended(run, queue, monkeypatch):
+    queue.state = "running"
+
+    def come_back(*jobs):
+        queue.state = "pending"
+
+    monkeypatch.setattr(queue, "dismiss", come_back)
+    cancel(run, "train/expert-00")
+    assert set(queue.gone) == {"7_0"}
+
+
+def test_nobody_is_waited_for_with_now_and_after_the_second_interrupt(run, queue, monkeypatch):
+    queue.state = "running"
+    cancel(run, "train/expert-00", "--now")
+    assert (queue.dismissed, queue.gone) == ([], ["7_0"])
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hpcddm.commands.cancel.time.sleep", interrupt)
+    said = cancel(run, "train/expert-01")
+    assert (queue.dismissed, queue.gone) == (["8_0"], ["7_0", "8_0"]) and said.count("Ctrl-C again") == 1
 
 
 def test_nothing_in_the_queue_is_no_error(run, queue):

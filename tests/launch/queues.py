@@ -12,7 +12,8 @@ class Queue(Launcher):
 
     def __init__(self, run, alive=(), state="running", limits=None, room=1000, **site):
         super().__init__(Site(**{"name": "north", "scheduler": "slurm", **site}), run)
-        self.submitted, self.gone, self.alive, self.state, self.room = [], [], alive, state, room
+        self.submitted, self.gone, self.dismissed = [], [], []
+        self.alive, self.state, self.room = alive, state, room
         self._limits = limits or Limits()
 
     def check(self, arrays):
@@ -34,6 +35,9 @@ class Queue(Launcher):
             return None
         found = {key: f"{one.job}_{number}" for one in submissions for number, key in enumerate(one.units)}
         return {key: Job(found[key], self.state) for key in self.alive if key in found}
+
+    def dismiss(self, *jobs):
+        self.dismissed += jobs
 
     def cancel(self, *jobs):
         self.gone += jobs

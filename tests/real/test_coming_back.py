@@ -40,7 +40,8 @@ class Site(Storm):
     def wrap(self, command, script):
         """Let a job that calls one of Slurm's commands get this instead, once."""
         path = self.folder / "tools" / command
-        path.write_text(f"#!/bin/bash\nmkdir {path}.used 2>/dev/null || exec {shutil.which(command)} \"$@\"\n{script}\n")
+        guard = f'mkdir {path}.used 2>/dev/null || exec {shutil.which(command)} "$@"'
+        path.write_text(f"#!/bin/bash\n{guard}\n{script}\n")
         path.chmod(0o755)
 
     def call(self, *arguments):

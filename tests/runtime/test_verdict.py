@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, open_attempt
 from hpcddm.runtime.ranks import Ranks
@@ -100,6 +101,18 @@ def test_a_unit_whose_inputs_are_missing_waits_for_them_and_has_not_failed(unit)
 def test_scancel_is_the_users_word(unit):
     job = "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=None"
     assert unit.attempt(STOPPED, begun=0, job=job, reached=64)[0] == "cancelled"
+
+
+def test_who_was_cancelled_through_us_does_not_come_back_whatever_slurm_knows_of_it(unit):
+    journal = Journal(unit.run.journal)
+    token = journal.intend("slurm", "north", [KEY, "train/expert-01"], "x")
+    unit.run.journal.write_text(unit.run.journal.read_text().replace(token, TOKEN))
+    journal.cancelled(TOKEN, ["train/expert-01"])
+    assert unit.attempt(STOPPED, begun=0, reached=64)[0] == "requeue"
+    journal.cancelled(TOKEN, [KEY])
+    assert unit.attempt(STOPPED, begun=64, reached=128)[::2] == ("cancelled", "by hpcddm cancel")
+    journal.kept(TOKEN, [KEY])
+    assert unit.attempt(STOPPED, begun=128, reached=192)[0] == "requeue"
 
 
 @pytest.mark.parametrize(
