@@ -18,6 +18,7 @@ fingerprint fits: the settings that `covers` names and the digests of the units 
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from hpcddm import plugins
@@ -198,6 +199,15 @@ def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
 
 
+class Gpus(StrEnum):
+    """GPUs that a stage has a use for."""
+
+    NONE = "none"
+    ONE = "one, that of its only working rank"
+    NODE = "all of one node"
+    RANKS = "one for every rank"
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage; its code is `stages/<name>.py`."""
@@ -210,6 +220,14 @@ class Stage:
     covers: Callable[[Experiment, str], dict[str, Any]]
     wants: Callable[[Experiment], list[str]] = lambda experiment: []
     """Earlier units of which `evaluate.min_experts` are enough."""
+    gpus: Gpus = Gpus.NONE
+    """What it can use at most."""
+    gpus_of: Callable[[Experiment], Gpus] | None = None
+    """What it can use in one experiment, where that may be less."""
+
+
+def _gpus_to_sample(experiment: Experiment) -> Gpus:
+    return Gpus.NODE if experiment.evaluate.residency.uses_all_gpus else Gpus.ONE
 
 
 STAGES = (
@@ -228,6 +246,8 @@ STAGES = (
         units=lambda experiment: [key.replace("shard/", "encode/") for key in shard_keys(experiment)],
         needs=lambda experiment, key: [key.replace("encode/", "shard/")],
         covers=lambda experiment, key: {"encode": covered(experiment.encode)},
+        gpus=Gpus.ONE,
+        gpus_of=lambda experiment: Gpus.ONE if experiment.encode.encoder.uses_gpu else Gpus.NONE,
     ),
     Stage(
         "cluster",
@@ -246,6 +266,7 @@ STAGES = (
         units=lambda experiment: [EXTRACTOR, JUDGE],
         needs=lambda experiment, key: shard_keys(experiment),
         covers=_critics_covers,
+        gpus=Gpus.RANKS,
     ),
     Stage(
         "train",
@@ -254,6 +275,7 @@ STAGES = (
         units=train_keys,
         needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
         covers=_train_covers,
+        gpus=Gpus.RANKS,
     ),
     Stage(
         "route",
@@ -262,6 +284,8 @@ STAGES = (
         units=lambda experiment: [ROUTER],
         needs=lambda experiment, key: _needed_to_route(experiment),
         covers=_route_covers,
+        gpus=Gpus.RANKS,
+        gpus_of=lambda experiment: Gpus.RANKS if experiment.router.model.trained else Gpus.ONE,
     ),
     Stage(
         "distill",
@@ -270,6 +294,7 @@ STAGES = (
         units=student_keys,
         needs=lambda experiment, key: _needed_to_distill(experiment),
         covers=_distill_covers,
+        gpus=Gpus.RANKS,
     ),
     Stage(
         "evaluate",
@@ -279,6 +304,8 @@ STAGES = (
         needs=lambda experiment, key: _needed_to_sample(experiment),
         covers=_evaluate_covers,
         wants=expert_keys,
+        gpus=Gpus.NODE,
+        gpus_of=_gpus_to_sample,
     ),
     Stage(
         "report",
@@ -288,8 +315,19 @@ STAGES = (
         needs=lambda experiment, key: [*_needed_to_sample(experiment), *evaluate_keys(experiment)],
         covers=lambda experiment, key: _evaluate_covers(experiment, key) | {"name": experiment.name},
         wants=expert_keys,
+        gpus=Gpus.NODE,
+        gpus_of=_gpus_to_sample,
     ),
 )
+
+
+def gpus_of(stage: str, experiment: Experiment | None = None) -> Gpus:
+    """GPUs that a stage has a use for, in this experiment or at most; none for what is no stage."""
+    found = next((one for one in STAGES if one.name == stage), None)
+    if found is None:
+        return Gpus.NONE
+    return found.gpus_of(experiment) if found.gpus_of and experiment else found.gpus
+
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 

@@ -75,6 +75,10 @@ class Site(UnitKeys):
     scheduler: Literal["slurm", "local"]
     cores: Positive | None = None
     """Embedded only: cores to fill with units; by default all that this process may use."""
+    gpus: Annotated[int, Field(ge=0)] | None = None
+    """Embedded only: GPUs to fill with units; by default all that this process may use."""
+    allow_idle_gpus: bool = False
+    """Takes GPUs that no rank uses instead of refusing them, where no job may go without."""
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
     memory_flag: Literal["total", "per_cpu", "all", "none"] = "total"
     scratch: str | None = None

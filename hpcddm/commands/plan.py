@@ -15,6 +15,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.launch import storage
+from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import Need, readable
 from hpcddm.pipeline import MONOLITH, PlannedUnit
 from hpcddm.pipeline import plan as plan_units
@@ -61,13 +62,16 @@ def plan(
     counts = storage.image_counts(experiment, run)
     rows = _rows(units, experiment, site, run, counts, speed)
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
+    idle = remarks(site, [unit.key for unit in units], experiment)
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
-        click.echo(json.dumps(content | {"total": total}, indent=1))
+        click.echo(json.dumps(content | {"total": total, "gpu_remarks": idle}, indent=1))
         return
     click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
+    for text in idle:
+        click.echo(f"GPUs      {text}")
 
 
 def _rows(

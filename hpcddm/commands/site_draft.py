@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from hpcddm.errors import ConfigError
 from hpcddm.launch.cluster import UNLIMITED
 from hpcddm.launch.cluster import minutes as in_minutes
+from hpcddm.launch.gpu_use import all_stages
+from hpcddm.pipeline import Gpus, gpus_of
 
 DAY = 1440
 SHARE_OF_MEMORY = 0.9
@@ -190,6 +192,17 @@ class Draft:
         if node.gpus:
             asked |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
         self._lines += ["stages:", f"  train: {_flow(asked)}   # one expert is one job over so many nodes"]
+        if node.gpus:
+            self._lines += self._without_gpus()
+
+    def _without_gpus(self) -> list[str]:
+        """Entries of the stages that compute nothing on a GPU."""
+        names = [name for name in all_stages() if gpus_of(name) is Gpus.NONE]
+        entry = _flow({"gpus_per_node": 0})
+        return [
+            *(f"  {name}: {entry}" for name in names),
+            f"  encode: {entry}   # 1 where the encoder is a network, as efficientnet_lite0 is",
+        ]
 
     def _most_nodes(self) -> int:
         numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]

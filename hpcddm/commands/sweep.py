@@ -13,6 +13,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays
 from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
@@ -187,6 +188,7 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
             raise type(error)(f"setting {member.label}: {error}") from None
         needs = (storage.estimate(unit, member.experiment, site, counts[data]) for unit in own)
         needed += sum(needs, storage.Need())
+    check_gpus(site, [TABLE], seen.members[0].experiment)
     check_folder(home)
     check_need(needed, home)
     warn_of_node_local(site, home)

@@ -10,6 +10,7 @@ from hpcddm import plugins, starts
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, Launcher
+from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, STUDENT, TABLE, PlannedUnit, plan
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
@@ -61,6 +62,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_of(experiment, unit.key)
         if batch % ranks:
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
+    check_gpus(site, [unit.key for unit in decision.to_run], experiment)
     _check_starts(experiment, [unit.key for unit in decision.to_run])
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)

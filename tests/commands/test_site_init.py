@@ -8,6 +8,7 @@ import yaml
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_site
+from hpcddm.launch.gpu_use import all_stages, remarks
 from hpcddm.schema import validate
 from hpcddm.site import Site
 from tests.helpers import hpcddm
@@ -109,6 +110,8 @@ def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue():
     assert (one.gpus_per_node, one.cpus_per_rank, one.memory_gb, one.minutes) == (1, 8, 86, 1440)
     assert (training.nodes, training.ranks_per_node, training.gpus_per_node) == (2, 4, 4)
     assert training.memory_gb * 1024 < 384000
+    without = [stage for stage in all_stages() if not site.resources_for(stage).gpus_per_node]
+    assert without == ["shard", "encode", "cluster", "table"] and remarks(site, all_stages()) == []
     assert "#   gpu*: up to 1-00:00:00, 6 nodes of 32 CPUs, 384 GB, 4 GPUs v100; 2 nodes of 48 CPUs" in text
 
 

@@ -1,0 +1,72 @@
+"""Refuses GPUs that no rank would use: they are waited for and billed like any others."""
+
+from collections.abc import Iterable
+
+from hpcddm.config import Experiment
+from hpcddm.errors import ConfigError
+from hpcddm.pipeline import STAGE_NAMES, TABLE, Gpus, gpus_of
+from hpcddm.site import Resources, Site
+
+WAY_OUT = "allow_idle_gpus: true takes them all the same, for partitions that start no job without GPUs"
+
+
+def check_gpus(site: Site, keys: Iterable[str], experiment: Experiment) -> None:
+    """Refuse units whose ranks have no GPU each, or that hold GPUs for nothing.
+
+    Raises `ConfigError` with the site keys to change.
+    """
+    idle, lacking = _complaints(site, keys, experiment)
+    if lacking or (idle and not site.allow_idle_gpus):
+        way_out = "" if lacking else f"; {WAY_OUT}"
+        raise ConfigError(f"site {site.name}: {'; '.join(lacking or idle)}{way_out}")
+
+
+def remarks(site: Site, keys: Iterable[str], experiment: Experiment | None = None) -> list[str]:
+    """Everything that is wrong with the GPUs of some units, or stages, each with the site key to change."""
+    idle, lacking = _complaints(site, keys, experiment)
+    return lacking + idle
+
+
+def all_stages() -> list[str]:
+    """The stages of every experiment, and the comparison of a sweep."""
+    return [*STAGE_NAMES, TABLE.split("/")[0]]
+
+
+def _complaints(site: Site, keys: Iterable[str], experiment: Experiment | None) -> tuple[list[str], list[str]]:
+    """Those over GPUs that nobody uses, and those over ranks that have none; one for all stages that share it."""
+    found: dict[tuple[str, str, bool], list[str]] = {}
+    # A sweep asks for thousands of units.
+    has_gpus = site.resources.gpus_per_node or any("gpus_per_node" in entry for entry in site.stages.values())
+    for key in keys if has_gpus else ():
+        stage, _, unit = key.partition("/")
+        resources = site.resources_for(stage, unit)
+        text, mend, is_idle = _complaint(gpus_of(stage, experiment), resources)
+        if text:
+            place = key if key in site.stages else stage
+            places = found.setdefault((text, mend, is_idle), [])
+            places += [] if place in places else [place]
+    texts: tuple[list[str], list[str]] = ([], [])
+    for (text, mend, is_idle), places in found.items():
+        keys_to_set = ", ".join(f"stages.{place}" for place in places)
+        texts[0 if is_idle else 1].append(f"{', '.join(places)}: {text}; set {mend} in {keys_to_set}")
+    return texts
+
+
+def _complaint(use: Gpus, asked: Resources) -> tuple[str, str, bool]:
+    """Reason against the GPUs of a unit, the keys to set, and whether GPUs lie idle; empty words where all is well."""
+    gpus, ranks, nodes = asked.gpus_per_node, asked.ranks_per_node, asked.nodes
+    wanted = f"gpus_per_node: {gpus}"
+    if not gpus:
+        return "", "", False
+    if use is Gpus.NONE:
+        return f"{wanted}, and nothing there uses a GPU", "gpus_per_node: 0", True
+    if use is Gpus.RANKS and ranks > gpus:
+        return f"{wanted} for ranks_per_node: {ranks}", f"ranks_per_node: {gpus}", False
+    if use is Gpus.RANKS and ranks < gpus:
+        mend = f"ranks_per_node: {gpus} or gpus_per_node: {ranks}"
+        return f"{wanted} for ranks_per_node: {ranks}, and a rank uses one GPU", mend, True
+    if use in (Gpus.ONE, Gpus.NODE) and nodes > 1:
+        return f"{wanted} on {nodes} nodes, and one rank works there", "nodes: 1", True
+    if use is Gpus.ONE and gpus > 1:
+        return f"{wanted}, and its one working rank uses one GPU", "ranks_per_node: 1, gpus_per_node: 1", True
+    return "", "", False
