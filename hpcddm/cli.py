@@ -51,8 +51,15 @@ def main() -> None:
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Default: runs/<the experiment's name>.")
 @click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
+@click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
 def submit(
-    experiment: str, overrides: tuple[str, ...], site: str, run_dir: Path | None, redo: tuple[str, ...], dry_run: bool
+    experiment: str,
+    overrides: tuple[str, ...],
+    site: str,
+    run_dir: Path | None,
+    redo: tuple[str, ...],
+    dry_run: bool,
+    live: bool,
 ) -> None:
     """Run what is missing of EXPERIMENT: a name, or a YAML file.
 
@@ -61,7 +68,7 @@ def submit(
     """
     from hpcddm.commands import submit as command
 
-    sys.exit(command.submit(experiment, overrides, site, run_dir, redo, dry_run))
+    sys.exit(command.submit(experiment, overrides, site, run_dir, redo, dry_run, live))
 
 
 @main.command()
@@ -136,14 +143,15 @@ def sample(run: Path, output: Path, **options: object) -> None:
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
 @click.option("--site", help="A site's name or YAML file. Default: the site as the run last used it.")
-def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: str | None) -> None:
+@click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
+def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: str | None, live: bool) -> None:
     """Submit anew what failed, gave up, was cancelled or vanished, and what waits behind it.
 
     What is complete or in the queue stays; changed resources are kept for the next retry.
     """
     from hpcddm.commands import retry as command
 
-    sys.exit(command.retry(run, units, resources, site))
+    sys.exit(command.retry(run, units, resources, site, live))
 
 
 @main.command()
@@ -167,7 +175,8 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
 @click.option("--dir", "--run-dir", "folder", type=click.Path(path_type=Path), help="Default: sweeps/<its name>.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
-def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool) -> None:
+@click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
+def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool) -> None:
     """Run what is missing of all settings of SWEEP, a name or a YAML file, and compare them.
 
     Each setting is a run of its own, DIR/LABEL; what several have in common is made once. The same command
@@ -175,7 +184,7 @@ def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: 
     """
     from hpcddm.commands import sweep as command
 
-    sys.exit(command.sweep(name, site, folder, dry_run, only_table))
+    sys.exit(command.sweep(name, site, folder, dry_run, only_table, live))
 
 
 @main.command("run-stage")

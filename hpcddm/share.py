@@ -13,9 +13,12 @@ AROUND = Path(__file__).parent.parent
 
 @cache
 def share_folder() -> Path:
-    """The folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data."""
+    """The folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data.
+
+    In a snapshot of the code, from which jobs run, it holds the templates only.
+    """
     for folder in (AROUND, AROUND / "share" / "hpcddm", *_installed()):
-        if (folder / "slurm" / "job.sbatch.j2").is_file() and (folder / "experiments").is_dir():
+        if (folder / "slurm" / "job.sbatch.j2").is_file():
             return folder
     raise ConfigError("the package's experiments and sites are not installed; run 'pip install' on the project again")
 

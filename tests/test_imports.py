@@ -9,7 +9,7 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"schema", "config", "site", "plugins", "errors", "share", "weights", "rundir", "runtime"}
+FOUNDATION = {"schema", "config", "site", "plugins", "errors", "share", "weights", "provenance", "rundir", "runtime"}
 NUMERIC = FOUNDATION | {"data", "devices"}
 MAY_IMPORT = {
     "errors": set(),
@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "site": {"schema", "flags"},
     "share": {"errors"},
     "rundir": {"errors", "schema", "config", "plugins"},
-    "runtime": {"errors", "schema", "config", "plugins", "share", "rundir"},
+    "provenance": {"share", "rundir"},
+    "runtime": {"errors", "schema", "config", "plugins", "share", "provenance", "rundir"},
     "data": FOUNDATION,
     "devices": FOUNDATION,
     "objectives": NUMERIC,

@@ -18,9 +18,12 @@ from hpcddm.schema import validate
 from hpcddm.site import Site
 
 
-def retry(root: Path, units: tuple[str, ...], resources: tuple[str, ...], site_name: str | None) -> int:
+def retry(
+    root: Path, units: tuple[str, ...], resources: tuple[str, ...], site_name: str | None, live: bool = False
+) -> int:
     """Submit failed units, or those named, and what waits behind them; return the exit code.
 
+    live: jobs run the checkout itself, and no snapshot of it.
     Raises `ConfigError` over unknown units and resources, `UserError` when a named unit cannot be retried.
     """
     run = RunDir(root)
@@ -43,7 +46,7 @@ def retry(root: Path, units: tuple[str, ...], resources: tuple[str, ...], site_n
         return 0
     site = _changed(site, resources, failed)
     click.echo(f"again: {', '.join(failed)}")
-    return bring(experiment, site, run, only=failed)
+    return bring(experiment, site, run, only=failed, live=live)
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:

@@ -218,9 +218,23 @@ def remarks(rows: list[Row]) -> list[Text]:
             told.setdefault((row.state, row.reason, row.next), []).append(row.unit)
     lines = []
     for (state, reason, following), units in told.items():
-        more = f" and {len(units) - NAMED_UNITS} more" if len(units) > NAMED_UNITS else ""
         why = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
         hint = f"   -> {following}" if following and not reason.endswith(following) else ""
-        words = f"{', '.join(units[:NAMED_UNITS])}{more}: {why}{hint}"
+        words = f"{_listed(units)}: {why}{hint}"
         lines.append(Text(words, style=STYLES.get(state, "")))
-    return lines
+    return lines + _changes(rows)
+
+
+def _changes(rows: list[Row]) -> list[Text]:
+    """Units whose attempts had different code or packages; those with the same words share a line."""
+    units: dict[str, list[str]] = {}
+    for row in rows:
+        if row.changes:
+            units.setdefault("; ".join(row.changes), []).append(row.unit)
+    return [Text(f"{_listed(keys)}: other code or packages {words}") for words, keys in units.items()]
+
+
+def _listed(units: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(units) - NAMED_UNITS} more" if len(units) > NAMED_UNITS else ""
+    return f"{', '.join(units[:NAMED_UNITS])}{more}"

@@ -13,6 +13,7 @@ from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
 from hpcddm.launch.preflight import preflight
 from hpcddm.launch.schedulers import check_other_schedulers
+from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
@@ -34,9 +35,15 @@ PATIENCE_SECONDS = 60
 
 
 def submit(
-    name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, redo: tuple[str, ...], dry_run: bool
+    name: str,
+    overrides: tuple[str, ...],
+    site_name: str,
+    run_dir: Path | None,
+    redo: tuple[str, ...],
+    dry_run: bool,
+    live: bool = False,
 ) -> int:
-    """Submit what is missing; return the exit code."""
+    """Submit what is missing; return the exit code. `live`: jobs run the checkout itself, and no snapshot of it."""
     unknown = set(redo) - set(STAGE_NAMES)
     if unknown:
         raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
@@ -47,7 +54,7 @@ def submit(
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
-    return bring(experiment, site, run, redo=redo, dry_run=dry_run)
+    return bring(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
 
 
 def bring(
@@ -57,9 +64,12 @@ def bring(
     redo: Collection[str] = (),
     only: Collection[str] | None = None,
     dry_run: bool = False,
+    live: bool = False,
 ) -> int:
     """Decide what is to run of an experiment whose images lie where it says, and submit it; return the exit code."""
     launcher = launcher_of(site, run)
+    if live:
+        launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only)
     if not decision.to_run:
         _say_nothing_to_do(decision, run)
@@ -91,6 +101,7 @@ def bring(
         store_experiment(experiment, run)
         store_site(site, run)
         _announce(site, run, decision)
+        announce_code(launcher)
         if is_queue:
             return _queue(experiment, run, launcher, decision)
         return _run_here(experiment, run, launcher, decision, only)
@@ -201,6 +212,15 @@ def _announce(site: Site, run: RunDir, decision: Decision) -> None:
         counts += f", {len(decision.active)} in the queue or running"
     click.echo(f"run {run.root}   site {site.name}   {counts}")
     _say_who_else(decision, run)
+
+
+def announce_code(launcher: Launcher) -> None:
+    """Keep the code that jobs will run and say which one it is, and whether it is other than before."""
+    code, before = launcher.code.make(), launcher.code.others()
+    where = f"{launcher.code.folder}, live: a change there changes what jobs run" if launcher.code.is_live else ""
+    click.echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")
+    if before:
+        click.echo(f"note: earlier jobs were submitted with other code and keep theirs; the last was {before[0]}")
 
 
 def _say_who_else(decision: Decision, run: RunDir) -> None:

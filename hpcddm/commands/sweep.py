@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.comparison import print_results
-from hpcddm.commands.submit import PATIENCE_SECONDS, hand_over, make_folder, rehearse
+from hpcddm.commands.submit import PATIENCE_SECONDS, announce_code, hand_over, make_folder, rehearse
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
@@ -18,6 +18,7 @@ from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays
 from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
 from hpcddm.launch.schedulers import check_other_schedulers
+from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
     Decision,
     active_units,
@@ -42,8 +43,10 @@ from hpcddm.sweep.settings import Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
 
 
-def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_table: bool) -> int:
+def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool = False) -> int:
     """Submit what is missing of all settings, or show the table; return the exit code.
+
+    live: jobs run the checkout itself, and no snapshot of it.
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
@@ -53,6 +56,8 @@ def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_ta
     for left, taken in asked.folded:
         click.echo(f"note: setting {left} means the same as {taken} and runs once")
     launcher = launcher_of(load_site(site_name), home)
+    if live:
+        launcher.code = Checkout()
     seen = look(asked, members, home, launcher, is_final=not only_table)
     if only_table or not seen.items:
         return _show(seen, home)
@@ -72,6 +77,7 @@ def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_ta
             return _show(seen, home)
         _store(seen, home, launcher.site)
         _announce(seen, home, launcher.site)
+        announce_code(launcher)
         if is_queue:
             return _queue(seen, home, launcher)
         return _run_here(asked, seen, home, launcher)

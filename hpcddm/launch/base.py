@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.launch.chunks import Limits
+from hpcddm.launch.snapshot import Checkout, Snapshot
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -65,6 +66,8 @@ class Launcher(ABC):
     def __init__(self, site: Site, run: RunDir) -> None:
         self.site = site
         self.run = run
+        self.code: Snapshot | Checkout = Snapshot(run)
+        """What the jobs that it starts run."""
 
     @abstractmethod
     def check(self, arrays: list[ArraySpec]) -> None:
@@ -101,6 +104,11 @@ def clean_environment() -> dict[str, str]:
     if "SLURM_CONF" in os.environ:
         kept["SLURM_CONF"] = os.environ["SLURM_CONF"]
     return kept
+
+
+def python_path(code: Path, before: str | None) -> str:
+    """PYTHONPATH with this code first; an empty entry of the one before would stand for the present folder."""
+    return os.pathsep.join([str(code), *filter(None, (before or "").split(os.pathsep))])
 
 
 def launcher_of(site: Site, run: RunDir) -> Launcher:

@@ -6,11 +6,12 @@ import signal
 import subprocess
 import uuid
 from functools import partial
+from pathlib import Path
 
 import submitit
 from submitit.local.local import LocalJob
 
-from hpcddm.launch.base import PYTHON, ArraySpec, Job, Launcher, clean_environment
+from hpcddm.launch.base import PYTHON, ArraySpec, Job, Launcher, clean_environment, python_path
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
@@ -24,8 +25,9 @@ NO_LIMIT_MINUTES = 60 * 24 * 365
 class DetachedExecutor(submitit.LocalExecutor):
     """submitit's local executor, with jobs in a session of their own: Ctrl-C reaches the launcher alone."""
 
-    def __init__(self, folder: os.PathLike, ranks: int, threads: int) -> None:
+    def __init__(self, folder: os.PathLike, ranks: int, threads: int, code: Path) -> None:
         super().__init__(folder)
+        self._code = code
         self._ranks = ranks
         self._threads = threads
 
@@ -44,6 +46,7 @@ class DetachedExecutor(submitit.LocalExecutor):
             LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
             LAUNCHER_VARIABLE: str(os.getpid()),
             STOP_VARIABLE: str(self.folder / "never.stop"),
+            "PYTHONPATH": python_path(self._code, os.environ.get("PYTHONPATH")),
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
@@ -71,8 +74,10 @@ class Local(Launcher):
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs
+        self.code.make()
         self.run.jobs.mkdir(parents=True, exist_ok=True)
-        executor = DetachedExecutor(self.run.jobs.resolve(), array.resources.ranks, array.resources.cpus_per_rank)
+        shape = array.resources.ranks, array.resources.cpus_per_rank
+        executor = DetachedExecutor(self.run.jobs.resolve(), *shape, self.code.folder)
         job = executor.submit(partial(run_unit, str(spec.resolve())))
         self._processes[job.job_id] = job._process
         return job.job_id

@@ -101,6 +101,7 @@ class Slurm(Launcher):
             array=array,
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
+            code=self.code.folder,
             cache=cache_folder(),
             scheduler_prefixes=SCHEDULER_PREFIXES,
             passing_refusals=f"{TRANSIENT.pattern}|{FULL.pattern}",
@@ -113,6 +114,7 @@ class Slurm(Launcher):
         """
         from hpcddm.launch.executor import TemplateExecutor
 
+        self.code.make()
         folder = self.run.jobs.resolve()
         write_map(array.specs, folder, token)
         sbatch = Sbatch(self.render(array, script), job_name(array.name, token), array.after, self.site.has_sacct)

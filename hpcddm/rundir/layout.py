@@ -46,6 +46,11 @@ class RunDir:
         return self.root / "jobs"
 
     @property
+    def code(self) -> Path:
+        """The code that jobs run, one folder for each version of it that something was submitted with."""
+        return self.root / "code"
+
+    @property
     def stop(self) -> Path:
         """Where this file exists, every unit leaves after its current step and none comes back."""
         return self.root / "STOP"

@@ -2,14 +2,11 @@
 
 import hashlib
 import json
-import platform
 import time
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hpcddm import __version__
 from hpcddm.rundir import atomic, fresh
 
 FILE_NAME = "manifest.json"
@@ -108,13 +105,13 @@ def damage(folder: Path, manifest: Manifest) -> str | None:
     return None
 
 
-def record(started: float, world_size: int) -> dict[str, Any]:
-    """Versions and cost of a unit; no host, user or path, for manifests travel between sites."""
+def record(started: float, world_size: int, origin: dict[str, Any]) -> dict[str, Any]:
+    """Code, versions and cost of a unit; no host, user or path, for manifests travel between sites.
+
+    origin: the code and the versions of the packages that it was made with.
+    """
     return {
-        "hpcddm": __version__,
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "deepspeed": version("deepspeed"),
+        **origin,
         "world_size": world_size,
         "seconds": round(time.time() - started, 1),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

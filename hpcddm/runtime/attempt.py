@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
@@ -41,6 +42,10 @@ class Attempt:
     started: float
     facts: dict[str, Any] = field(default_factory=dict)
     """What the last word will say beside the outcome: the images that were seen."""
+    origin: dict[str, Any] = field(default_factory=dict)
+    """The code and the packages of rank 0, as manifests record them."""
+    changes: list[str] = field(default_factory=list)
+    """What was other than in the attempts that this one continues: 'attempt 2: torch 2.12.0 -> 2.13.0'."""
 
     def redirect_output(self, rank: int) -> None:
         """Send everything that this process prints, C++ libraries included, to the rank's log."""
@@ -98,10 +103,15 @@ class Attempt:
         raise TimeoutError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
 
 
-def open_attempt(logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = None) -> Attempt:
-    """Rank 0 claims the next number; the other ranks find the newest folder of their owner."""
+def open_attempt(
+    logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = None, origin: dict[str, Any] | None = None
+) -> Attempt:
+    """Rank 0 claims the next number; the other ranks find the newest folder of their owner.
+
+    origin: the code and the packages of rank 0.
+    """
     if ranks.rank == 0:
-        return _claim(logs, ranks.owner, allocation or {})
+        return _claim(logs, ranks.owner, allocation or {}, origin or {})
     deadline = time.time() + MEETING_SECONDS
     while time.time() < deadline:
         found = find_attempt(logs, ranks.owner)
@@ -148,9 +158,11 @@ def follows(later: str, earlier: str) -> bool:
     return order[0] > order[1]
 
 
-def _claim(logs: Path, owner: str, allocation: dict[str, Any]) -> Attempt:
+def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str, Any]) -> Attempt:
     logs.mkdir(parents=True, exist_ok=True)
-    number = len(attempts(logs)) + 1
+    before = attempts(logs)
+    number = len(before) + 1
+    changes = _changes(before[-1][1], origin) if before else []
     while True:
         folder = logs / f"attempt-{number}"
         try:
@@ -163,5 +175,18 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any]) -> Attempt:
         with suppress(OSError):
             # Zeros would take no room where the file system compresses.
             (folder / RESERVE).write_bytes(os.urandom(RESERVED_BYTES))
+        identity |= {"origin": origin, "changes": changes}
         atomic.write_json(folder / OWNER, allocation | identity)
-        return Attempt(folder, number, owner, started)
+        return Attempt(folder, number, owner, started, origin=origin, changes=changes)
+
+
+def _changes(before: Path, origin: dict[str, Any]) -> list[str]:
+    """What is other than in the attempt before, and what was other in that; after a complete one all begins anew."""
+    record, ended = (atomic.read_json(before / name) for name in (OWNER, ENDED))
+    if not isinstance(record, dict) or not record.get("origin") or not origin:
+        return []
+    if isinstance(ended, dict) and ended.get("outcome") == "complete":
+        return []
+    number = before.name.removeprefix("attempt-")
+    new = provenance.changes(record["origin"], origin)
+    return [*record.get("changes", []), *(f"since attempt {number} {change}" for change in new)]

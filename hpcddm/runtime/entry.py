@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+from hpcddm import provenance
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import fresh
@@ -67,9 +68,12 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
         return 0
     _prepare_environment(spec)
     allocation = allocations.from_environment(ranks.world_size, spec.threads)
+    origin = provenance.origin() if ranks.rank == 0 else {}
     with stop.cut_short():
-        attempt = open_attempt(run.logs(spec.key), ranks, allocation.record())
+        attempt = open_attempt(run.logs(spec.key), ranks, allocation.record(), origin)
     attempt.redirect_output(ranks.rank)
+    for change in attempt.changes:
+        print(f"note: not as in the attempt before: {change}", flush=True)
     stop.ends = allocation.ends
     stop.keep_free(spec.signal_lead_seconds)
     stop.watch([partial(_told_by_file, run), partial(_leave_if_superseded, attempt)])
@@ -198,7 +202,8 @@ def _fits(folder: Path, expected: Manifest) -> bool:
 
 def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     outputs = manifests.describe_outputs(unit.folder, result.outputs)
-    record = manifests.record(unit.attempt.started, unit.ranks.world_size)
+    origin = unit.attempt.origin | ({"changes": unit.attempt.changes} if unit.attempt.changes else {})
+    record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
     parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
     manifests.publish(unit.folder, Manifest(*parts, outputs, result.facts, record))

@@ -48,6 +48,12 @@ class Record:
         return match["name"] if match else None
 
     @property
+    def changes(self) -> list[str]:
+        """In words, what code and packages of it are other than those of the attempts that it continues."""
+        told = self.owner.get("changes")
+        return [str(one) for one in told] if isinstance(told, list) else []
+
+    @property
     def decision(self) -> str | None:
         """What the batch script decided after it; None where none was written."""
         return self.verdict.get("decision")

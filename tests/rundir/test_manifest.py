@@ -1,10 +1,14 @@
 import json
+import os
+import pwd
 from dataclasses import replace
 
 import pytest
 
+from hpcddm import provenance
 from hpcddm.rundir import manifest
 from hpcddm.rundir.manifest import Manifest, Output, flatten
+from tests.helpers import REPOSITORY
 
 
 @pytest.fixture
@@ -77,12 +81,10 @@ def test_nested_settings_become_dotted_keys():
 
 
 def test_a_record_names_no_host_user_or_path():
-    assert set(manifest.record(0.0, 2)) == {
-        "hpcddm",
-        "python",
-        "torch",
-        "deepspeed",
-        "world_size",
-        "seconds",
-        "finished",
-    }
+    origin = provenance.origin()
+    record = manifest.record(0.0, 2, origin)
+    assert record.keys() == origin.keys() | {"world_size", "seconds", "finished"}
+    assert {"hpcddm", "code", "commit", "modified", "python", "torch", "cuda", "deepspeed", "numpy"} <= record.keys()
+    words = json.dumps(record)
+    for private in (os.uname().nodename, pwd.getpwuid(os.getuid()).pw_name, str(REPOSITORY)):
+        assert f'"{private}' not in words and f"{private}/" not in words

@@ -73,7 +73,7 @@ def test_what_fails_after_the_training_is_recorded_with_its_reason(ended, monkey
     monkeypatch.setattr(manifest, "describe_outputs", full)
     assert ended(DONE, rank=1)[1] is None
     monkeypatch.setattr(
-        entry, "open_attempt", lambda logs, ranks, granted: open_attempt(logs, Ranks(1, 1, 2, 1, ranks.owner))
+        entry, "open_attempt", lambda logs, ranks, *told: open_attempt(logs, Ranks(1, 1, 2, 1, ranks.owner))
     )
     assert ended(DONE) == (1, ("failed", "disk full"))
 

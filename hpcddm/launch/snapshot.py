@@ -1,0 +1,122 @@
+"""The code that jobs run: a snapshot of what was submitted, in the run, or the checkout itself."""
+
+import os
+import shutil
+import socket
+import time
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hpcddm import provenance
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.provenance import AROUND, Code
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+
+
+class Snapshot:
+    """The code as it is now, kept as `<run>/code/<digest>/`; a pull or an edit changes no job that was submitted."""
+
+    is_live = False
+
+    def __init__(self, run: RunDir) -> None:
+        self._home = run.code
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        return provenance.code_files()
+
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        return provenance.digests(self._files)
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where Python finds the package; there after `make`."""
+        return (self._home / provenance.code_digest(self._hashes)).resolve()
+
+    def make(self) -> Code:
+        """Write the snapshot unless it is there, and say what it holds.
+
+        Raises `UserError` with the path when the disk is full or not writable.
+        """
+        record = provenance.record_of(self.folder)
+        stored = atomic.read_json(record)
+        if self.folder.is_dir() and isinstance(stored, dict):
+            return Code(self.folder.name, stored.get("commit"), stored.get("modified"))
+        code = Code(self.folder.name, *provenance.commit())
+        try:
+            if not self.folder.is_dir():
+                self._write()
+        except OSError as error:
+            raise UserError(f"{self.folder}: the code cannot be kept there: {error.strerror}") from error
+        made = {"made": time.time(), "submitted_with": provenance.environment(), "files": self._hashes}
+        atomic.write_json(record, asdict(code) | made, durable=False)
+        return code
+
+    def others(self) -> list[Code]:
+        """The other versions that jobs of this run were submitted with, the newest first."""
+        return [Code(one["digest"], one.get("commit"), one.get("modified")) for one in self._others()]
+
+    def _others(self) -> list[dict[str, Any]]:
+        stored = [atomic.read_json(path) for path in self._home.glob("*.json") if path.stem != self.folder.name]
+        whole = [one for one in stored if isinstance(one, dict) and {"digest", "made", "files"} <= one.keys()]
+        return sorted(whole, key=lambda one: one["made"], reverse=True)
+
+    def _write(self) -> None:
+        """Write aside, then rename; another submit may make the same one at the same time."""
+        staged = self._home / f".{self.folder.name}.{socket.gethostname()}.{os.getpid()}"
+        before = next(iter(self._others()), {"digest": "", "files": {}})
+        try:
+            for path in {Path(path).parent for path in self._files}:
+                (staged / path).mkdir(parents=True, exist_ok=True)
+            for path, content in self._files.items():
+                is_same = before["files"].get(path) == self._hashes[path]
+                if not (is_same and _link(self._home / before["digest"] / path, staged / path)):
+                    _write_once(staged / path, content)
+            staged.rename(self.folder)
+        except OSError:
+            if not self.folder.is_dir():
+                raise
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+
+class Checkout:
+    """The checkout itself, for those who change the code while jobs wait: what a job runs is what lies there then."""
+
+    is_live = True
+    folder = AROUND
+
+    def __init__(self) -> None:
+        if not provenance.is_checkout():
+            raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
+
+    def make(self) -> Code:
+        """Say what lies there now."""
+        return provenance.own_code()
+
+    def others(self) -> list[Code]:
+        """Nothing is kept of a checkout."""
+        return []
+
+
+def _link(existing: Path, new: Path) -> bool:
+    """Share a file of another snapshot, which nobody edits; some file systems and some users cannot."""
+    try:
+        os.link(existing, new)
+    except OSError:
+        return False
+    return True
+
+
+def _write_once(path: Path, content: bytes) -> None:
+    """Write a file that nobody shall edit."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""The code and the packages that something was made with: recorded in every attempt and manifest, never refused."""
+
+import hashlib
+import os
+import platform
+import runpy
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hpcddm import __version__
+from hpcddm.rundir import atomic
+from hpcddm.share import AROUND, share_file
+
+PACKAGE = Path(__file__).parent.name
+TEMPLATES = ("slurm/job.sbatch.j2", "slurm/selftest.sbatch.j2")
+"""What a job is made of beside the package."""
+LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors", "submitit")
+"""Packages beside torch that shape what a unit makes, or how it starts."""
+DIGEST_CHARACTERS = 16
+COMMIT_CHARACTERS = 12
+GIT_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Code:
+    """One version of the code, by its content; `commit` is known in a git checkout only."""
+
+    digest: str
+    commit: str | None = None
+    modified: bool | None = None
+    """Whether the files differ from those of the commit."""
+
+    def __str__(self) -> str:
+        if self.commit is None:
+            return self.digest
+        return f"{self.digest} (commit {self.commit[:COMMIT_CHARACTERS]}{', modified' * bool(self.modified)})"
+
+
+def code_files() -> dict[str, bytes]:
+    """The files that jobs run from, as they are now: their places below the folder around the package, and contents."""
+    found = {}
+    for folder, inner, names in os.walk(AROUND / PACKAGE):
+        inner[:] = [name for name in inner if name != "__pycache__"]
+        for name in names:
+            path = Path(folder, name)
+            found[str(path.relative_to(AROUND))] = path.read_bytes()
+    return found | {name: share_file(name).read_bytes() for name in TEMPLATES}
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The SHA-256 of every file, in hexadecimal."""
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+
+
+def code_digest(hashes: Mapping[str, str]) -> str:
+    """One short hash over all files, named by `digests`."""
+    lines = "".join(f"{value} {path}\n" for path, value in sorted(hashes.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def is_checkout() -> bool:
+    """Whether the package runs from a git checkout, and not from an installation or a snapshot."""
+    return (AROUND / ".git").exists()
+
+
+def commit() -> tuple[str | None, bool | None]:
+    """The commit that is checked out, and whether the files of jobs differ from it; (None, None) elsewhere."""
+    if not is_checkout():
+        return None, None
+    # A checkout of somebody else is trusted as far as its Python is, which runs already; the index is left alone.
+    command = ["git", "-C", str(AROUND), "--no-optional-locks", "-c", f"safe.directory={AROUND}"]
+    command += ["status", "--porcelain=v2", "--branch", "--", PACKAGE, *TEMPLATES]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    lines = answer.stdout.splitlines()
+    named = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
+    if not named or named[0] == "(initial)":
+        return None, None
+    is_own = all(share_file(name).read_bytes() == (AROUND / name).read_bytes() for name in TEMPLATES)
+    return named[0], not is_own or any(not line.startswith("#") for line in lines)
+
+
+@cache
+def own_code() -> Code:
+    """The code of this process: what the snapshot that it runs from says of itself, else what the files say now."""
+    stored = atomic.read_json(record_of(AROUND))
+    if isinstance(stored, dict) and stored.get("digest") == AROUND.name:
+        return Code(AROUND.name, stored.get("commit"), stored.get("modified"))
+    return Code(code_digest(digests(code_files())), *commit())
+
+
+def record_of(snapshot: Path) -> Path:
+    """The file beside a snapshot that says what it is a snapshot of."""
+    return snapshot.with_name(f"{snapshot.name}.json")
+
+
+def environment() -> dict[str, str | None]:
+    """The versions of Python and of the packages, without importing them; None for what is not there."""
+    return {"python": platform.python_version(), **_torch(), **{name: _version(name) for name in LIBRARIES}}
+
+
+def origin() -> dict[str, Any]:
+    """Code and environment of this process, as manifests record it; no host, user or path."""
+    code = asdict(own_code())
+    return {"hpcddm": __version__, "code": code.pop("digest"), **code, **environment()}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In words, what differs between two origins; another commit of the same code is no difference."""
+    keys = [key for key in (*now, *(before.keys() - now.keys())) if key not in ("commit", "modified")]
+    return [f"{key} {before.get(key)} -> {now.get(key)}" for key in keys if before.get(key) != now.get(key)]
+
+
+def _torch() -> dict[str, str | None]:
+    """The version of torch, and of the CUDA that it was built for, from its file version.py."""
+    spec = find_spec("torch")
+    try:
+        values = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
+    except (OSError, SyntaxError):
+        values = {}
+    return {"torch": str(values["__version__"]) if "__version__" in values else None, "cuda": values.get("cuda")}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
