@@ -16,14 +16,16 @@ fingerprint fits: the settings that `covers` names and the digests of the units 
 `needs` names and, of those that `wants` names, the ones that are there.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
-from hpcddm.rundir.manifest import flatten
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest, flatten
 from hpcddm.schema import VariantSettings, covered
 
 CLUSTER = "cluster/all"
@@ -55,6 +57,19 @@ def shard_keys(experiment: Experiment) -> list[str]:
     """The units that write the tars: training images first, then held-out ones."""
     training = [f"shard/train-{part:03d}" for part in range(experiment.data.shards)]
     return training + [f"shard/heldout-{part:03d}" for part in range(experiment.data.heldout_shards)]
+
+
+def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
+    """What every class is called, by the manifests of the shards; its number where the images came without names."""
+    known = next((shards[key].facts.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
+    numbers = range(experiment.data.num_classes)
+    return [known[number] if number < len(known) else str(number) for number in numbers]
+
+
+def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
+    """What every class of a run is called, as far as its shards are there."""
+    found = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
+    return class_names(experiment, {key: shard for key, shard in found.items() if shard is not None})
 
 
 def train_keys(experiment: Experiment) -> list[str]:

@@ -1,5 +1,6 @@
 """The verb sample: pictures from the trained networks of a run."""
 
+import difflib
 import math
 import tempfile
 from pathlib import Path
@@ -11,16 +12,18 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_keys, plan
+from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_keys, plan, stored_class_names
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
 from hpcddm.status import State, survey
 
 STRATEGIES = "ensemble/strategies"
+SHOWN_CLASSES = 20
+"""So many classes are named by an error; of more, those that resemble what was given."""
 
 
 def sample(
-    root: Path, output: Path, strategy: str, label: int | None, num_images: int, seed: int, **changes: Any
+    root: Path, output: Path, strategy: str, name: str | None, num_images: int, seed: int, **changes: Any
 ) -> None:
     """Draw images into one PNG; changes: settings of the evaluation, None where they stay.
 
@@ -29,8 +32,7 @@ def sample(
     run = RunDir(root)
     experiment = stored_experiment(run)
     wanted, num_classes = units_of(experiment, strategy), experiment.data.num_classes
-    if label is not None and not 0 <= label < num_classes:
-        raise ConfigError(f"--class {label}: valid classes are 0 to {num_classes - 1}")
+    label = None if name is None else _class_of(name, stored_class_names(experiment, run))
     experiment = _changed(experiment, strategy, changes)
     missing = _missing(experiment, run, wanted)
     needed = [key for key in wanted if key not in missing]
@@ -45,6 +47,24 @@ def sample(
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
     click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}")
+
+
+def _class_of(name: str, names: list[str]) -> int:
+    """The number of a class, by its name or by its number; the name counts first where names are numbers.
+
+    Raises `ConfigError` with the valid ones.
+    """
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and int(name) < len(names):
+        return int(name)
+    numbers = f"0 to {len(names) - 1}"
+    if names == [str(number) for number in range(len(names))]:
+        raise ConfigError(f"--class {name}: valid classes are {numbers}")
+    shown = difflib.get_close_matches(name, names, n=SHOWN_CLASSES, cutoff=0.5) if len(names) > SHOWN_CLASSES else names
+    more = f", ... ({len(names)} in all)" if len(shown) < len(names) else ""
+    valid = ", ".join(shown or names[:SHOWN_CLASSES])
+    raise ConfigError(f"--class {name}: valid classes are {valid}{more}, or {numbers}")
 
 
 def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> Experiment:

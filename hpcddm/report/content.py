@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster and its expert. images: uint8 (N, H, W, C), a sample of its training images."""
+    """One cluster and its expert. images: uint8 (N, H, W, C), a random sample of its training images."""
 
     index: int
     size: int
@@ -65,8 +65,8 @@ class Content:
     """
     denoisers: list[Denoiser]
     clusters: list[Cluster]
-    gallery_classes: list[int]
-    """The class of each picture in a gallery."""
+    gallery_classes: list[str]
+    """The class of each picture in a gallery, by its name."""
     galleries: list[Gallery]
     """The dense models, the ensemble's arms, then every expert alone."""
     curves: dict[str, list[tuple[int, float]]]

@@ -100,7 +100,7 @@ def flops_text(flops: float) -> str:
     return f"{value:.{_decimals([value])}f} {PREFIXES[power]}FLOP"
 
 
-def class_columns(classes: list[int]) -> list[list[int]]:
+def class_columns(classes: list[str]) -> list[list[str]]:
     """The classes in each column of a gallery: where classes repeat, every column is one class throughout."""
     count = len(classes)
     period = next((lag for lag in range(1, count) if classes[lag:] == classes[:-lag]), count)

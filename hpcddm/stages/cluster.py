@@ -5,6 +5,7 @@ import numpy as np
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.pipeline import class_names
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit, require
 from hpcddm.stages import samples as sample_lists
@@ -17,7 +18,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Fit on the training features, assign training and held-out images, write one sample list per expert."""
     num_experts = settings.cluster.experts
     heldout = sample_lists.indices(unit, "heldout")
-    sample_lists.balanced(heldout, settings.data.num_classes, settings.evaluate.images)
+    sample_lists.balanced(heldout, class_names(settings, unit.inputs), settings.evaluate.images)
     training = sample_lists.indices(unit, "train")
     features = _features(unit, "train")
     clustering = plugins.load("clusterings", settings.cluster.clustering.name)

@@ -10,7 +10,7 @@ from hpcddm.data.reader import to_images
 from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
-from hpcddm.pipeline import CLUSTER
+from hpcddm.pipeline import CLUSTER, stored_class_names
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import networks
 
@@ -31,7 +31,7 @@ def draw(
     class, and the router's opinion where the expert of that cluster is missing.
     """
     data, evaluate, device = settings.data, settings.evaluate, current_device()
-    clusters = _oracle_clusters(run, classes).to(device) if CLUSTER in needed else None
+    clusters = _oracle_clusters(settings, run, classes).to(device) if CLUSTER in needed else None
     members = networks.load_members(settings, run.unit, needed, device)
     shape = (data.channels, data.image_size, data.image_size)
     blocks = []
@@ -45,16 +45,17 @@ def draw(
     return np.concatenate(blocks)
 
 
-def oracle_clusters(heldout: np.ndarray, classes: Sequence[int]) -> np.ndarray:
+def oracle_clusters(heldout: np.ndarray, classes: Sequence[int], names: Sequence[str]) -> np.ndarray:
     """For each class, the cluster of the next held-out image of that class, round and round: int64 (N,).
 
-    Raises `UserError` naming a class that has no held-out image.
+    names: of all classes. Raises `UserError` naming a class that has no held-out image.
     """
     of_class = {label: heldout["cluster"][heldout["label"] == label] for label in set(classes)}
     for label, clusters in sorted(of_class.items()):
         if not len(clusters):
             raise UserError(
-                f"the oracle needs a held-out image of class {label}, there is none; take another --class or --strategy"
+                f"the oracle needs a held-out image of class {names[label]}, there is none;"
+                " take another --class or --strategy"
             )
     seen = dict.fromkeys(of_class, 0)
     found = []
@@ -64,5 +65,6 @@ def oracle_clusters(heldout: np.ndarray, classes: Sequence[int]) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def _oracle_clusters(run: RunDir, classes: Sequence[int]) -> torch.Tensor:
-    return torch.from_numpy(oracle_clusters(np.load(run.unit(CLUSTER) / "heldout.npy"), classes))
+def _oracle_clusters(settings: Experiment, run: RunDir, classes: Sequence[int]) -> torch.Tensor:
+    names = stored_class_names(settings, run)
+    return torch.from_numpy(oracle_clusters(np.load(run.unit(CLUSTER) / "heldout.npy"), classes, names))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from hpcddm.config import Experiment
+from hpcddm.data import noise
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
@@ -25,6 +26,7 @@ from hpcddm.pipeline import (
     MONOLITH,
     ROUTER,
     STUDENT,
+    class_names,
     evaluate_range,
     expert_keys,
     missing_experts,
@@ -156,7 +158,7 @@ def _content(
     merged: dict[str, dict[str, Any]],
     galleries: list[Gallery],
 ) -> Content:
-    dense = _train_flops(unit.inputs)
+    dense, names = _train_flops(unit.inputs), class_names(settings, unit.inputs)
     usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name not in dense}
     return Content(
         name=settings.name,
@@ -164,7 +166,7 @@ def _content(
         metrics=metrics,
         denoisers=facts.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
-        gallery_classes=[number % settings.data.num_classes for number in range(GALLERY_PICTURES)],
+        gallery_classes=[names[number % len(names)] for number in range(GALLERY_PICTURES)],
         galleries=galleries,
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].facts),
@@ -191,9 +193,12 @@ def _router(found: dict[str, Any]) -> Router | None:
 def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
     found = []
     for index in range(settings.cluster.experts):
-        samples = sample_lists.clustered(unit, f"expert-{index:02d}")
+        name = f"expert-{index:02d}"
+        samples = sample_lists.clustered(unit, name)
         reader = sample_lists.reader(unit, "train", samples)
-        found.append(Cluster(index, len(samples), reader.images(range(min(PICTURES_PER_CLUSTER, len(samples))))))
+        # Not the first ones: sources are often sorted by class.
+        rows = noise.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER]
+        found.append(Cluster(index, len(samples), reader.images(rows)))
     return found
 
 

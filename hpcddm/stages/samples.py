@@ -1,11 +1,13 @@
 """How the stages find the samples of a run: tars, expert lists, balanced held-out images."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
-from hpcddm.pipeline import CLUSTER
+from hpcddm.pipeline import CLUSTER, class_names
 from hpcddm.runtime.unit import Unit
 from hpcddm.stages.shard import INDEX, TAR
 
@@ -37,20 +39,20 @@ def clustered(unit: Unit, name: str) -> np.ndarray:
 
 def evaluated(unit: Unit, settings: Experiment, split: str = "heldout") -> np.ndarray:
     """The samples of a split that the evaluation takes, place by place."""
-    return balanced(clustered(unit, split), settings.data.num_classes, settings.evaluate.images)
+    return balanced(clustered(unit, split), class_names(settings, unit.inputs), settings.evaluate.images)
 
 
-def balanced(samples: np.ndarray, num_classes: int, count: int) -> np.ndarray:
-    """The first `count` samples with class i % num_classes at place i.
+def balanced(samples: np.ndarray, names: Sequence[str], count: int) -> np.ndarray:
+    """The first `count` samples with class i % num_classes at place i; names: of all classes.
 
     Raises `UserError` when a class has too few.
     """
-    of_class = [np.flatnonzero(samples["label"] == label) for label in range(num_classes)]
-    needed = count // num_classes
+    of_class = [np.flatnonzero(samples["label"] == label) for label in range(len(names))]
+    needed = count // len(names)
     for label, rows in enumerate(of_class):
         if len(rows) < needed:
             raise UserError(
-                f"evaluate.images: {count} images need {needed} of class {label}, there are {len(rows)};"
-                f" at most {min(map(len, of_class)) * num_classes} can be balanced"
+                f"evaluate.images: {count} images need {needed} of class {names[label]}, there are {len(rows)};"
+                f" at most {min(map(len, of_class)) * len(names)} can be balanced"
             )
     return samples[np.stack([rows[:needed] for rows in of_class], axis=1).reshape(-1)]

@@ -37,7 +37,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     with atomic.replacing(unit.folder / INDEX, durable=False) as staged, open(staged, "wb") as file:
         np.save(file, index)
     atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in keys))
-    return Result([TAR, INDEX, KEYS], {"images": count})
+    return Result([TAR, INDEX, KEYS], {"images": count, "class_names": records.class_names})
 
 
 def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record]:

@@ -64,7 +64,7 @@ def _images(experiment: Experiment, run: RunDir, split: str) -> torch.Tensor:
     """The evaluation's real images of a split: (N, C, H, W) in [-1, 1]."""
     folders = [run.unit(key) for key in shard_keys(experiment) if key.startswith(f"shard/{split}-")]
     samples = np.concatenate([np.load(folder / INDEX) for folder in folders])
-    chosen = balanced(samples, experiment.data.num_classes, experiment.evaluate.images)
+    chosen = balanced(samples, [str(label) for label in range(experiment.data.num_classes)], experiment.evaluate.images)
     reader = TarReader([folder / TAR for folder in folders], chosen)
     return to_tensor(reader.images(range(len(reader))))
 

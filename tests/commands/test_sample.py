@@ -8,7 +8,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from hpcddm import plugins
+from hpcddm.commands.sample import _class_of
 from hpcddm.data import tar
+from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key, plan, student_keys, train_keys
 from hpcddm.rundir import manifest
@@ -107,6 +109,46 @@ def test_a_wrong_word_does_not_wait_for_torch(run):
     code = "import sys\nfrom hpcddm.cli import main\ntry: main(['sample', sys.argv[1], '--strategy', 'best'])\n"
     done = python(code + "except SystemExit: print('torch' in sys.modules)", run.root)
     assert done.stdout == "False\n" and NAMES in done.stderr
+
+
+def named(run, names):
+    """Let the manifest of the first shard say what the classes are called, as that of a folder of images does."""
+    before = manifest.read(run.unit("shard/train-000"))
+    manifest.publish(run.unit("shard/train-000"), replace(before, facts={"class_names": names}))
+
+
+@pytest.mark.parametrize(
+    "names, word, number",
+    [(None, "2", 2), (["ant", "bee", "cat", "dog"], "bee", 1), (["ant", "bee", "cat", "dog"], "3", 3)]
+    + [(["0", "1", "10", "2"], "10", 2), (["0", "1", "10", "2"], "2", 3)],
+)
+def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, number):
+    if names:
+        named(run, names)
+    classes = []
+    monkeypatch.setattr("hpcddm.stages.drawing.draw", lambda *given: classes.extend(given[4]) or np.zeros((3, 8, 8, 1)))
+    hpcddm("sample", run.root, "--output", run.root / "grid.png", "--num-images", 3, "--class", word)
+    assert classes == [number] * 3
+
+
+@pytest.mark.parametrize(
+    "names, word, message",
+    [
+        (None, "ant", "--class ant: valid classes are 0 to 3"),
+        (None, "4", "--class 4: valid classes are 0 to 3"),
+        (["ant", "bee", "cat", "dog"], "Ant", "--class Ant: valid classes are ant, bee, cat, dog, or 0 to 3"),
+    ],
+)
+def test_a_class_that_there_is_not_is_refused_with_those_that_there_are(run, names, word, message):
+    if names:
+        named(run, names)
+    assert message in refused(run, "--class", word)
+
+
+def test_of_a_thousand_classes_those_that_resemble_are_named():
+    with pytest.raises(ConfigError, match=r"valid classes are gold_fish, .* \(1000 in all\), or 0 to 999") as caught:
+        _class_of("goldfish", ["gold_fish", *(f"fishing-{number}" for number in range(999))])
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("guidance", ["nan", "inf", "-1"])

@@ -104,6 +104,20 @@ def test_a_class_without_heldout_images_shifts_no_other_class(folder):
     assert open_split("image_folder", folder, "heldout").labels.tolist() == [0, 2, 2]
 
 
+def test_val_is_as_good_a_name_for_the_heldout_images(folder):
+    before = [record.key for record in open_split("image_folder", folder, "heldout")]
+    (folder / "heldout").rename(folder / "val")
+    records = open_split("image_folder", folder, "heldout")
+    assert [record.key for record in records] == before and records.class_names == ["ant", "bee", "cat"]
+    (folder / "heldout").mkdir()
+    with pytest.raises(UserError, match="/heldout and .*/val both hold heldout images; rename or remove one"):
+        open_split("image_folder", folder, "heldout")
+    (folder / "heldout").rmdir()
+    (folder / "val").rename(folder / "validation")
+    with pytest.raises(UserError, match="/heldout is no folder; there must be .*/train and .*/heldout or val"):
+        open_split("image_folder", folder, "heldout")
+
+
 def test_a_heldout_class_that_is_not_trained_is_named(folder):
     (folder / "heldout" / "dog").mkdir()
     with pytest.raises(UserError, match=r"heldout/dog: no such class in .*/train \(ant, bee, cat\)"):

@@ -30,18 +30,18 @@ def rows(labels, clusters=None):
 
 
 def test_balanced_samples_are_the_first_of_every_class_in_turn():
-    chosen = samples.balanced(rows([2, 0, 0, 1, 2, 1, 0, 1, 2]), num_classes=3, count=6)
+    chosen = samples.balanced(rows([2, 0, 0, 1, 2, 1, 0, 1, 2]), names="abc", count=6)
     assert chosen["label"].tolist() == [0, 1, 2, 0, 1, 2] and chosen["id"].tolist() == [1, 3, 0, 2, 5, 4]
 
 
 def test_too_few_of_a_class_are_named_with_what_would_do():
-    with pytest.raises(UserError, match="6 images need 2 of class 1, there are 1; at most 3 can be balanced"):
-        samples.balanced(rows([0, 0, 1, 2, 2]), num_classes=3, count=6)
+    with pytest.raises(UserError, match="6 images need 2 of class b, there are 1; at most 3 can be balanced"):
+        samples.balanced(rows([0, 0, 1, 2, 2]), names="abc", count=6)
 
 
 def test_the_oracle_goes_round_the_heldout_images_of_a_class():
     heldout = rows([0, 1, 0, 1, 0], clusters=[5, 6, 7, 8, 9])
-    assert oracle_clusters(heldout, [0, 0, 1, 0, 0, 1, 1]).tolist() == [5, 7, 6, 9, 5, 8, 6]
+    assert oracle_clusters(heldout, [0, 0, 1, 0, 0, 1, 1], "ab").tolist() == [5, 7, 6, 9, 5, 8, 6]
 
 
 @pytest.mark.parametrize("images", [64, 70])

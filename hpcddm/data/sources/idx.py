@@ -5,6 +5,7 @@ import hashlib
 import struct
 import zlib
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from PIL import Image
@@ -26,7 +27,9 @@ class Settings(VariantSettings):
 
 
 class IdxSplit:
-    """The images and labels of one split; `labels` is int64 (N,)."""
+    """The images and labels of one split; `labels` is int64 (N,), and nothing says what the numbers stand for."""
+
+    class_names: ClassVar[list[str]] = []
 
     def __init__(self, folder: Path, split: str) -> None:
         self.split = split

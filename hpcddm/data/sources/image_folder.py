@@ -1,4 +1,7 @@
-"""A folder of images: <folder>/train/<class>/* and <folder>/heldout/<class>/*; classes in alphabetical order."""
+"""A folder of images: <folder>/train/<class>/* and <folder>/heldout/<class>/*; classes in alphabetical order.
+
+`val` is as good a name as `heldout`.
+"""
 
 import hashlib
 from pathlib import Path
@@ -13,8 +16,12 @@ from hpcddm.schema import VariantSettings
 EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
 
+FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
+"""What the folder of a split may be called."""
+
+
 class Settings(VariantSettings):
-    """The folder that holds `train` and `heldout`."""
+    """The folder that holds `train` and `heldout`, or `val`."""
 
     uncovered = frozenset({"folder"})
 
@@ -22,17 +29,14 @@ class Settings(VariantSettings):
 
 
 class FolderSplit:
-    """The image files of one split; `labels` is int64 (N,)."""
+    """The image files of one split; `labels` is int64 (N,), `class_names` says what each number stands for."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        root = folder / split
-        if not root.is_dir():
-            raise UserError(
-                f"data.source.folder: {root} is no folder; there must be {folder}/train and {folder}/heldout"
-            )
+        root = _split_folder(folder, split)
         self.split = split
         # The training folders number the classes of both splits: a class may have no held-out images.
-        classes = {name: label for label, name in enumerate(_class_names(folder / "train"))}
+        self.class_names = _class_names(folder / "train")
+        classes = {name: label for label, name in enumerate(self.class_names)}
         self.files = []
         for name in _class_names(root):
             if name not in classes:
@@ -56,6 +60,20 @@ class FolderSplit:
         # A dot would end a WebDataset key; the position is no part of it, for an image more must rename no other.
         name = f"{path.parent.name}-{path.name}".replace(".", "_")
         return Record(f"{self.split}-{name}", image, label)
+
+
+def _split_folder(folder: Path, split: str) -> Path:
+    candidates = [folder / name for name in FOLDERS[split]]
+    there = [path for path in candidates if path.is_dir()]
+    if len(there) > 1:
+        names = " and ".join(str(path) for path in there)
+        raise UserError(f"data.source.folder: {names} both hold {split} images; rename or remove one of them")
+    if not there:
+        names = " or ".join(FOLDERS["heldout"])
+        raise UserError(
+            f"data.source.folder: {candidates[0]} is no folder; there must be {folder}/train and {folder}/{names}"
+        )
+    return there[0]
 
 
 def _class_names(root: Path) -> list[str]:
