@@ -7,7 +7,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.homes import submissions_of
-from hpcddm.launch.items import submit_unit
+from hpcddm.launch.items import array_spec, items_of, submit_unit
 from hpcddm.launch.local import Local
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import batch_of
@@ -32,6 +32,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
     launcher = Local(site, run)
     check_other_schedulers(submissions_of(run), run, launcher, [key])
+    launcher.check([array_spec(items_of([units[key]], experiment, run), site)])
     job = submit_unit(units[key], experiment, run, launcher)
     try:
         while launcher.is_running(job):

@@ -9,6 +9,7 @@ from hpcddm.launch.progress import Progress
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.stopping import SAVING_SECONDS
+from hpcddm.site import Resources
 from hpcddm.status import activity
 
 POLL_SECONDS = 0.2
@@ -50,13 +51,16 @@ class Embedded:
     def _start_what_fits(self) -> None:
         free = self.launcher.cores - sum(map(self._cores, self.running.values()))
         unfinished = {item.name for item in (*self.waiting, *self.running.values())}
+        free_gpus = len(self.launcher.gpus.free(self.running))
         for item in [item for item in self.waiting if self._is_ready(item, unfinished)]:
-            # A unit that asks for more than the machine has runs alone, slower.
-            if self._cores(item) <= free or not self.running:
+            needed_gpus = self.launcher.gpus.needed(item.unit.stage, self._resources(item))
+            # A unit that asks for more cores than the machine has runs alone, slower.
+            if (self._cores(item) <= free or not self.running) and needed_gpus <= free_gpus:
                 self.waiting.remove(item)
                 job = submit_array([item], self.home, self.launcher, array_spec([item], self.launcher.site), "")
                 self.running[job] = item
                 free -= self._cores(item)
+                free_gpus -= needed_gpus
 
     def _collect(self) -> None:
         for job in [job for job in self.running if not self.launcher.is_running(job)]:
@@ -75,8 +79,11 @@ class Embedded:
         names = zip(item.unit.reads, item.needs, strict=True)
         return not item.unit.lacks({key for key, name in names if name in self.absent or name in self.failed})
 
+    def _resources(self, item: Item) -> Resources:
+        return self.launcher.site.resources_for(*item.unit.key.split("/"))
+
     def _cores(self, item: Item) -> int:
-        resources = self.launcher.site.resources_for(*item.unit.key.split("/"))
+        resources = self._resources(item)
         return resources.ranks * resources.cpus_per_rank
 
     def _leave(self) -> None:

@@ -12,12 +12,13 @@ import submitit
 from submitit.local.local import LocalJob
 
 from hpcddm.launch.base import PYTHON, ArraySpec, Job, Launcher, clean_environment, python_path
+from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
 from hpcddm.runtime.ranks import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
-from hpcddm.site import Site
+from hpcddm.site import Resources, Site
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
 
@@ -25,11 +26,13 @@ NO_LIMIT_MINUTES = 60 * 24 * 365
 class DetachedExecutor(submitit.LocalExecutor):
     """submitit's local executor, with jobs in a session of their own: Ctrl-C reaches the launcher alone."""
 
-    def __init__(self, folder: os.PathLike, ranks: int, threads: int, code: Path) -> None:
+    def __init__(self, folder: os.PathLike, resources: Resources, code: Path, gpus: list[str] | None) -> None:
         super().__init__(folder)
         self._code = code
-        self._ranks = ranks
-        self._threads = threads
+        self._ranks = resources.ranks
+        self._threads = resources.cpus_per_rank
+        # None leaves to torch what it sees: nobody counts GPUs that nobody knows of.
+        self._gpus = {} if gpus is None else {VISIBLE_VARIABLE: ",".join(gpus)}
 
     def _submit_command(self, command: str) -> LocalJob:
         threads = str(self._threads)
@@ -50,6 +53,7 @@ class DetachedExecutor(submitit.LocalExecutor):
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
+            **self._gpus,
         }
         controller = [*PYTHON, "-m", "hpcddm.launch.controller", str(self.folder)]
         process = subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
@@ -66,19 +70,26 @@ class Local(Launcher):
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
         self.cores = site.cores or len(os.sched_getaffinity(0))
+        self.gpus = GpuPool(site)
         self._processes: dict[str, subprocess.Popen] = {}
 
     def check(self, arrays: list[ArraySpec]) -> None:
-        """This machine always takes work."""
+        """Raise `UserError` when a unit needs more GPUs than there are; with fewer cores it only takes longer."""
+        for array in arrays:
+            self.gpus.needed(_stage(array), array.resources)
 
     def submit(self, array: ArraySpec, token: str, script: str) -> str:
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs
         self.code.make()
         self.run.jobs.mkdir(parents=True, exist_ok=True)
-        shape = array.resources.ranks, array.resources.cpus_per_rank
-        executor = DetachedExecutor(self.run.jobs.resolve(), *shape, self.code.folder)
+        gpus = None
+        if self.gpus.names is not None:
+            needed = self.gpus.needed(_stage(array), array.resources)
+            gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
+        executor = DetachedExecutor(self.run.jobs.resolve(), array.resources, self.code.folder, gpus)
         job = executor.submit(partial(run_unit, str(spec.resolve())))
+        self.gpus.hold(job.job_id, gpus or [])
         self._processes[job.job_id] = job._process
         return job.job_id
 
@@ -111,6 +122,11 @@ class Local(Launcher):
                 os.kill(int(job), number)
         except ProcessLookupError:
             pass
+
+
+def _stage(array: ArraySpec) -> str:
+    """Stage of an array; a sweep has the setting's folder before it."""
+    return array.keys[0].split("/")[-2]
 
 
 def create(site: Site, run: RunDir) -> Launcher:

@@ -11,7 +11,8 @@ import pytest
 
 from hpcddm.launch.local import DetachedExecutor
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
-from tests.helpers import python
+from hpcddm.site import Resources
+from tests.helpers import REPOSITORY, python
 
 RANK = """
 import os, signal, sys, time
@@ -47,7 +48,8 @@ controller.UnitController(sys.argv[1]).run(max_retry=1)
 def start(folder, *arguments):
     """Two ranks under a controller; returns its process."""
     command = shlex.join([sys.executable, "-c", RANK, str(folder), *arguments])
-    return DetachedExecutor(folder / "jobs", 2, 1)._submit_command(command)._process
+    two = Resources(ranks_per_node=2)
+    return DetachedExecutor(folder / "jobs", two, REPOSITORY, None)._submit_command(command)._process
 
 
 def start_deaf(folder):

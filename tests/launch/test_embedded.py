@@ -2,9 +2,10 @@
 
 import pytest
 
-from hpcddm.launch import embedded
+from hpcddm.launch import embedded, machine_gpus
 from hpcddm.launch.embedded import Embedded
 from hpcddm.launch.items import items_of
+from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.launch.submission import decide
 from hpcddm.pipeline import MONOLITH, plan
 from hpcddm.rundir.layout import RunDir
@@ -22,6 +23,7 @@ class Machine:
         self.run, self.broken = run, broken
         self.units = {unit.key: unit for unit in plan(experiment)}
         self.alive, self.together, self.order = {}, [], []
+        self.gpus = GpuPool(self.site)
 
     def submit(self, array, token, script):
         (key,) = array.keys
@@ -50,6 +52,7 @@ class Machine:
 def drive(tmp_path, monkeypatch):
     """Drive the tiny experiment on such a machine."""
     monkeypatch.setattr(embedded, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(machine_gpus, "visible_gpus", list)
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
 

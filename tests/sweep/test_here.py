@@ -6,6 +6,7 @@ import pytest
 
 from hpcddm.commands import sweep as command
 from hpcddm.files import stored_experiment
+from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.pipeline import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -23,6 +24,7 @@ class Machine(Taking):
     def __init__(self, run, broken=()):
         super().__init__(run, scheduler="local")
         self.broken, self.order, self.specs = broken, [], []
+        self.gpus = GpuPool(self.site)
 
     def submit(self, array, token, script):
         self.specs += array.specs
