@@ -90,6 +90,8 @@ class Site(UnitKeys):
     """How a job that has to leave comes back: requeued, submitted anew by itself, or by the user's hand."""
     watchdog_minutes: Positive = 20
     """A training that makes no step for so long is ended, and tried again."""
+    look_again_seconds: Positive = 300
+    """The longest time after which a unit looks again for what another cluster makes."""
     has_sacct: bool = True
     max_parallel: Positive = 256
     max_submitted: Positive | None = None
@@ -106,7 +108,19 @@ class Site(UnitKeys):
     def _stage_resources(self) -> "Site":
         for key in self.stages:
             self.resources_for(*key.partition("/")[::2])
+        if self.clusters and self.cluster is None and self.resources.cluster is None:
+            text = (
+                f"cluster: needed here, too, since stages name {', '.join(self.clusters)}: jobs of several clusters ask"
+                " each other's queues by name ('scontrol show config | grep ClusterName' tells that of this one)"
+            )
+            raise PydanticCustomError("inner", "{text}", {"text": text})
         return self
+
+    @property
+    def clusters(self) -> list[str]:
+        """Names of the clusters that units of this site go to; empty where none is named."""
+        asked = [self.resources_for("", ""), *(self.resources_for(*key.partition("/")[::2]) for key in self.stages)]
+        return [one for one in dict.fromkeys(one.cluster for one in asked) if one]
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
         """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""

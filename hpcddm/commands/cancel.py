@@ -12,6 +12,7 @@ from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.submission import stored_site
 from hpcddm.pipeline import plan
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
@@ -109,7 +110,7 @@ def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission
     return remaining
 
 
-def _ids(jobs: Iterable[Job]) -> list[str]:
+def _ids(jobs: Iterable[Job]) -> list[JobId]:
     return [job for one in jobs for job in (one.id, *one.others)]
 
 

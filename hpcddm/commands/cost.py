@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -54,14 +55,21 @@ def _ask(run: RunDir) -> tuple[list[Execution], str]:
     submissions = [one for one in submissions_of(run) if one.scheduler == "slurm"]
     tried = [record for key in units_with_logs(run) for record in records(run.logs(key)) if record.job_name]
     # The attempts name their jobs, too: a folder that was copied from another site comes without a journal.
-    names = {one.job_name for one in submissions if one.name} | {record.job_name for record in tried}
+    names: dict[str | None, set[str]] = defaultdict(set)
+    for one in submissions:
+        if one.name:
+            names[one.cluster].add(one.job_name)
+    for record in tried:
+        names[record.job.cluster if record.job else None].add(record.job_name)
     if not names:
         return [], "no job of it went through Slurm"
     if not any(_has_sacct(run, site) for site in {one.site for one in submissions} or {""}):
         return [], "the site says has_sacct: false"
     times = [one.time for one in submissions] + [record.started for record in tried if record.started]
     try:
-        return executions(sorted(names), min(times, default=time.time())), "sacct knows nothing of it"
+        return executions(
+            {cluster: sorted(some) for cluster, some in names.items()}, min(times, default=time.time())
+        ), "sacct knows nothing of it"
     except Silent as why:
         return [], f"sacct does not answer: {why}"
 

@@ -131,7 +131,7 @@ def _names(one: Submission, element: int, rank: int) -> list[str]:
     """As submitit's local executor and the template in slurm/ name them."""
     if one.scheduler == "local":
         return [f"{one.job}_{rank}_log.out"]
-    return [f"{one.job}_{element}.out", f"{one.job}_{element}_{rank}.out"]
+    return [f"{one.job.element(element)}.out", f"{one.job.element(element)}_{rank}.out"]
 
 
 def _show(file: Path) -> None:

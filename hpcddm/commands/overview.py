@@ -9,6 +9,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
+from hpcddm.launch.client import on
 from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import Known, Work, state_of
@@ -204,7 +205,9 @@ def _advice(known: Known, state: str, run: RunDir) -> str:
     retry = submit if in_sweep else f"hpcddm retry {root}"
     site = known.status.unit.site
     advice = {
-        Work.HELD: f"scontrol release {known.job.id}" if known.job else "",
+        Work.HELD: " ".join(["scontrol", *on(known.job.id.cluster), "release", known.job.id.number])
+        if known.job
+        else "",
         Work.FAILED: f"{read}   then: {retry}",
         Work.GAVE_UP: f"{read}   then: {retry}",
         Work.UNKNOWN: "look again when the scheduler answers" if known.is_silent else f"{read}   then {submit}",

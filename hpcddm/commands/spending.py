@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpcddm.launch.accounting import Execution
 from hpcddm.launch.homes import submissions_of
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import Record, as_number, records
 
@@ -21,7 +22,7 @@ class Spent:
     unit: str
     attempt: int | None
     """None for a job that ended before Python began."""
-    job: str | None
+    job: JobId | None
     started: float | None
     ended: float | None
     """None while it runs, and where nobody knows."""
@@ -78,7 +79,7 @@ def _is_own(run: RunDir, key: str) -> bool:
 
 
 def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
-    element = execution.job.partition("_")[2]
+    element = execution.job.index
     own = units.get(execution.token, [])
     return own[int(element)] if element.isdigit() and int(element) < len(own) else None
 

@@ -176,9 +176,11 @@ def hand_over(items: Sequence[Item], home: RunDir, launcher: Launcher, active: M
         for array in submit_batches(batches, home, launcher, active):
             left -= len(array.keys)
             after = f"  after {', '.join(array.after)}" if array.after else ""
+            if array.begin_seconds:
+                after = f"  looks in {array.begin_seconds} s for what another cluster makes"
             last = len(array.keys) - 1
             names = array.keys[0] if last == 0 else f"{array.keys[0]} ... {array.keys[-1]}"
-            click.echo(f"job {array.job}_[0-{last}]  {names}{after}")
+            click.echo(f"job {array.job.range(last)}  {names}{after}")
     except QueueFull as full:
         limit = str(full)
     if left:

@@ -2,9 +2,11 @@
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpcddm.launch.client import ask
+from hpcddm.launch.client import ask, on
+from hpcddm.rundir.job import JobId
 
 FIELDS = ("JobID", "JobName", "Start", "End", "ElapsedRaw", "State", "AllocTRES")
 SACCT_SECONDS = 60
@@ -16,8 +18,8 @@ CLOCK_SECONDS = 3600
 class Execution:
     """One execution of one element; a requeued element has several with the same id."""
 
-    job: str
-    """As Slurm's commands name it: A_T for an element."""
+    job: JobId
+    """The element, where it was one."""
     token: str
     """The token of its submission, from the job's name."""
     started: float
@@ -30,27 +32,24 @@ class Execution:
     """None where the cluster's accounting does not count GPUs."""
 
 
-def executions(names: list[str], since: float) -> list[Execution]:
-    """All executions of jobs with these names, oldest first, in one call of sacct.
+def executions(names: Mapping[str | None, list[str]], since: float) -> list[Execution]:
+    """All executions of jobs with these names, by cluster, oldest first, in one call of sacct for each cluster.
 
     Raises `Silent` with the reason when sacct is not there, gives no answer, or has nothing to say.
     """
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - CLOCK_SECONDS))
     # --duplicates: without it sacct shows the last execution of a requeued job only, and every hour before is lost.
     flags = ("--duplicates", "--allocations", "--allusers", "--noheader", "--parsable2")
-    text = ask(
-        "sacct",
-        *flags,
-        f"--starttime={start}",
-        f"--name={','.join(names)}",
-        f"--format={','.join(FIELDS)}",
-        seconds=SACCT_SECONDS,
-    )
-    found = [_execution(line.split("|")) for line in text.splitlines() if line.count("|") == len(FIELDS) - 1]
-    return sorted((one for one in found if one), key=lambda one: one.started)
+    found: list[Execution] = []
+    for cluster, some in names.items():
+        command = ("sacct", *on(cluster), *flags, f"--starttime={start}", f"--name={','.join(some)}")
+        text = ask(*command, f"--format={','.join(FIELDS)}", seconds=SACCT_SECONDS)
+        rows = (line.split("|") for line in text.splitlines() if line.count("|") == len(FIELDS) - 1)
+        found += [one for one in (_execution(row, cluster) for row in rows) if one]
+    return sorted(found, key=lambda one: one.started)
 
 
-def _execution(values: list[str]) -> Execution | None:
+def _execution(values: list[str], cluster: str | None) -> Execution | None:
     """One line of sacct; None for what never started."""
     row = dict(zip(FIELDS, values, strict=True))
     started = _epoch(row["Start"])
@@ -58,7 +57,7 @@ def _execution(values: list[str]) -> Execution | None:
         return None
     resources = dict(part.split("=", 1) for part in row["AllocTRES"].split(",") if "=" in part)
     return Execution(
-        job=row["JobID"],
+        job=JobId.of(row["JobID"], cluster),
         token=row["JobName"].rsplit("-", 1)[-1],
         started=started,
         ended=_epoch(row["End"]),

@@ -10,6 +10,7 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.snapshot import Checkout, Snapshot
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -41,22 +42,24 @@ class ArraySpec:
     keys: list[str]
     specs: list[Path]
     resources: Resources
-    after: list[str]
-    """Job ids that must have ended, well or badly; the units check their inputs themselves."""
+    after: list[JobId]
+    """Jobs of the same cluster that must have ended, well or badly; the units check their inputs themselves."""
     throttle: int
     """How many elements may run at the same time."""
+    begin_seconds: int = 0
+    """How long to wait before the first look for what another cluster makes: no dependency crosses clusters."""
 
 
 @dataclass(frozen=True)
 class Job:
     """What a scheduler says about one element: 'pending', 'running' or its own word, and why or where."""
 
-    id: str
+    id: JobId
     state: str
     detail: str = ""
     starts: str = ""
     """When a pending one may start, as the scheduler writes it; empty when it does not know."""
-    others: tuple[str, ...] = ()
+    others: tuple[JobId, ...] = ()
     """Further jobs of the same unit: one that submits itself anew is in the queue twice for a moment."""
 
 
@@ -74,7 +77,7 @@ class Launcher(ABC):
         """Raise `UserError` when these cannot be submitted from here; asked before anything is written."""
 
     @abstractmethod
-    def submit(self, array: ArraySpec, token: str, script: str) -> str:
+    def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Hand over an array whose job name carries `token` and return the scheduler's id.
 
         `script` is the name under which the batch script, where there is one, is kept in the run.
@@ -86,15 +89,15 @@ class Launcher(ABC):
         """The elements of these submissions that wait or run, by unit; None when nobody answers."""
 
     @abstractmethod
-    def dismiss(self, *jobs: str) -> None:
+    def dismiss(self, *jobs: JobId) -> None:
         """Ask running jobs to save and leave; raises `UserError` with the scheduler's words when it refuses."""
 
     @abstractmethod
-    def cancel(self, *jobs: str) -> None:
+    def cancel(self, *jobs: JobId) -> None:
         """End jobs; raises `UserError` with the scheduler's words when it refuses."""
 
-    def limits(self, wanted: int) -> Limits:
-        """What the scheduler takes when `wanted` jobs are to be submitted."""
+    def limits(self, wanted: int, cluster: str | None = None) -> Limits:
+        """What the scheduler takes when `wanted` jobs are to be submitted to one of the site's clusters."""
         return Limits(max_array=max(wanted, 1))
 
 

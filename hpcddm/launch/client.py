@@ -44,15 +44,20 @@ def ask(*command: str, seconds: float | None = None) -> str:
     return answer.stdout
 
 
+def on(cluster: str | None) -> tuple[str, ...]:
+    """The word that makes any of Slurm's commands talk to another cluster than its own."""
+    return (f"--clusters={cluster}",) if cluster else ()
+
+
 def words(answer: subprocess.CompletedProcess[str]) -> str:
     """What a command said about its failure, on one line."""
     return " ".join((answer.stderr.strip() or answer.stdout.strip()).split())
 
 
-def silence() -> str | None:
+def silence(cluster: str | None = None) -> str | None:
     """Why no Slurm controller answers here, or None when one does."""
     try:
-        ask("sinfo", "--noheader", seconds=10)
+        ask("sinfo", *on(cluster), "--noheader", seconds=10)
     except Silent as why:
         return str(why)
     return None

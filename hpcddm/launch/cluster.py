@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
-from hpcddm.launch.client import Silent, ask, user_name
+from hpcddm.launch.client import Silent, ask, on, user_name
 from hpcddm.site import Site
 
 UNLIMITED = 2**31
@@ -23,18 +23,22 @@ class Partition:
 
 
 class Cluster:
-    """The cluster that Slurm's commands talk to; every attribute raises `Silent` when nobody answers."""
+    """One cluster; every attribute raises `Silent` when nobody answers."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self._on = on(name)
+        """Nothing for the cluster that Slurm's commands talk to by default."""
 
     @cached_property
     def config(self) -> dict[str, str]:
         """`scontrol show config`."""
-        pairs = (line.partition("=")[::2] for line in ask("scontrol", "show", "config").splitlines())
+        pairs = (line.partition("=")[::2] for line in ask("scontrol", *self._on, "show", "config").splitlines())
         return {key.strip(): value.strip() for key, value in pairs}
 
     @cached_property
     def partitions(self) -> dict[str, Partition]:
         """All partitions, hidden ones too."""
-        text = ask("scontrol", "--all", "--oneliner", "show", "partition")
+        text = ask("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
         found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
         return {one.name: one for one in found}
 
@@ -54,7 +58,7 @@ class Cluster:
         if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
         try:
-            return ask("scontrol", "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
+            return ask("scontrol", *self._on, "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
         except Silent:
             return ""
 
@@ -67,7 +71,9 @@ class Cluster:
             limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
         if limit is None:
             return Limits(self.max_array)
-        mine = ask("squeue", "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i").split()
+        mine = ask(
+            "squeue", *self._on, "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i"
+        ).split()
         return Limits(self.max_array, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
 
 

@@ -10,12 +10,13 @@ from hpcddm.config import Experiment
 from hpcddm.launch.base import ArraySpec, Launcher, Refused
 from hpcddm.pipeline import MONOLITH, STAGE_NAMES, PlannedUnit
 from hpcddm.rundir import atomic
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import Spec
 from hpcddm.site import Site
 
-SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue")
+SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue", "look_again_seconds")
 """What a job must know of its site."""
 
 
@@ -67,7 +68,13 @@ def array_name(item: Item) -> str:
     return "monolith" if item.unit.key == MONOLITH else item.unit.stage
 
 
-def array_spec(items: Sequence[Item], site: Site, after: Sequence[str] = (), throttle: int | None = None) -> ArraySpec:
+def array_spec(
+    items: Sequence[Item],
+    site: Site,
+    after: Sequence[JobId] = (),
+    throttle: int | None = None,
+    begin_seconds: int = 0,
+) -> ArraySpec:
     """Describe an array; all its elements may run at the same time unless `throttle` says how many."""
     first = items[0]
     return ArraySpec(
@@ -77,17 +84,19 @@ def array_spec(items: Sequence[Item], site: Site, after: Sequence[str] = (), thr
         site.resources_for(*first.unit.key.split("/")),
         list(after),
         throttle or len(items),
+        begin_seconds,
     )
 
 
-def submit_array(items: Sequence[Item], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> str:
+def submit_array(items: Sequence[Item], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> JobId:
     """Journal the intent, submit, journal the job id, return it.
 
     Raises `Refused` with the scheduler's words, `QueueFull` when it will take the same later; then it took nothing.
     """
     write_specs(items, launcher.site)
     journal = Journal(home.journal)
-    token = journal.intend(launcher.site.scheduler, launcher.site.name, spec.keys, spec.name)
+    site, cluster = launcher.site, spec.resources.cluster
+    token = journal.intend(site.scheduler, site.name, spec.keys, spec.name, cluster)
     try:
         job = launcher.submit(spec, token, script)
     except Refused:
@@ -97,7 +106,7 @@ def submit_array(items: Sequence[Item], home: RunDir, launcher: Launcher, spec: 
     return job
 
 
-def submit_unit(unit: PlannedUnit, experiment: Experiment, run: RunDir, launcher: Launcher) -> str:
+def submit_unit(unit: PlannedUnit, experiment: Experiment, run: RunDir, launcher: Launcher) -> JobId:
     """Submit one unit alone, for launchers that start it at once; return the job id."""
     items = items_of([unit], experiment, run)
     return submit_array(items, run, launcher, array_spec(items, launcher.site), "")

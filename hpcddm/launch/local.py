@@ -13,6 +13,7 @@ from submitit.local.local import LocalJob
 
 from hpcddm.launch.base import PYTHON, ArraySpec, Job, Launcher, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
@@ -78,7 +79,7 @@ class Local(Launcher):
         for array in arrays:
             self.gpus.needed(_stage(array), array.resources)
 
-    def submit(self, array: ArraySpec, token: str, script: str) -> str:
+    def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs
         self.code.make()
@@ -91,7 +92,7 @@ class Local(Launcher):
         job = executor.submit(partial(run_unit, str(spec.resolve())))
         self.gpus.hold(job.job_id, gpus or [])
         self._processes[job.job_id] = job._process
-        return job.job_id
+        return JobId(job.job_id)
 
     def is_running(self, job: str) -> bool:
         """Whether the processes of a job that this launcher started still run."""
@@ -101,12 +102,12 @@ class Local(Launcher):
         """The units whose processes, started by this launcher, still run."""
         return {one.units[0]: Job(one.job, "running") for one in submissions if one.job and self.is_running(one.job)}
 
-    def dismiss(self, *jobs: str) -> None:
+    def dismiss(self, *jobs: JobId) -> None:
         """Ask units to save and leave."""
         for job in jobs:
             self._signal(job, signal.SIGTERM)
 
-    def cancel(self, *jobs: str) -> None:
+    def cancel(self, *jobs: JobId) -> None:
         """Ask units to save and leave; nothing here ends them before they have."""
         self.dismiss(*jobs)
 

@@ -1,13 +1,17 @@
 """Submitting to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes, then leave."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcddm.launch.base import Job, Launcher, QueueFull
-from hpcddm.launch.chunks import chunks
+from hpcddm.launch.chunks import Limits, chunks
 from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.gate import seconds_to_next_look
+from hpcddm.site import Site
 
 
 @dataclass(frozen=True)
@@ -30,28 +34,52 @@ class Batch:
 class Submitted:
     """One array: its job id, its elements, and the jobs that it waits for."""
 
-    job: str
+    job: JobId
     keys: list[str]
     script: str
-    after: list[str]
+    after: list[JobId]
+    begin_seconds: int = 0
+    """How long it waits before it looks for what another cluster makes."""
 
 
 def batches_of(items: Sequence[Item], home: RunDir, launcher: Launcher) -> tuple[list[Batch], str]:
     """Arrays of what fits into the queue now, and why the rest does not.
 
-    Items stand after those that they need, so what is left out is needed by nothing that is submitted. The numbers of
-    the scripts go on over submissions, so none is overwritten.
+    What is left out is needed by nothing that is submitted. The numbers of the scripts go on over submissions, so none
+    is overwritten.
     """
-    limits = launcher.limits(len(items))
+    site = launcher.site
+    counts = Counter(cluster_of(item, site) for item in items)
+    limits = {cluster: launcher.limits(count, cluster) for cluster, count in counts.items()}
     number = len(Journal(home.journal).submissions())
     found: list[Batch] = []
-    for group in arrays(items[: limits.room], launcher.site):
-        first = len(found)
-        for chunk in chunks(len(group), limits.max_array, launcher.site.max_parallel):
+    for group in arrays(_fitting(items, limits, site), site):
+        first, limit = len(found), limits[cluster_of(group[0], site)]
+        for chunk in chunks(len(group), limit.max_array, site.max_parallel):
             behind = None if chunk.behind is None else first + chunk.behind
             items = group[chunk.start : chunk.stop]
             found.append(Batch(items, number + len(found) + 1, chunk.throttle, behind))
-    return found, limits.reason
+    return found, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
+
+
+def cluster_of(item: Item, site: Site) -> str | None:
+    """The cluster to which the site gives a unit."""
+    return site.resources_for(*item.unit.key.split("/")).cluster
+
+
+def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: Site) -> list[Item]:
+    """Items, each after those that it needs, for which its cluster has room, and so for all that they need."""
+    room = {cluster: len(items) if limit.room is None else limit.room for cluster, limit in limits.items()}
+    fitting: list[Item] = []
+    omitted: set[str] = set()
+    for item in items:
+        cluster = cluster_of(item, site)
+        if room[cluster] and omitted.isdisjoint(item.needs):
+            room[cluster] -= 1
+            fitting.append(item)
+        else:
+            omitted.add(item.name)
+    return fitting
 
 
 def submit_batches(
@@ -61,29 +89,32 @@ def submit_batches(
 
     Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
     """
-    job_of = {name: job.id.split("_")[0] for name, job in active.items()}
-    jobs: list[list[str]] = []
+    job_of = {name: job.id.array for name, job in active.items()}
+    jobs: list[list[JobId]] = []
     more = 0
     for batch in batches:
         needed = [job_of[name] for item in batch.items for name in item.needs if name in job_of]
-        after = list(dict.fromkeys(needed + ([] if batch.behind is None else jobs[batch.behind])))
+        behind = list(dict.fromkeys(needed + ([] if batch.behind is None else jobs[batch.behind])))
         jobs.append([])
-        for piece in _pieces(replace(batch, number=batch.number + more), after, home, launcher):
+        for piece in _pieces(replace(batch, number=batch.number + more), behind, home, launcher):
             jobs[-1].append(piece.job)
             job_of |= dict.fromkeys(piece.keys, piece.job)
             yield piece
         more += len(jobs[-1]) - 1
 
 
-def _pieces(batch: Batch, after: list[str], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
+def _pieces(batch: Batch, behind: list[JobId], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
     """Submit a batch whole, or, where the queue has no room for so many, what goes in of it.
 
     Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
     """
     rest, size = batch.items, len(batch.items)
+    # No dependency crosses clusters: behind jobs of others it looks by itself, when those of its own have ended.
+    after = [job for job in behind if job.cluster == cluster_of(batch.items[0], launcher.site)]
+    begin = seconds_to_next_look(0, launcher.site.look_again_seconds) if behind and not after else 0
     while rest:
         piece = replace(batch, items=rest[:size])
-        spec = array_spec(piece.items, launcher.site, after, min(piece.throttle, len(piece.items)))
+        spec = array_spec(piece.items, launcher.site, after, min(piece.throttle, len(piece.items)), begin)
         try:
             job = submit_array(piece.items, home, launcher, spec, piece.script)
         except QueueFull:
@@ -92,7 +123,7 @@ def _pieces(batch: Batch, after: list[str], home: RunDir, launcher: Launcher) ->
             size = size // 2
             continue
         rest, batch = rest[size:], replace(batch, number=batch.number + 1)
-        yield Submitted(job, spec.keys, piece.script, after)
+        yield Submitted(job, spec.keys, piece.script, after, begin)
 
 
 def render_batches(batches: Sequence[Batch], launcher: Launcher) -> Iterator[Submitted]:
@@ -100,4 +131,4 @@ def render_batches(batches: Sequence[Batch], launcher: Launcher) -> Iterator[Sub
     for batch in batches:
         spec = array_spec(batch.items, launcher.site, (), batch.throttle)
         launcher.render(spec, batch.script)
-        yield Submitted("", spec.keys, batch.script, [])
+        yield Submitted(JobId(), spec.keys, batch.script, [])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.launch.client import Silent, ask, call, on, words
 
 PAUSES = (2.0, 8.0, 20.0)
 """Seconds before sbatch is called again; a random share is added, so that a crowd does not come back at once."""
@@ -26,15 +26,13 @@ FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*Limit", re.IGNORECASE)
 class Sbatch:
     """A script on its way to Slurm under a name that no other job has."""
 
-    def __init__(self, script: Path, name: str, after: list[str], has_sacct: bool) -> None:
-        self._script, self._name, self._has_sacct = script, name, has_sacct
-        self._command = ["sbatch", "--parsable", f"--job-name={name}"]
-        if after:
-            self._command.append(f"--dependency=afterany:{':'.join(after)}")
-        self._command.append(str(script))
+    def __init__(self, script: Path, name: str, start: list[str], has_sacct: bool, cluster: str | None = None) -> None:
+        """Prepare a call of sbatch; `start` are the flags that say when the job may start."""
+        self._script, self._name, self._has_sacct, self._on = script, name, has_sacct, on(cluster)
+        self._command = ["sbatch", *self._on, "--parsable", f"--job-name={name}", *start, str(script)]
 
     def submit(self) -> str:
-        """Submit once and return the job's id.
+        """Submit once and return the job's id on its cluster.
 
         An sbatch that died or gave no clear answer may have been understood: its job is looked up before it is tried
         again. Raises `QueueFull` when this user has too many jobs, `UserError` when Slurm refuses or stays silent.
@@ -86,9 +84,10 @@ class Sbatch:
 
     def _jobs(self) -> set[str] | None:
         """All jobs of this name, ended ones included."""
-        commands = [("squeue", "--all", "--noheader", "--states=all", f"--name={self._name}", "--format=%F")]
+        name = f"--name={self._name}"
+        commands = [("squeue", *self._on, "--all", "--noheader", "--states=all", name, "--format=%F")]
         if self._has_sacct:
-            commands.append(("sacct", "-X", "--noheader", "--parsable2", f"--name={self._name}", "--format=JobID"))
+            commands.append(("sacct", *self._on, "-X", "--noheader", "--parsable2", name, "--format=JobID"))
         found: set[str] = set()
         silent = False
         for command in commands:
@@ -102,5 +101,5 @@ class Sbatch:
     def _only(self, job: str) -> str:
         """End what an earlier call of sbatch brought after all, and return the job that stays."""
         for other in sorted((self._jobs() or set()) - {job}):
-            call("scancel", other)
+            call("scancel", *self._on, other)
         return job

@@ -6,17 +6,20 @@ What renders and what carries is imported when something is submitted: looking a
 import re
 import subprocess
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher
 from hpcddm.launch.chunks import Limits
-from hpcddm.launch.client import Silent, ask, call, words
+from hpcddm.launch.client import Silent, ask, call, on, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.share import share_file
@@ -34,7 +37,11 @@ class Slurm(Launcher):
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
-        self._cluster = Cluster()
+        self._clusters: dict[str | None, Cluster] = {}
+
+    def _cluster(self, name: str | None) -> Cluster:
+        """What a cluster says about itself, asked for once."""
+        return self._clusters.setdefault(name, Cluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
         """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start."""
@@ -46,7 +53,7 @@ class Slurm(Launcher):
             raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node") from None
         for array in shapes.values():
             try:
-                answer = call("sbatch", "--test-only", script=self._text(array))
+                answer = call("sbatch", *on(array.resources.cluster), "--test-only", script=self._text(array))
             except subprocess.TimeoutExpired:
                 raise UserError(f"site {self.site.name}: Slurm answers too slowly now; try again later") from None
             # A queue that is full now says nothing about the shape.
@@ -55,7 +62,7 @@ class Slurm(Launcher):
 
     def _check_partition(self, array: ArraySpec) -> None:
         """Refuse what Slurm takes and never starts."""
-        asked, partitions = array.resources, self._cluster.partitions
+        asked, partitions = array.resources, self._cluster(array.resources.cluster).partitions
         default = [one.name for one in partitions.values() if one.is_default]
         names = asked.partition.split(",") if asked.partition else default
         for name in names:
@@ -75,10 +82,10 @@ class Slurm(Launcher):
         key = _site_key(self.site, "/".join(array.keys[0].split("/")[-2:]), field)
         return UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {why}; change the site key {key}")
 
-    def limits(self, wanted: int) -> Limits:
+    def limits(self, wanted: int, cluster: str | None = None) -> Limits:
         """What the controller says, or Slurm's own defaults when nobody answers, as in a dry run elsewhere."""
         try:
-            return self._cluster.limits(self.site, wanted)
+            return self._cluster(cluster).limits(self.site, wanted)
         except Silent:
             return Limits()
 
@@ -107,7 +114,7 @@ class Slurm(Launcher):
             passing_refusals=f"{TRANSIENT.pattern}|{FULL.pattern}",
         )
 
-    def submit(self, array: ArraySpec, token: str, script: str) -> str:
+    def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up.
 
         Everything that the jobs read is there before sbatch is called: one that it accepts and does not tell of runs.
@@ -115,56 +122,72 @@ class Slurm(Launcher):
         from hpcddm.launch.executor import TemplateExecutor
 
         self.code.make()
-        folder = self.run.jobs.resolve()
+        folder, cluster = self.run.jobs.resolve(), array.resources.cluster
         write_map(array.specs, folder, token)
-        sbatch = Sbatch(self.render(array, script), job_name(array.name, token), array.after, self.site.has_sacct)
-        return TemplateExecutor(folder, token, sbatch).submit_elements()
+        name = job_name(array.name, token)
+        sbatch = Sbatch(self.render(array, script), name, _start(array), self.site.has_sacct, cluster)
+        return JobId.of(TemplateExecutor(folder, token, sbatch).submit_elements(), cluster)
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """One squeue call, whoever submitted; ids are used again and by other clusters too, so the token tells ours."""
-        units = {one.uuid: one.units for one in current(submissions)}
-        names = ",".join(one.job_name for one in submissions if one.uuid in units)
-        # One word of a command line may be 128 KiB long.
-        wanted = [f"--name={names}"] if len(names) < 100_000 else []
-        try:
-            text = ask("squeue", "--all", "--noheader", "--array", *wanted, f"--format={QUEUE_FORMAT}")
-        except Silent:
-            return None
-        found = {}
-        for line in text.splitlines():
-            job, element, state, reason, nodes, start, name = line.split("|", 6)
-            token = name.rsplit("-", 1)[-1]
-            if token in units and element.isdigit() and int(element) < len(units[token]):
-                starts = start if state == "PENDING" and start != "N/A" else ""
-                unit = units[token][int(element)]
+        """One squeue call per cluster, whoever submitted; ids are used again, so the token tells our jobs."""
+        asked = current(submissions)
+        found: dict[str, Job] = {}
+        for cluster in dict.fromkeys(one.cluster for one in asked):
+            try:
+                rows = list(_queue(cluster, [one for one in asked if one.cluster == cluster]))
+            except Silent:
+                return None
+            for unit, job in rows:
                 others = (found[unit].id, *found[unit].others) if unit in found else ()
-                found[unit] = Job(f"{job}_{element}", state.lower(), nodes or reason, starts, others)
+                found[unit] = replace(job, others=others)
         return found
 
-    def dismiss(self, *jobs: str) -> None:
+    def dismiss(self, *jobs: JobId) -> None:
         """Send USR2 to the ranks, and to the batch script, which tells those whom no signal reaches."""
         _scancel(jobs, "--signal=USR2")
         _scancel(jobs, "--signal=USR2", "--batch")
 
-    def cancel(self, *jobs: str) -> None:
-        """One scancel for all elements; those that have ended meanwhile are passed over."""
+    def cancel(self, *jobs: JobId) -> None:
+        """One scancel per cluster for all elements; those that have ended meanwhile are passed over."""
         _scancel(jobs)
 
 
-def _scancel(jobs: tuple[str, ...], *flags: str) -> None:
-    elements = defaultdict(list)
+def _start(array: ArraySpec) -> list[str]:
+    """The flags of sbatch that say when an array may start."""
+    if array.after:
+        return [f"--dependency=afterany:{':'.join(job.number for job in array.after)}"]
+    return [f"--begin=now+{array.begin_seconds}"] if array.begin_seconds else []
+
+
+def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple[str, Job]]:
+    """The jobs of these submissions in the queue of their cluster, with their units; raises `Silent`."""
+    units = {one.uuid: one.units for one in submissions}
+    names = ",".join(one.job_name for one in submissions)
+    # One word of a command line may be 128 KiB long.
+    some = [f"--name={names}"] if len(names) < 100_000 else []
+    text = ask("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
+    for line in text.splitlines():
+        job, element, state, reason, nodes, start, name = line.split("|", 6)
+        token = name.rsplit("-", 1)[-1]
+        if token in units and element.isdigit() and int(element) < len(units[token]):
+            starts = start if state == "PENDING" and start != "N/A" else ""
+            place = JobId.of(f"{job}_{element}", cluster)
+            yield units[token][int(element)], Job(place, state.lower(), nodes or reason, starts)
+
+
+def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
+    elements: dict[JobId, list[str]] = defaultdict(list)
     for job in jobs:
-        array, _, element = job.partition("_")
-        elements[array].append(element)
-    if not jobs:
-        return
-    try:
-        answer = call("scancel", *flags, *(f"{array}_[{','.join(some)}]" for array, some in elements.items()))
-    except subprocess.TimeoutExpired:
-        raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
-    refusals = [line for line in answer.stderr.splitlines() if not PASSED_OVER.search(line)]
-    if answer.returncode != 0 and refusals:
-        raise UserError(f"scancel: {' '.join(refusals)}")
+        elements[job.array].append(job.index)
+    for cluster in dict.fromkeys(array.cluster for array in elements):
+        some = [f"{array.number}_[{','.join(elements[array])}]" for array in elements if array.cluster == cluster]
+        try:
+            answer = call("scancel", *on(cluster), *flags, *some)
+        except subprocess.TimeoutExpired:
+            raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
+        refusals = [line for line in answer.stderr.splitlines() if not PASSED_OVER.search(line)]
+        if answer.returncode != 0 and refusals:
+            raise UserError(f"scancel: {' '.join(refusals)}")
 
 
 def _site_key(site: Site, unit: str, field: str) -> str:

@@ -201,9 +201,9 @@ def settle(run: RunDir, launcher: Launcher) -> None:
         if not own or found is None:
             return
         for one in own:
-            jobs = {found[unit].id.split("_")[0] for unit in one.units if unit in found}
+            jobs = {found[unit].id.array for unit in one.units if unit in found}
             if jobs:
-                journal.submitted(one.uuid, min(jobs))
+                journal.submitted(one.uuid, min(jobs, key=lambda job: int(job.number)))
         if not any(time.time() - one.time < SETTLE_SECONDS for one in own if not found.keys() & set(one.units)):
             return
         time.sleep(1)

@@ -189,7 +189,7 @@ def _before_python(known: Known, newest: Submission) -> tuple[str, str]:
         return known.status.state, known.status.reason
     if newest.job is None:
         return Work.UNKNOWN, "its submission was never confirmed; the same submit looks for it"
-    job = f"{newest.job}_{newest.units.index(known.status.key)}" if known.is_queued else newest.job
+    job = newest.job.element(newest.units.index(known.status.key)) if known.is_queued else newest.job
     older = f"; the last word of attempt {known.work.attempts} is older" if known.work.last else ""
     return Work.UNKNOWN, f"its job {job} left the queue before Python began{older}"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir.job import JobId
 
 KEYS = {
     "intent": ("uuid", "scheduler", "site", "units", "time"),
@@ -15,8 +16,9 @@ KEYS = {
     "cancelled": ("uuid",),
     "kept": ("uuid", "units"),
 }
-"""What each kind of line holds; an intent also names its array, and a cancellation its units unless it means all.
+"""What each kind of line holds.
 
+An intent also names its array, and the cluster where the site names one; a cancellation its units unless it means all.
 A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses.
 """
 
@@ -31,8 +33,10 @@ class Submission:
     units: list[str]
     time: float
     name: str = ""
-    job: str | None = None
+    job: JobId | None = None
     """The scheduler's id; None when the submit did not live to see it."""
+    cluster: str | None = None
+    """The cluster that it went to; None where the site names none."""
     cancelled: tuple[str, ...] = ()
     """The units whose jobs somebody cancelled through us."""
 
@@ -53,11 +57,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def intend(self, scheduler: str, site: str, units: list[str], name: str = "") -> str:
+    def intend(self, scheduler: str, site: str, units: list[str], name: str = "", cluster: str | None = None) -> str:
         """Record what is about to be submitted and return its UUID, which goes into the job's name."""
         token = uuid.uuid4().hex[:12]
         line = {"uuid": token, "scheduler": scheduler, "site": site, "units": units, "name": name}
-        self._append(event="intent", **line)
+        self._append(event="intent", **line, **({"cluster": cluster} if cluster else {}))
         return token
 
     def submitted(self, token: str, job: str) -> None:
@@ -86,9 +90,10 @@ class Journal:
             before = found.get(event["uuid"])
             if event["event"] == "intent":
                 values = {key: event[key] for key in KEYS["intent"]}
-                found[event["uuid"]] = Submission(**values, name=str(event.get("name", "")))
+                values |= {"name": str(event.get("name", "")), "cluster": event.get("cluster")}
+                found[event["uuid"]] = Submission(**values)
             elif before and event["event"] == "submitted":
-                found[before.uuid] = replace(before, job=event["job"])
+                found[before.uuid] = replace(before, job=JobId(event["job"]))
             elif before and event["event"] == "cancelled":
                 units = event.get("units", before.units)
                 found[before.uuid] = replace(before, cancelled=(*before.cancelled, *units))

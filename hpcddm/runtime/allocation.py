@@ -6,7 +6,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hpcddm.runtime.ranks import slurm_element
+from hpcddm.rundir.job import JobId
+from hpcddm.runtime.ranks import slurm_job
 
 STARTED_VARIABLE = "HPCDDM_STARTED"
 """Set by the batch script: when it began, in seconds since the epoch."""
@@ -18,8 +19,8 @@ ENDS_VARIABLE = "HPCDDM_ENDS"
 class Allocation:
     """One execution of one job; a requeue starts the next one."""
 
-    job: str | None
-    """As Slurm's commands name it, A_T; None without a queue."""
+    job: JobId | None
+    """The element; None without a queue."""
     restart: int
     nodes: int
     node_list: str
@@ -43,7 +44,7 @@ def from_environment(world_size: int, threads: int) -> Allocation:
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     ends = os.environ.get(ENDS_VARIABLE) or os.environ.get("SLURM_JOB_END_TIME")
     return Allocation(
-        job=slurm_element(),
+        job=slurm_job(),
         restart=restart_count(),
         nodes=nodes,
         node_list=os.environ.get("SLURM_JOB_NODELIST", ""),

@@ -1,22 +1,26 @@
 """Whether a job may start: what it reads may still be made under job ids that its dependency does not know.
 
-`python -m hpcddm.runtime.gate MAP` prints the job names to ask the queue for, or nothing; with the queue's answer
-('A_T|name' lines) on its input and `behind` after MAP it prints the jobs to wait for, or nothing.
+`python -m hpcddm.runtime.gate MAP` prints the job names to ask for, a line 'cluster|name,name' for each queue, or
+nothing; with the queues' answers ('A_T|name' lines, '?|cluster' where nobody answered) on its input and `start` after
+MAP it prints the flag of sbatch with which the job waits, or nothing.
 """
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.inputs import gather
-from hpcddm.runtime.ranks import slurm_element
+from hpcddm.runtime.ranks import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 
 TABLE = "table/all"
 """The last job of a sweep: it reads whatever the others have made."""
+UNANSWERED = "?"
+"""Stands for the elements in the queue of a cluster that gave no answer: what it makes may be in the making."""
 
 
 def main() -> None:
@@ -25,10 +29,11 @@ def main() -> None:
     home = RunDir(map_path.resolve().parent.parent)
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     wanted = lacking(spec, run, home)
-    if len(sys.argv) == 2:
-        print(",".join(names(wanted, home)))
-    else:
-        print(":".join(behind(sys.stdin.read(), wanted, home)))
+    if len(sys.argv) > 2:
+        print(start_flag(sys.stdin.read(), wanted, home, spec.look_again_seconds))
+        return
+    for cluster, some in names(wanted, home).items():
+        print(f"{cluster or ''}|{','.join(some)}")
 
 
 def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
@@ -48,22 +53,51 @@ def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
     return {f"{place}/all" if key.endswith("/all") else str(place) for key, place in places.items()}
 
 
-def names(wanted: set[str], home: RunDir) -> list[str]:
-    """The names of all jobs that were submitted for these units."""
-    return [one.job_name for one in Journal(home.journal).submissions() if wanted.intersection(one.units)]
+def names(wanted: set[str], home: RunDir) -> dict[str | None, list[str]]:
+    """The names of all jobs that were submitted for these units, by cluster."""
+    found: dict[str | None, list[str]] = {}
+    for one in Journal(home.journal).submissions():
+        if wanted.intersection(one.units):
+            found.setdefault(one.cluster, []).append(one.job_name)
+    return found
 
 
-def behind(queue: str, wanted: set[str], home: RunDir) -> list[str]:
-    """The elements in the queue that make one of these units."""
-    units = {one.job_name: one.units for one in Journal(home.journal).submissions()}
-    found = []
+def start_flag(queue: str, wanted: set[str], home: RunDir, longest: int) -> str:
+    """The flag of sbatch with which a job waits for the elements that make one of these units; '' when none does.
+
+    No dependency crosses clusters, so for those of another one the job looks again later, after `longest` seconds at
+    most. Jobs of its own cluster come first: there is time to look elsewhere when they have ended.
+    """
+    submissions = {one.job_name: one for one in Journal(home.journal).submissions()}
+    own, cluster = (os.environ["SLURM_JOB_NAME"], slurm_element()), os.environ.get(CLUSTER_VARIABLE)
+    after, is_elsewhere = [], False
     for line in queue.splitlines():
         element, _, name = line.strip().partition("|")
-        number = element.rpartition("_")[2]
-        if name in units and number.isdigit() and element != slurm_element():
-            if units[name][int(number)] in wanted:
-                found.append(element)
-    return found
+        is_elsewhere |= element == UNANSWERED
+        if name not in submissions or (name, element) == own or not _makes(submissions[name], element, wanted):
+            continue
+        if submissions[name].cluster in (cluster, None):
+            after.append(element)
+        else:
+            is_elsewhere = True
+    if after:
+        return f"--dependency=afterany:{':'.join(after)}"
+    age = time.time() - submissions[own[0]].time if own[0] in submissions else 0.0
+    return f"--begin=now+{seconds_to_next_look(age, longest)}" if is_elsewhere else ""
+
+
+def _makes(submission: Submission, element: str, wanted: set[str]) -> bool:
+    number = element.rpartition("_")[2]
+    return number.isdigit() and submission.units[int(number)] in wanted
+
+
+def seconds_to_next_look(age: float, longest: int) -> int:
+    """How long a job that was submitted `age` seconds ago waits before it looks at another cluster again.
+
+    A look costs a start of the job and a question to each cluster. A quarter of the time that it has waited already
+    makes them few, and what they miss small beside the whole.
+    """
+    return round(min(max(age / 4, longest / 5, 1), longest))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,12 @@ import os
 import time
 from dataclasses import dataclass
 
+from hpcddm.rundir.job import JobId
+
 LAUNCH_VARIABLE = "HPCDDM_LAUNCH"
 """Set by the embedded launcher: one word that no other launch on any machine has."""
+CLUSTER_VARIABLE = "HPCDDM_CLUSTER"
+"""Set by the batch script: the name of its cluster, where the site names clusters."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ def slurm_owner() -> str:
     """
     job = f"{os.environ['SLURM_JOB_NAME']}-{slurm_element()}"
     return f"slurm-{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+
+
+def slurm_job() -> JobId:
+    """This job as we write it, with its cluster where the site names clusters."""
+    return JobId.of(slurm_element(), os.environ.get(CLUSTER_VARIABLE))
 
 
 def slurm_element() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hpcddm.rundir import atomic, fresh, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
+from hpcddm.rundir.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
@@ -31,9 +32,9 @@ class Record:
     beat: Heartbeat | None
 
     @property
-    def job(self) -> str | None:
+    def job(self) -> JobId | None:
         """The element of the scheduler that ran it, such as '81235_3'."""
-        return self.owner.get("job") or None
+        return JobId(self.owner["job"]) if self.owner.get("job") else None
 
     @property
     def token(self) -> str | None:

@@ -27,6 +27,8 @@ class Spec:
     watchdog_minutes: int = 20
     requeue: str = "none"
     """How a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
+    look_again_seconds: int = 300
+    """The longest time after which it looks again for what another cluster makes."""
     wants: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings that they must have been made with."""
     minimum: int = 0

@@ -10,6 +10,7 @@ from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import expert_key, plan
 from hpcddm.rundir import manifest
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from tests.attempts import answer, beat, submitted, write_attempt
@@ -69,26 +70,36 @@ def as_of_now(files):
 
 # What the queue says, what the last attempt left (of this submission), and what follows.
 STATES = [
-    (Job("17_1", "pending", "Priority"), None, "pending", "other jobs come first"),
-    (Job("17_1", "pending", "Resources", "2026-11-20T10:00:00"), None, "pending", "may start 2026-11-20 10:00:00"),
-    (Job("17_1", "pending", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
-    (Job("17_1", "pending", "JobHeldUser"), None, "held", "JobHeldUser"),
-    (Job("17_1", "pending", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
-    (Job("17_1", "pending", "JobHoldMaxRequeue"), {}, "held", "JobHoldMaxRequeue"),
-    (Job("17_1", "requeue_hold", ""), {}, "held", ""),
-    (Job("17_1", "running", "held[1-2]"), {"heartbeat": beat()}, "running", ""),
-    (Job("17_1", "suspended", "h1"), {"heartbeat": beat()}, "suspended", ""),
-    (Job("17_1", "running", "h[1-2]"), None, "running", "starting"),
-    (Job("17_1", "running", "h[1-2]"), {"heartbeat": beat()}, "running", ""),
-    (Job("17_1", "running", "h[1-2]"), {"heartbeat": beat(age=600)}, "running", "no sign of life for 10 minutes"),
+    (Job(JobId("17_1"), "pending", "Priority"), None, "pending", "other jobs come first"),
     (
-        Job("17_1", "running", "h1"),
+        Job(JobId("17_1"), "pending", "Resources", "2026-11-20T10:00:00"),
+        None,
+        "pending",
+        "may start 2026-11-20 10:00:00",
+    ),
+    (Job(JobId("17_1"), "pending", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
+    (Job(JobId("17_1"), "pending", "JobHeldUser"), None, "held", "JobHeldUser"),
+    (Job(JobId("17_1"), "pending", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
+    (Job(JobId("17_1"), "pending", "JobHoldMaxRequeue"), {}, "held", "JobHoldMaxRequeue"),
+    (Job(JobId("17_1"), "requeue_hold", ""), {}, "held", ""),
+    (Job(JobId("17_1"), "running", "held[1-2]"), {"heartbeat": beat()}, "running", ""),
+    (Job(JobId("17_1"), "suspended", "h1"), {"heartbeat": beat()}, "suspended", ""),
+    (Job(JobId("17_1"), "running", "h[1-2]"), None, "running", "starting"),
+    (Job(JobId("17_1"), "running", "h[1-2]"), {"heartbeat": beat()}, "running", ""),
+    (
+        Job(JobId("17_1"), "running", "h[1-2]"),
+        {"heartbeat": beat(age=600)},
+        "running",
+        "no sign of life for 10 minutes",
+    ),
+    (
+        Job(JobId("17_1"), "running", "h1"),
         {"ended": {"outcome": "stopped", "reason": "SIGUSR2", "ended": ENDED}},
         "stopping",
         "",
     ),
-    (Job("17_1", "running", "h1"), {"verdict": verdict("requeue", ago=90)}, "running", "attempt 2 is starting"),
-    (Job("17_1", "completing", "h1"), {"heartbeat": beat()}, "stopping", ""),
+    (Job(JobId("17_1"), "running", "h1"), {"verdict": verdict("requeue", ago=90)}, "running", "attempt 2 is starting"),
+    (Job(JobId("17_1"), "completing", "h1"), {"heartbeat": beat()}, "stopping", ""),
     (None, {"verdict": verdict("requeue", "SIGUSR2")}, "requeued", "between attempts 1 and 2 (SIGUSR2)"),
     (None, {"verdict": verdict("requeue", "SIGUSR2", 1000)}, "unknown", "was to come back after SIGUSR2"),
     (None, {"verdict": verdict("failed", "the loss is nan")}, "failed", "the loss is nan"),
@@ -154,7 +165,7 @@ def test_the_failure_of_an_older_attempt_is_no_news_of_a_newer_job(open_run, mon
     found = row(open_run)
     assert found["state"] == "unknown" and "old news" not in found["reason"]
     assert found["reason"].startswith("its job 18_0 left the queue before Python began")
-    answer(monkeypatch, {EXPERT: Job("18_0", "pending", "Priority")})
+    answer(monkeypatch, {EXPERT: Job(JobId("18_0"), "pending", "Priority")})
     assert row(open_run)["state"] == "pending"
 
 
@@ -171,7 +182,7 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     folder = write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat())
     open_run.stop.touch()
-    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
     assert row(open_run)["state"] == "stopping"
     (folder / "verdict.json").write_text(json.dumps(verdict("stopped")))
     answer(monkeypatch, {})
@@ -181,8 +192,8 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
 @pytest.mark.parametrize(
     "job, files, following",
     [
-        (Job("17_0", "pending", "JobHeldUser"), None, "scontrol release 17_0"),
-        (Job("17_0", "pending", "Priority"), None, ""),
+        (Job(JobId("17_0"), "pending", "JobHeldUser"), None, "scontrol release 17_0"),
+        (Job(JobId("17_0"), "pending", "Priority"), None, ""),
         (None, {"verdict": verdict("failed")}, "hpcddm logs {run} {unit}   then: hpcddm retry {run}"),
         (None, {"verdict": verdict("gave up")}, "hpcddm logs {run} {unit}   then: hpcddm retry {run}"),
         (None, {"verdict": verdict("by hand")}, "submit again"),
@@ -203,7 +214,7 @@ def test_what_to_type_next(open_run, monkeypatch, job, files, following):
 def test_everything_that_a_running_training_says_is_shown(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     write_attempt(open_run, EXPERT, 3, token, "17_0", heartbeat=beat(16, 32, saved=12))
-    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h[1-2]")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h[1-2]")})
     found = row(open_run)
     assert (found["attempts"], found["where"], found["job"]) == (3, "h[1-2]", "17_0")
     assert (found["done"], found["total"], found["step"], found["steps"]) == (16, 32, 2, 4)
@@ -219,7 +230,7 @@ def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monk
     token = submitted(open_run, [EXPERT])
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(48, 64, saved=40), verdict=verdict("requeue"))
     write_attempt(open_run, EXPERT, 2, token, "17_0")
-    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
     found = row(open_run)
     assert (found["done"], found["saved_images"], found["rate"], found["seconds_left"]) == (48, 40, None, None)
 

@@ -4,6 +4,7 @@ from hpcddm.launch.base import Job, Launcher, QueueFull
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.items import items_of, write_map
 from hpcddm.launch.queue import batches_of, submit_batches
+from hpcddm.rundir.job import JobId
 from hpcddm.site import Site
 
 
@@ -19,7 +20,7 @@ class Queue(Launcher):
     def check(self, arrays):
         raise AssertionError("deciding asks for nothing of the kind")
 
-    def limits(self, wanted):
+    def limits(self, wanted, cluster=None):
         return self._limits
 
     def submit(self, array, token, script):
@@ -28,12 +29,12 @@ class Queue(Launcher):
         self.room -= len(array.keys)
         write_map(array.specs, self.run.jobs, token)
         self.submitted.append(array)
-        return str(100 + len(self.submitted))
+        return JobId.of(str(100 + len(self.submitted)), array.resources.cluster)
 
     def states(self, submissions):
         if self.alive is None:
             return None
-        found = {key: f"{one.job}_{number}" for one in submissions for number, key in enumerate(one.units)}
+        found = {key: one.job.element(number) for one in submissions for number, key in enumerate(one.units)}
         return {key: Job(found[key], self.state) for key in self.alive if key in found}
 
     def dismiss(self, *jobs):

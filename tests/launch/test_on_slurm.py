@@ -105,7 +105,7 @@ def test_a_job_of_which_sbatch_told_nothing_is_found_and_is_one(place, home, mon
     job = launcher.submit(array, token, "0001-train.sbatch")
     elements = slurm_says(home, "squeue", "-h", "-r", f"--name=tiny-train-{token}", "--format=%F_%K")
     assert sorted(elements) == [f"{job}_0", f"{job}_1"]
-    launcher.cancel(f"{job}_0")
+    launcher.cancel(job.element(0))
     assert slurm_says(home, "squeue", "-h", "-r", "-t", "PD", f"--job={job}", "--format=%F_%K") == [f"{job}_1"]
 
 

@@ -10,6 +10,7 @@ from hpcddm.launch.slurm import create
 from hpcddm.launch.submission import decide
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import atomic
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_map, read_spec
@@ -163,7 +164,7 @@ def test_what_waits_in_the_queue_already_is_waited_for(run, tmp_path):
     experiment, queue = tiny(tmp_path), Queue(run)
     items = [item for item in all_of(experiment, run) if item.unit.stage == "report"]
     batches, _ = batches_of(items, run, queue)
-    (report,) = submit_batches(batches, run, queue, {"train/expert-01": Job("55_1", "running")})
+    (report,) = submit_batches(batches, run, queue, {"train/expert-01": Job(JobId("55_1"), "running")})
     assert report.after == ["55"]
 
 

@@ -11,6 +11,7 @@ from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
 from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import run_element
@@ -160,9 +161,9 @@ def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkey
     units = ["train/expert-00", "train/expert-01", "train/expert-02"]
     mine = Submission("aaaabbbbcccc", "slurm", "here", units, 1.0, "tiny-train", "81")
     assert launcher.states([mine]) == {
-        "train/expert-00": Job("81_0", "running", "h[1-2]"),
-        "train/expert-01": Job("81_1", "pending", "Resources", "2026-11-20T14:05:00"),
-        "train/expert-02": Job("92_2", "pending", "BeginTime"),
+        "train/expert-00": Job(JobId("81_0"), "running", "h[1-2]"),
+        "train/expert-01": Job(JobId("81_1"), "pending", "Resources", "2026-11-20T14:05:00"),
+        "train/expert-02": Job(JobId("92_2"), "pending", "BeginTime"),
     }
     (command,) = asked
     assert "--name=tiny-train-aaaabbbbcccc" in command and not [word for word in command if "user" in word]
@@ -195,13 +196,13 @@ def test_cancelled_elements_go_in_one_call_and_those_that_ended_meanwhile_do_not
         return subprocess.CompletedProcess(command, 1, "", said[0])
 
     monkeypatch.setattr(slurm, "call", call)
-    launcher.cancel("81_0", "92_1", "81_2")
+    launcher.cancel(JobId("81_0"), JobId("92_1"), JobId("81_2"))
     assert asked == [("scancel", "81_[0,2]", "92_[1]")]
     launcher.cancel()
     assert len(asked) == 1, "scancel without an id ends everything of this user"
     said[0] = "scancel: error: Kill job error on job id 81: Access/permission denied"
     with pytest.raises(UserError, match="permission denied"):
-        launcher.cancel("81_0")
+        launcher.cancel(JobId("81_0"))
 
 
 PARTITIONS = {"main": Partition("main", True, 60, 4), "high": Partition("high", False, 1440, 2)}

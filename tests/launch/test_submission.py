@@ -6,6 +6,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
 from hpcddm.launch.submission import check_experiment, check_folder, decide, settle, store_site, stored_site
 from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
@@ -234,7 +235,7 @@ def test_what_the_caller_knows_of_the_queue_is_not_asked_again(run, tmp_path):
 
     run.root.mkdir()
     Journal(run.journal).intend("slurm", "north", [MONOLITH])
-    active = {MONOLITH: Job("7_0", "running")}
+    active = {MONOLITH: Job(JobId("7_0"), "running")}
     assert MONOLITH not in keys(decide(tiny(tmp_path), run, Shy(run), active=active).to_run)
 
 
@@ -245,7 +246,7 @@ class Late(Queue):
 
     def states(self, submissions):
         self.looks += 1
-        return {MONOLITH: Job("77_0", "pending")} if self.looks > 2 else {}
+        return {MONOLITH: Job(JobId("77_0"), "pending")} if self.looks > 2 else {}
 
 
 def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monkeypatch):

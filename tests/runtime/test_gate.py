@@ -5,7 +5,7 @@ import pytest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, publish
-from hpcddm.runtime.gate import behind, lacking, names
+from hpcddm.runtime.gate import lacking, names, seconds_to_next_look, start_flag
 from hpcddm.runtime.spec import Spec
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
@@ -24,6 +24,15 @@ def spec(*needs):
     return Spec("evaluate/0-8", 1, {}, {}, list(needs), 1)
 
 
+@pytest.fixture(autouse=True)
+def job(monkeypatch):
+    """The job that asks: element 1 of an array on the default cluster."""
+    variables = {"ARRAY_JOB_ID": "9", "ARRAY_TASK_ID": "1", "JOB_NAME": "x-evaluate-aaaabbbbcccc"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.delenv("HPCDDM_CLUSTER", raising=False)
+
+
 def test_nothing_is_asked_for_when_all_is_there(run):
     assert lacking(spec(EXPERTS[0]), run, run) == set()
 
@@ -37,16 +46,35 @@ def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
     assert lacking(enough, run, run) == {EXPERTS[1]}
 
 
-def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run, monkeypatch):
-    monkeypatch.setattr("hpcddm.runtime.gate.slurm_element", lambda: "9_1")
+def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run):
     journal = Journal(run.journal)
     train, again = (journal.intend("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
     other = journal.intend("slurm", "north", ["critics/judge"], "x-critics")
     wanted = lacking(spec(*EXPERTS), run, run)
-    assert names(wanted, run) == [f"x-train-{train}", f"x-train-{again}"]
-    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n9_1|x-train-{train}\n5_0|x-critics-{other}"
-    assert behind(queue, wanted, run) == ["7_0", "7_1", "8_0"]
-    assert behind("", wanted, run) == []
+    assert names(wanted, run) == {None: [f"x-train-{train}", f"x-train-{again}"]}
+    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-critics-{other}"
+    assert start_flag(queue, wanted, run, 300) == "--dependency=afterany:7_0:7_1:8_0"
+    assert start_flag("", wanted, run, 300) == ""
+
+
+def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_no_matter(run, monkeypatch):
+    monkeypatch.setenv("HPCDDM_CLUSTER", "south")
+    journal = Journal(run.journal)
+    north = journal.intend("slurm", "both", EXPERTS[:1], "x-train", "north")
+    south = journal.intend("slurm", "both", EXPERTS[1:], "x-train", "south")
+    own = journal.intend("slurm", "both", ["critics/judge", "evaluate/0-8"], "x-evaluate", "south")
+    monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{own}")
+    assert names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
+    there, here = f"9_0|x-train-{north}\n", f"9_0|x-train-{south}\n"
+    assert start_flag(there, set(EXPERTS), run, 300) == "--begin=now+60"
+    assert start_flag(there + here, set(EXPERTS), run, 300) == "--dependency=afterany:9_0", "first what is nearer"
+    assert start_flag(f"9_1|x-evaluate-{own}", {"evaluate/0-8"}, run, 300) == "", "nobody waits for himself"
+    assert start_flag("?|north", set(EXPERTS), run, 300) == "--begin=now+60", "no answer is no end"
+
+
+def test_looks_at_another_cluster_become_rarer_up_to_the_longest_time():
+    assert [seconds_to_next_look(age, 300) for age in (0, 240, 400, 1000, 9000)] == [60, 60, 100, 250, 300]
+    assert seconds_to_next_look(0, 1) == 1
 
 
 def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
@@ -56,12 +84,12 @@ def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
     assert lacking(spec(EXPERTS[1]), member, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
 
 
-def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path, monkeypatch):
-    monkeypatch.setattr("hpcddm.runtime.gate.slurm_element", lambda: "9_0")
+def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     home = RunDir(tmp_path)
     journal = Journal(home.journal)
     token = journal.intend("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
     table = journal.intend("slurm", "north", ["table/all"], "x-table")
     wanted = lacking(Spec("table/all", 1, {}, {}, [], 1), home, home)
     assert wanted == {"a/train/expert-00", "a/report/all"}
-    assert behind(f"11_1|x-train-{token}\n9_0|x-table-{table}", wanted, home) == ["11_1"]
+    queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
+    assert start_flag(queue, wanted, home, 300) == "--dependency=afterany:11_1"

@@ -1,0 +1,43 @@
+"""The name of a job: its id, and the cluster that gave it, for every cluster counts from 1."""
+
+
+class JobId(str):
+    """A job, or one element of its array, as we write it: '81235', '81235_3', or '81235_3@annex' on a named cluster.
+
+    The text is the identity: equal ids of two clusters differ. Slurm's commands take `number`, beside `on(cluster)`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, number: str, cluster: str | None) -> "JobId":
+        """A job by what its cluster calls it; None is the cluster that Slurm's commands talk to by default."""
+        return cls(f"{number}@{cluster}" if cluster else number)
+
+    @property
+    def number(self) -> str:
+        """Id on its cluster, such as '81235_3'."""
+        return self.partition("@")[0]
+
+    @property
+    def cluster(self) -> str | None:
+        """Name of its cluster; None where the site names none."""
+        return self.partition("@")[2] or None
+
+    @property
+    def array(self) -> "JobId":
+        """The array that it belongs to."""
+        return JobId.of(self.number.partition("_")[0], self.cluster)
+
+    @property
+    def index(self) -> str:
+        """Its place in the array, '' for a job that is no element."""
+        return self.number.partition("_")[2]
+
+    def element(self, index: int) -> "JobId":
+        """One element of this array."""
+        return JobId.of(f"{self.array.number}_{index}", self.cluster)
+
+    def range(self, last: int) -> str:
+        """The elements from 0 to `last` of this array, as text for people."""
+        return JobId.of(f"{self.array.number}_[0-{last}]", self.cluster)
