@@ -34,7 +34,8 @@ class Queue(Launcher):
     def states(self, submissions):
         if self.alive is None:
             return None
-        found = {key: one.job.element(number) for one in submissions for number, key in enumerate(one.units)}
+        confirmed = [one for one in submissions if one.job]
+        found = {key: one.job.element(number) for one in confirmed for number, key in enumerate(one.units)}
         return {key: Job(found[key], self.state) for key in self.alive if key in found}
 
     def dismiss(self, *jobs):

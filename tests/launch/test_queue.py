@@ -171,7 +171,7 @@ def test_what_waits_in_the_queue_already_is_waited_for(run, tmp_path):
 def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_another(run, tmp_path):
     experiment = tiny(tmp_path)
     launcher = create(Site(name="north", scheduler="slurm", max_parallel=2), run)
-    launcher.limits = lambda wanted: Limits(max_array=1)
+    launcher.limits = lambda wanted, cluster: Limits(max_array=1)
     Journal(run.journal).intend("slurm", "north", ["x"])
     batches, _ = batches_of(all_of(experiment, run), run, launcher)
     rendered = list(render_batches(batches, launcher))

@@ -112,12 +112,8 @@ def test_a_path_with_odd_characters_stays_one_word(tmp_path, name):
     (jobs,) = [line for line in script.splitlines() if line.startswith("element=")]
     assert f"jobs={folder}/jobs" in shlex.split(jobs)
     srun = shlex.split(script[script.index("    srun --kill") :].partition(" &\n")[0].replace("\\\n", " "))
-    assert "--output=$jobs/%A_%a_%t.out" in srun and srun[srun.index("-u") :][:4] == [
-        "-u",
-        "-m",
-        "submitit.core._submit",
-        "$jobs",
-    ]
+    assert "--output=$jobs/%A_%a_%t.out" in srun
+    assert srun[srun.index("-u") :][:4] == ["-u", "-m", "submitit.core._submit", "$home"]
 
 
 def test_a_dry_run_in_the_same_run_gives_the_same_bytes(tmp_path):
@@ -254,7 +250,7 @@ def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_p
     launcher = slurm.create(Site(name="here", scheduler="slurm", has_sacct=False), run)
     specs = [run.spec(f"train/expert-0{index}") for index in range(3)]
     resources = launcher.site.resources_for("train")
-    array = ArraySpec("tiny-train", ["a", "b", "c"], specs, resources, ["5", "6"], 3)
+    array = ArraySpec("tiny-train", ["a", "b", "c"], specs, resources, [JobId("5"), JobId("6")], 3)
     seen = []
 
     def call(*command):
