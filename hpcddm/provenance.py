@@ -18,7 +18,7 @@ from hpcddm.rundir import atomic
 from hpcddm.share import AROUND, share_file
 
 PACKAGE = Path(__file__).parent.name
-TEMPLATES = ("slurm/job.sbatch.j2", "slurm/selftest.sbatch.j2")
+TEMPLATES = tuple(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh"))
 """What a job is made of beside the package."""
 LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors", "submitit")
 """Packages beside torch that shape what a unit makes, or how it starts."""

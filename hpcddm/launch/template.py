@@ -4,9 +4,11 @@ import re
 import shlex
 import sys
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.errors import UserError
+from hpcddm.share import share_file
 from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def render(source: str, place: str, site: Site, resources: Resources, **values: 
     import jinja2
 
     try:
-        template = _compiled(source)
+        template = _compiled(source, Path.cwd())
         return template.render(
             site=site.model_dump(),
             resources=resources.model_dump(),
@@ -32,16 +34,23 @@ def render(source: str, place: str, site: Site, resources: Resources, **values: 
             **values,
         )
     except jinja2.TemplateError as error:
-        line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-        raise UserError(f"{place}{line}: {error.message}") from None
+        is_syntax = isinstance(error, jinja2.TemplateSyntaxError)
+        line = f", line {error.lineno}" if is_syntax else ""
+        part = error.name if is_syntax and error.name else place
+        raise UserError(f"{part}{line}: {error.message}") from None
 
 
 @cache
-def _compiled(source: str) -> "jinja2.Template":
+def _compiled(source: str, folder: Path) -> "jinja2.Template":
+    """Template whose parts are those of this working directory, or else the package's."""
     import jinja2
 
     environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=jinja2.FunctionLoader(lambda name: share_file(name).read_text()),
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     environment.filters["words"] = lambda values: " ".join(map(command_word, values))

@@ -13,8 +13,9 @@ from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
-from hpcddm.share import share_file
+from hpcddm.share import AROUND, share_file
 from hpcddm.site import Resources, Site
+from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 MINUTES = 5
@@ -64,6 +65,9 @@ class SlurmTrial:
             elements=Element.COUNT if part == Part.ARRAY else 1,
             element=Element,
             folder=self.evidence.folder,
+            run=self.evidence.folder,
+            code=AROUND,
+            cache=cache_folder(),
         )
 
     def prepare(self) -> None:

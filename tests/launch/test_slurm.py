@@ -111,7 +111,7 @@ def test_a_path_with_odd_characters_stays_one_word(tmp_path, name):
     assert shlex.split(command)[:2] == ["cd", str(folder)]
     (jobs,) = [line for line in script.splitlines() if line.startswith("element=")]
     assert f"jobs={folder}/jobs" in shlex.split(jobs)
-    srun = shlex.split(script[script.index("    srun --kill") :].partition(" &\n")[0].replace("\\\n", " "))
+    srun = shlex.split(script[script.index('    "${ranks[@]}" --output') :].partition(" &\n")[0].replace("\\\n", " "))
     assert "--output=$jobs/%A_%a_%t.out" in srun
     assert srun[srun.index("-u") :][:4] == ["-u", "-m", "submitit.core._submit", "$home"]
 

@@ -259,7 +259,8 @@ def test_jobs_ask_for_what_trainings_ask_for_and_start_python_as_they_do(tmp_pat
     resources |= {"reservation": "r", "exclude": "n1", "cluster": "north", "extra_sbatch": ["--licenses=l"]}
     resources |= {"container": ["box", "--bind=$SCRATCH"], "python": "python3", "srun_args": ["--mpi=pmix"]}
     for flags in ({}, {"gpus_flag": "gres", "memory_flag": "per_cpu"}, {"memory_flag": "none"}, {"cpu_bind": "cores"}):
-        site = Site(name="s", scheduler="slurm", resources=resources, **flags)
+        keys = {"setup": ["module load x"], "scratch": "$SCRATCH", **flags}
+        site = Site(name="s", scheduler="slurm", resources=resources, **keys)
         shape = site.resources_for("train")
         ours = SlurmTrial(site, tmp_path).text(Part.NODES, shape)
         array = ArraySpec("train", ["train/a"], [], shape, [], 1)
@@ -276,10 +277,12 @@ def asked(script: str) -> list[str]:
 
 
 def way_to_python(script: str) -> list[str]:
-    """Words with which srun starts Python; where it writes differs."""
-    (python,) = re.findall(r"^python=\((.*)\)$", script, re.MULTILINE)
-    (line,) = re.findall(r" srun (?:.*\\\n)*.* -u -m ", script)
-    return [word for word in line.replace('"${python[@]}"', python).split() if not word.startswith("--output")]
+    """Everything from the site's own lines to the words before Python; only the folder is another one."""
+    lines = script.splitlines()
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("module load"))
+    (last,) = (number for number, line in enumerate(lines) if line.startswith("    --cpus-per-task="))
+    assert '    "${ranks[@]}" --output=' in script and '"${python[@]}" -u -m ' in script
+    return [line for line in lines[first : last + 1] if not line.startswith(("cd ", "export PYTHONPATH="))]
 
 
 def test_the_line_that_tells_is_not_slurms_remark_about_the_end():
