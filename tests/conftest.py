@@ -21,7 +21,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(tmp_path_factory: pytest.TempPathFactory, two_ranks: Path) -> Path:
     """A finished run of the tiny experiment; copy it before you change it."""
     run = tmp_path_factory.mktemp("finished") / "run"
-    done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY)
+    done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return run
 

@@ -176,6 +176,8 @@ class Layout:
                                   env={"PATH": processes.PATH}, stdout=output, stderr=output)
         if made.returncode:
             raise TestbedError(f"mariadb-install-db failed:\n{processes.tail(log)}")
+        # A database is a folder. slurmdbd would make it, but MariaDB 11.8.9 refuses the next query of that connection.
+        (half / "testbed").mkdir()
         half.rename(data)
 
     def write_configuration(self, cluster: Cluster, tracking: str) -> bool:
@@ -189,6 +191,7 @@ class Layout:
             "node_ports": f"[{cluster.node_ports[0]}-{cluster.node_ports[-1]}]",
             "proctrack": f"proctrack/{proctrack}", "cgroup_plugin": cgroup_plugin,
             "communication": bind_to_loopback(),
+            "more": os.environ.get("HPCDDM_TESTBED_HOME", "") if cluster.name == "home" else "",
             "max_array": os.environ.get("HPCDDM_TESTBED_MAX_ARRAY", "1001"),
             "first_job_id": SLOT_JOBS * self.slot + 10000 * int(self.generation.read_text()) + 1,
         }

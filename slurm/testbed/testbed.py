@@ -7,7 +7,8 @@
 SLURM_CONF selects the cluster. All daemons run as the user who calls this, and so do the jobs.
 'up' looks at what is there and starts what is missing, so it also repairs a testbed in which
 something died; 'down' ends everything and removes all but the logs. HPCDDM_TESTBED names another
-folder than the default, HPCDDM_TESTBED_MAX_ARRAY lowers MaxArraySize (asked for at each 'up').
+folder than the default. Asked for at each 'up': HPCDDM_TESTBED_MAX_ARRAY lowers MaxArraySize, HPCDDM_TESTBED_HOME holds
+further lines for slurm.conf of 'home'.
 
 Every node has four GPUs on paper: Slurm hands them out and sets CUDA_VISIBLE_DEVICES, and no CUDA
 finds them.

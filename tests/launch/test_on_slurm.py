@@ -18,7 +18,7 @@ from tests.helpers import write_experiment, write_source
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm
-REAL = Path(shutil.which("sbatch") or "/usr/bin/sbatch").parent
+REAL = Path(shutil.which("sbatch") or "sbatch").parent
 
 LOST = {
     "killed": f'{REAL}/sbatch "$@" >/dev/null; kill -9 $$',

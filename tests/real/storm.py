@@ -177,7 +177,8 @@ class Storm:
         for process in psutil.process_iter():
             try:
                 values = process.environ()
-                if "submitit.core._submit" in process.cmdline() and "SLURM_PROCID" in values:
+                is_ours = values.get("SLURM_CONF") == self.conf and "SLURM_PROCID" in values
+                if is_ours and "submitit.core._submit" in process.cmdline():
                     own = f"{values['SLURM_ARRAY_JOB_ID']}_{values['SLURM_ARRAY_TASK_ID']}"
                     if own == element and values.get("SLURM_RESTART_COUNT", "0") == restart:
                         found[int(values["SLURM_PROCID"])] = process

@@ -52,8 +52,10 @@ def kill(conf, run, job):
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             environment = process.environ()
-            element = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
-            if element == tuple(job.split("_")) and "slurmstepd" not in process.name():
+            # Other clusters and testbeds count their jobs from numbers of their own, which may be the same.
+            names = ("SLURM_CONF", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+            element = tuple(environment.get(name) for name in names)
+            if element == (conf, *job.split("_")) and "slurmstepd" not in process.name():
                 process.kill()
     wait_for(lambda: not slurm(conf, "squeue", "--noheader", f"--jobs={job}", "--states=R,CG"))
     slurm(conf, "scontrol", "requeue", job)

@@ -58,7 +58,7 @@ def test_running_and_pending_with_everything_that_is_known(watched, partner):
     wait_for(lambda: rows(run, partner)[FIRST]["rate"])
     first, second = (rows(run, partner)[key] for key in (FIRST, SECOND))
     assert (first["state"], first["job"], first["attempts"]) == ("running", job, 1)
-    assert re.fullmatch(r"p\[\d-\d\]|p\[\d,\d\]", first["where"])
+    assert re.fullmatch(r"p\[\d+[-,]\d+\]", first["where"])
     assert first["total"] == 8_000_000 and first["step"] > 0 and first["rate"] > 0 and first["seconds_left"] > 0
     assert (second["state"], second["reason"]) == ("pending", "waits for the jobs before it")
 
