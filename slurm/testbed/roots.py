@@ -5,8 +5,8 @@
 
 The root is made where it is missing: two minutes, 1 GB, from the mirror that apt uses here. Inside, /proc, /sys, /dev,
 the temporary folder, home, checkout and this Python with its packages are the machine's, everything else is that
-suite's; the mounts vanish with the command. `bash slurm/testbed/up.sh FOLDER` in there starts a testbed of that Slurm, and
-`python -m pytest -m slurm` with HPCDDM_TESTBED=FOLDER tests with it. HPCDDM_ROOTS names the folder of all roots
+suite's; the mounts vanish with the command. `bash slurm/testbed/up.sh FOLDER` in there starts a testbed of that Slurm,
+and `python -m pytest -m slurm` with HPCDDM_TESTBED=FOLDER tests with it. HPCDDM_ROOTS names the folder of all roots
 (default /var/tmp/hpcddm-roots); it may be removed at any time, and is visible inside.
 
 `python roots.py --image` makes a container's folder and prints its path: a minimal Debian with a Python of its own and
