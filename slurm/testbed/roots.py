@@ -41,6 +41,8 @@ SCRIPTS = Path("/usr/share/debootstrap/scripts")
 ENTER = """
 set -e
 root=$1
+here=$PWD
+mount --bind "$root" "$root"
 while IFS= read -r place; do
     mkdir -p "$root$place"
     mount --rbind "$place" "$root$place"
@@ -50,7 +52,11 @@ while IFS= read -r file; do
     mount --bind "$file" "$root$file"
 done <<< "$3"
 shift 3
-exec chroot "$root" env --chdir="$PWD" "$@"
+# Not chroot: apptainer refuses to run in what it could leave.
+cd "$root"
+pivot_root . .
+umount --lazy .
+exec env --chdir="$here" "$@"
 """
 
 
