@@ -91,6 +91,8 @@ class Storm:
     seed: int
     log: list[Disturbance] = field(default_factory=list)
     images: int = 480_000
+    keys: str = ON_SLURM
+    """Of the site."""
     targets: list[psutil.Process] = field(default_factory=list)
     """The ranks that a disturbance may strike."""
     neighbours_attempts: int = 0
@@ -107,7 +109,7 @@ class Storm:
         On Slurm it has a neighbour; here it is left alone, and quick.
         """
         site = self.folder / f"{scheduler}.yaml"
-        shape, more = ("{nodes: 2}", ON_SLURM) if scheduler == "slurm" else ("{ranks_per_node: 2}", "")
+        shape, more = ("{nodes: 2}", self.keys) if scheduler == "slurm" else ("{ranks_per_node: 2}", "")
         neighbour = "storm" if scheduler == "slurm" else "nobody"
         site.write_text(SITE.format(name="storm", scheduler=scheduler, more=more, shape=shape))
         own = [

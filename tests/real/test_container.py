@@ -1,0 +1,72 @@
+"""A training over two nodes whose Python is that of a container's image, stopped by a signal and brought back.
+
+The image is a folder that slurm/testbed/roots.py makes; apptainer runs it where it is installed, as in the root of the
+newest Debian (test_newer_slurm.py), else charliecloud.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcddm.runtime.records import records
+from tests.helpers import REPOSITORY
+from tests.real.storm import KEY, ON_SLURM, Disturbance, Storm, weights
+
+pytestmark = [pytest.mark.slurm, pytest.mark.long]
+# As users without privileges get it; root has not all of them everywhere.
+APPTAINER = ["apptainer", "--quiet", "exec", "--userns"]
+
+
+@pytest.fixture(scope="module")
+def image():
+    """The folder of the image."""
+    made = subprocess.run(
+        [sys.executable, REPOSITORY / "slurm/testbed/roots.py", "--image"], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    return Path(made.stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def runtime(image):
+    """The words before Python, installed where they are missing."""
+    if shutil.which("apptainer"):
+        return [*APPTAINER, str(image)]
+    if not shutil.which("ch-run"):
+        subprocess.run(["apt-get", "-q", "install", "-y", "charliecloud-runtime"], check=True)
+    return ["ch-run", str(image), "--"]
+
+
+def inside(process, image):
+    """Whether a process runs the image's Python, with the image's torch."""
+    libraries = {Path(entry.path).name: entry.path for entry in process.memory_maps()}
+    root = Path(f"/proc/{process.pid}/root")
+    torch = root / libraries["libtorch_cpu.so"].lstrip("/")
+    own = next(image.glob("usr/local/lib/python3*/dist-packages/torch/lib/libtorch_cpu.so"))
+    return os.path.samefile(f"/proc/{process.pid}/exe", image / "usr/bin/python3") and os.path.samefile(torch, own)
+
+
+def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, image, runtime):
+    # The image holds libraries; the code is a copy in a folder that the container sees.
+    code = tmp_path / "code"
+    shutil.copytree(REPOSITORY / "hpcddm", code / "hpcddm")
+    own = {"container": runtime, "python": "python3", "setup": [f"export PYTHONPATH={code}"]}
+    keys = "\n".join([ON_SLURM, *(f"{key}: {json.dumps(value)}" for key, value in own.items())])
+    storm = Storm(tmp_path, home, 0, images=120_000, keys=keys)
+    storm.submit(tmp_path / "calm", "local")
+    storm.submit(storm.run, "slurm")
+    storm.until(lambda: storm.phase() == "step", 300, "a step")
+    ranks = storm.ranks()
+    assert [inside(rank, image) for rank in ranks] == [True, True]
+    assert [rank.environ()["SLURM_NODEID"] for rank in ranks] == ["0", "1"]
+    storm.rage([Disturbance("scancel", "step", 0.0)])
+    (struck,) = storm.log
+    assert struck.note == "--signal=USR2" and struck.reached == struck.continued_from > 0
+    first = records(storm.run / "logs" / KEY)[0]
+    assert (first.decision, first.ended["reason"]) == ("requeue", "SIGUSR2")
+    assert weights(storm.run) == weights(tmp_path / "calm")
