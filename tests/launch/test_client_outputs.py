@@ -202,7 +202,7 @@ def test_a_job_that_sbatch_takes(captured, monkeypatch):
     assert captured.answer("tested").code == 0
 
 
-@pytest.mark.parametrize("why", ["partition", "array", "gpus", "constraint", "reservation"])
+@pytest.mark.parametrize("why", ["partition", "array", "constraint", "reservation"])
 def test_a_refusal_is_told_at_once_with_slurms_words(captured, monkeypatch, why):
     with pytest.raises(Refused, match="(?i)invalid|not available|not satisf") as told:
         submitted(captured, monkeypatch, f"submitted-{why}")

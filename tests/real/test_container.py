@@ -57,7 +57,7 @@ def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, im
     shutil.copytree(REPOSITORY / "hpcddm", code / "hpcddm")
     own = {"container": runtime, "python": "python3", "setup": [f"export PYTHONPATH={code}"]}
     keys = "\n".join([ON_SLURM, *(f"{key}: {json.dumps(value)}" for key, value in own.items())])
-    storm = Storm(tmp_path, home, 0, images=120_000, keys=keys)
+    storm = Storm(tmp_path, home, 0, images=24_000, keys=keys)
     storm.submit(tmp_path / "calm", "local")
     storm.submit(storm.run, "slurm")
     storm.until(lambda: storm.phase() == "step", 300, "a step")
