@@ -14,6 +14,7 @@ from hpcddm.launch.base import QueueFull, Refused
 from hpcddm.launch.cluster import Cluster, submit_limit
 from hpcddm.launch.sbatch import TRANSIENT, Sbatch
 from hpcddm.launch.slurm import QUEUE_FORMAT, Slurm
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.verdict import Ending, parse_job
@@ -181,7 +182,7 @@ def test_accounting(captured, monkeypatch):
     answer = captured.answer("accounting")
     assert ",".join(accounting.FIELDS) in answer.command, "the fields have changed: run tests/fixtures/capture.py again"
     monkeypatch.setattr(accounting, "ask", lambda *_, **__: answer.output)
-    found = accounting.executions([NAME, OTHER], 0)
+    found = accounting.executions({None: [NAME, OTHER]}, 0)
     assert sorted(one.state for one in found) == ["CANCELLED", "CANCELLED", "COMPLETED", "FAILED", "REQUEUED"]
     (requeued,) = (one for one in found if one.state == "REQUEUED")
     assert requeued.job.endswith("_0") and requeued.token == TOKEN and requeued.seconds >= 3 and requeued.cpus == 1
@@ -225,7 +226,7 @@ def test_a_controller_that_is_down_is_worth_another_try(captured, monkeypatch):
 @pytest.mark.parametrize("name", ["an-unknown-job", "unknown-elements", "an-ended-element"])
 def test_cancelling_what_is_gone_is_no_mistake(captured, site, tmp_path, monkeypatch, name):
     monkeypatch.setattr(slurm, "call", lambda *_, **__: captured.process(f"cancel-of-{name}"))
-    Slurm(site, RunDir(tmp_path)).cancel("59999999_0")
+    Slurm(site, RunDir(tmp_path)).cancel(JobId("59999999_0"))
 
 
 def test_a_requeue_that_came_true_already_is_told_by_the_word_that_the_script_looks_for(captured):
