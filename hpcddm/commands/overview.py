@@ -50,6 +50,8 @@ class Row:
     """Optimiser steps made, of units that train."""
     steps: int | None
     loss: float | None
+    skipped: int
+    """Steps that were not made, because a gradient was not finite."""
     rate: float | None
     """Images per second of a running unit."""
     seconds_left: float | None
@@ -176,6 +178,7 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         step=beat.done // batch if counts else None,
         steps=math.ceil(total / batch) if counts else None,
         loss=(beat.figures or {}).get("loss") if beat else None,
+        skipped=int((beat.figures or {}).get("skipped", 0)) if beat else 0,
         rate=round(beat.rate, 1) if is_running else None,
         seconds_left=beat.seconds_left if is_running else None,
         saved_images=work.saved[0] if work.saved else None,

@@ -188,7 +188,7 @@ def _cells(row: Row, is_short: bool) -> dict[str, str]:
         "node": row.where,
         "images": _of(row.done, row.total, is_short) if row.total and is_open else "",
         "step": _of(row.step or 0, row.steps, is_short) if row.steps and is_open else "",
-        "loss": f"{row.loss:.4f}" if row.loss is not None else "",
+        "loss": (f"{row.loss:.4f}" if row.loss is not None else "") + (f" ({row.skipped} skipped)" * bool(row.skipped)),
         "img/s": "" if row.rate is None else f"{row.rate:.0f}" if row.rate >= 10 else f"{row.rate:.1f}",
         "left": "" if row.seconds_left is None else duration(row.seconds_left),
         "saved": "" if saved is None else duration(saved),

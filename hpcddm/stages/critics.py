@@ -25,13 +25,13 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     training = critic.training
     training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
     task = Task(unit.key, critic.seed, lambda: build(settings, critic), _loss(critic, unit.key), reader)
-    outputs = train(task, training, unit)
-    facts = {"images": training.images}
+    trained = train(task, training, unit)
+    facts = trained.facts | {"images": training.images}
     if unit.ranks.rank == 0:
         model = load_weights(build(settings, critic), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
         facts["heldout_accuracy"] = _accuracy(model, heldout)
-    return Result(outputs, facts)
+    return Result(trained.outputs, facts)
 
 
 def build(settings: Experiment, critic: ClassifierSettings) -> nn.Module:

@@ -31,10 +31,10 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     loss = _loss(settings, members_on, unit.key)
     start = denoisers.start(settings, unit)
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe), loss, reader, start=start)
-    outputs = train(task, training, unit)
+    trained = train(task, training, unit)
     flops = denoisers.train_flops(settings, recipe) + round(teacher_flops(settings, unit.inputs))
     facts = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
-    return Result(outputs, facts | denoisers.started(settings, unit))
+    return Result(trained.outputs, facts | trained.facts | denoisers.started(settings, unit))
 
 
 def student_training(settings: Experiment) -> Training:

@@ -23,6 +23,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
         *_of_student(settings, inputs),
         *_of_starts(inputs),
+        *_of_skipped(inputs),
         ("Router", f"{brief(router.model)}; {_training_of_router(settings, inputs)}"),
         ("Sampled images per arm", f"{evaluate.images:,}"),
         ("Solver", f"{brief(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
@@ -81,6 +82,13 @@ def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
         billed = "which no bill holds" if start["train_flops"] is None else "on the bill of every arm that began there"
         words.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
     return [("Start", "; ".join(words))] if words else []
+
+
+def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+    """Trainings in which a gradient was not finite."""
+    skipped = {key: unit.facts.get("skipped_steps", 0) for key, unit in inputs.items()}
+    words = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
+    return [("Steps skipped, their gradients not finite", words)] if words else []
 
 
 def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

@@ -72,9 +72,10 @@ def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     training = router_training(settings)
     loss = _loss(settings, unit.key)
     task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
-    outputs += train(task, training, unit)
-    facts |= {"images": training.images, "train_flops": fit_flops(settings) + facts.get("sampling_flops", 0)}
-    return Result(outputs, facts | denoisers.started(settings, unit)), log_prior
+    trained = train(task, training, unit)
+    facts |= trained.facts | {"images": training.images}
+    facts |= {"train_flops": fit_flops(settings) + facts.get("sampling_flops", 0)}
+    return Result(outputs + trained.outputs, facts | denoisers.started(settings, unit)), log_prior
 
 
 def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:

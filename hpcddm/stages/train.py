@@ -30,14 +30,14 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     loss = _loss(settings, recipe, unit.key)
     start = denoisers.start(settings, unit)
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe), loss, reader, start=start)
-    outputs = train(task, training, unit)
+    trained = train(task, training, unit)
     facts = {
         "samples": len(samples),
         "class_counts": np.bincount(samples["label"], minlength=settings.data.num_classes).tolist(),
         "images": training.images,
         "train_flops": training.images * denoisers.train_flops(settings, recipe),
     }
-    return Result(outputs, facts | denoisers.started(settings, unit))
+    return Result(trained.outputs, facts | trained.facts | denoisers.started(settings, unit))
 
 
 def expert_training(settings: Experiment, expert: int) -> Training:

@@ -12,6 +12,8 @@ from torch import nn
 from hpcddm.config import Training
 from hpcddm.runtime.ranks import Ranks
 
+PIECE = 4_000_000
+"""So many values travel at once when the weights are gathered: 16 MB."""
 TAG = "deepspeed"
 """DeepSpeed's folder within a training state."""
 EMA_RAMP = 0.1
@@ -53,14 +55,20 @@ class Engine:
         """This rank's part of the flat fp32 weights, one per parameter group."""
         return self._engine.optimizer.single_partition_of_fp32_groups
 
-    def step(self, loss: torch.Tensor, images_seen: int) -> None:
-        """One optimizer step on the mean loss of this rank's images; `images_seen` counts them in."""
+    def step(self, loss: torch.Tensor, images_seen: int) -> bool:
+        """Make one optimizer step on the mean loss of this rank's images; `images_seen` counts them in.
+
+        Returns whether it was made: where the gradient of any rank is not finite, no rank changes anything.
+        """
         self._set_learning_rate(images_seen)
         self._engine.backward(loss)
         self._engine.step()
+        if self._engine.optimizer.overflow:
+            return False
         halflife = min(self._training.ema_halflife_images, EMA_RAMP * images_seen)
         weight = 1 - 0.5 ** (self._training.batch / halflife)
         torch._foreach_lerp_(self._ema, self._masters, min(weight, 1.0))
+        return True
 
     def save(self, folder: Path) -> list[Path]:
         """Write this rank's part of the training state and return the files that it consists of."""
@@ -78,16 +86,19 @@ class Engine:
             shard.copy_(stored[str(group)])
 
     def ema_weights(self) -> dict[str, torch.Tensor]:
-        """The EMA of what is trained, fp32, and the rest as it was, by name; complete on every rank."""
+        """The EMA of what is trained, fp32, and the rest as it was, by name, on the host of rank 0; elsewhere nothing.
+
+        Costs one model of host memory on rank 0, and a piece at a time everywhere else.
+        """
         names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
-        weights = dict(self._fixed)
+        weights = {name: value.cpu() for name, value in self._fixed.items()} if dist.get_rank() == 0 else {}
         for group, shard in enumerate(self._ema):
-            parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
-            dist.all_gather(parts, shard)
-            flat, offset = torch.cat(parts), 0
+            flat, offset = _gather_to_first(shard), 0
+            if flat is None:
+                continue
             for parameter in self._engine.optimizer.bit16_groups[group]:
-                values = flat[offset : offset + parameter.numel()]
-                weights[names[id(parameter)]] = values.view(parameter.shape).cpu().clone()
+                # A view: safetensors writes from where the values lie.
+                weights[names[id(parameter)]] = flat[offset : offset + parameter.numel()].view(parameter.shape)
                 offset += parameter.numel()
         return weights
 
@@ -99,6 +110,24 @@ class Engine:
 
     def _ema_file(self, folder: Path) -> Path:
         return folder / f"ema-rank{dist.get_rank()}.safetensors"
+
+
+def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
+    """The shards of all ranks one after the other, (ranks x length,), on the host of rank 0; None on the others."""
+    rank, length = dist.get_rank(), shard.numel()
+    flat = torch.empty(dist.get_world_size() * length, dtype=shard.dtype) if rank == 0 else None
+    for source in range(dist.get_world_size()):
+        for start in range(0, length, PIECE):
+            piece = shard[start : start + PIECE]
+            if rank == source and source > 0:
+                dist.send(piece, 0)
+            elif rank == 0:
+                if source > 0:
+                    piece = torch.empty_like(piece)
+                    dist.recv(piece, source)
+                place = source * length + start
+                flat[place : place + len(piece)].copy_(piece)
+    return flat
 
 
 def _import_deepspeed(device: torch.device) -> ModuleType:

@@ -27,6 +27,8 @@ from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
+MOST_SKIPPED = 100
+"""After so many skipped steps in a row a training is given up: it has diverged."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,27 @@ class Progress:
     """Where a training is; stored with every state."""
 
     images: int = 0
-    loss_sum: float = 0.0
+    loss_sums: list[float] = field(default_factory=list)
+    """One for each rank: only so are they added up as if there had been no interruption."""
     loss_images: int = 0
+    skipped: int = 0
+    """Steps that were not made, because a gradient was not finite."""
     curve: list[tuple[int, float]] = field(default_factory=list)
 
 
-def train(task: Task, training: Training, unit: Unit) -> list[str]:
-    """Train until `training.images` are seen and write the EMA weights and the loss curve; return their names.
+@dataclass(frozen=True)
+class Trained:
+    """The files that a training has written, and facts about it."""
 
-    Resuming is exact: the weights do not depend on where, or how often, the training was interrupted.
+    outputs: list[str]
+    facts: dict[str, Any]
+
+
+def train(task: Task, training: Training, unit: Unit) -> Trained:
+    """Train until `training.images` are seen and write the EMA weights and the loss curve.
+
+    A batch whose gradient is not finite is skipped and counted. Resuming is exact: the weights do not depend on where,
+    or how often, the training was interrupted.
     Raises `Stopped`, with everything saved, when the unit was told to leave.
     """
     world_size = unit.ranks.world_size
@@ -94,15 +108,15 @@ def train(task: Task, training: Training, unit: Unit) -> list[str]:
     with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, "failed")) as watchdog:
         _Loop(task, training, unit, engine, checkpoints, progress, device, watchdog).run()
     weights = engine.ema_weights()
-    finite = all(values.isfinite().all() for values in weights.values())
-    require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
     if unit.ranks.rank == 0:
+        finite = all(values.isfinite().all() for values in weights.values())
+        require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
         unit.attempt.require_ownership()
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
             save_file(weights, staged)
         atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
-    return [WEIGHTS, CURVE]
+    return Trained([WEIGHTS, CURVE], {"skipped_steps": progress.skipped})
 
 
 def load_weights(model: nn.Module, folder: Path) -> nn.Module:
@@ -135,13 +149,14 @@ class _Loop:
         self.task, self.training, self.unit, self.engine = task, training, unit, engine
         self.checkpoints, self.progress, self.device = checkpoints, progress, device
         self.order = task.order or SampleOrder(task.seed, task.stream, len(task.reader))
+        self.skipped_in_a_row = 0
         self.saved_at = time.time()
         self.saved_images = self.resumed_images = progress.images
         self.board = (
             SummaryWriter(unit.folder / "tensorboard", purge_step=progress.images + 1) if self.is_first else None
         )
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.loss_sum += progress.loss_sum
+        before = progress.loss_sums[unit.ranks.rank] if progress.loss_sums else 0.0
+        self.loss_sum = torch.tensor(before, dtype=torch.float64, device=device)
         if progress.images:
             unit.pulse.saved(progress.images)
 
@@ -169,10 +184,23 @@ class _Loop:
         batch = self._batch()
         losses = self.task.loss(self.engine.model, batch)
         self.progress.images += self.training.batch
-        self.engine.step(losses.mean(), self.progress.images)
-        self.loss_sum += losses.detach().sum()
-        self.progress.loss_images += len(losses)
+        if self.engine.step(losses.mean(), self.progress.images):
+            self.loss_sum += losses.detach().sum()
+            self.progress.loss_images += len(losses)
+            self.skipped_in_a_row = 0
+        else:
+            self._skip()
         self._log()
+
+    def _skip(self) -> None:
+        self.progress.skipped += 1
+        self.skipped_in_a_row += 1
+        end = self.progress.images
+        if self.is_first:
+            place = f"images {end - self.training.batch} to {end - 1}"
+            print(f"{place}: their gradient is not finite; step {self.progress.skipped} that is skipped", flush=True)
+        diverged = f"{self.unit.key}: no gradient was finite in {MOST_SKIPPED} steps up to {end} images"
+        require(self.skipped_in_a_row < MOST_SKIPPED, f"{diverged}; lower the learning_rate")
 
     def _batch(self) -> Batch:
         """This rank's slice of the next global batch."""
@@ -192,6 +220,8 @@ class _Loop:
             self.unit.pulse.beat(seen, self.training.images, **self._figures())
         if seen // self.training.log_images == (seen - self.training.batch) // self.training.log_images:
             return
+        if progress.loss_images == 0:
+            return
         mean = (self.loss_sum / progress.loss_images).float()
         dist.all_reduce(mean)
         value = mean.item() / self.unit.ranks.world_size
@@ -203,7 +233,9 @@ class _Loop:
             self.board.add_scalar("loss", progress.curve[-1][1], seen)
 
     def _figures(self) -> dict[str, float]:
-        return {"loss": self.progress.curve[-1][1]} if self.progress.curve else {}
+        """The figures of a sign of life: the last loss, and how many steps were skipped where any was."""
+        found = {"loss": self.progress.curve[-1][1]} if self.progress.curve else {}
+        return found | ({"skipped": self.progress.skipped} if self.progress.skipped else {})
 
     def _agree(self) -> tuple[bool, bool]:
         """Whether any rank was told to stop, and whether rank 0 finds it time to save: the same on all ranks."""
@@ -217,9 +249,9 @@ class _Loop:
         return bool(told), bool(save)
 
     def _save(self) -> None:
-        mean = self.loss_sum.clone()
-        dist.all_reduce(mean)
-        self.progress.loss_sum = mean.item() / self.unit.ranks.world_size
+        sums = [torch.empty_like(self.loss_sum) for _ in range(self.unit.ranks.world_size)]
+        dist.all_gather(sums, self.loss_sum)
+        self.progress.loss_sums = [value.item() for value in sums]
         seconds = self.checkpoints.save(self.engine, self.progress.images, vars(self.progress))
         self.saved_at, self.saved_images = time.time(), self.progress.images
         self.unit.attempt.facts["images"] = self.progress.images

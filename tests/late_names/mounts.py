@@ -34,7 +34,8 @@ def mounted(program: Path, backing: Path, place: Path, seconds: float) -> Iterat
     finally:
         # Lazily: a process that the test has killed may be on its way out.
         subprocess.run(["umount", "--lazy", place], check=True)
-        client.wait(20)
+        # What was removed meanwhile is freed on the disk only now: thousands of files take a while.
+        client.wait(120)
 
 
 @contextmanager

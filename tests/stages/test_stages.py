@@ -10,6 +10,7 @@ from hpcddm.pipeline import expert_key
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.stages import critics, denoisers, report, routing, samples, train
 from hpcddm.stages.drawing import oracle_clusters
+from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, tiny
 
 
@@ -57,7 +58,7 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 @pytest.mark.parametrize("critic", [0, 3])
 def test_a_critic_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, critic):
     seeds = []
-    monkeypatch.setattr(critics, "train", lambda task, training, unit: seeds.append(task.seed) or [])
+    monkeypatch.setattr(critics, "train", lambda task, training, unit: seeds.append(task.seed) or Trained([], {}))
     monkeypatch.setattr(samples, "indices", lambda unit, split: rows([0]))
     monkeypatch.setattr(samples, "reader", lambda unit, split, found: found)
     unit = SimpleNamespace(key="critics/judge", name="judge", ranks=SimpleNamespace(rank=1))

@@ -1,0 +1,154 @@
+"""Trainings by two ranks: interrupted, with a batch that is not finite, and how much host memory their end takes.
+
+Prints what came out as JSON. Every rank is a fork of this process, which has paid for the imports.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from hpcddm.config import Training
+from hpcddm.rundir import heartbeat
+from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import attempts, open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.stopping import StopFlag, Stopped
+from hpcddm.runtime.unit import Unit
+from hpcddm.training import loop
+from hpcddm.training.engine import Engine
+from tests.training.scenarios import BATCH, KEY, RANDOMNESS, STEPS, build, training, write_tar
+
+BAD_STEP = 3
+LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
+"""Steps of a training that is interrupted between two points of its curve again and again."""
+WIDE = 4096
+"""One layer of so many values squared, 64 MB: what is gathered shall stand out of what a process takes anyway."""
+
+
+def on_two_ranks(work: Callable[[int], None]) -> list[int]:
+    """Run a function in two forks and return how they ended: 0, 3 for a stop, 1."""
+    children = []
+    for rank in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                work(rank)
+                os._exit(0)
+            except Stopped:
+                os._exit(3)
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+class Pairs:
+    """Trainings of the network of scenarios.py by two ranks, each in a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.reader = root, write_tar(root)
+
+    def train(self, name: str, settings: Training, stop_after: int | None, bad_steps: range) -> list[int]:
+        """One attempt: rank 1 is told to stop during a step, and its loss of some steps is not finite."""
+        run = RunDir(self.root / name)
+        owner = f"slurm-x-0123456789ab-7_0.{len(attempts(run.logs(KEY)))}"
+
+        def work(rank: int) -> None:
+            ranks = Ranks(rank, rank, 2, 1, owner)
+            run.unit(KEY).mkdir(parents=True, exist_ok=True)
+            attempt = open_attempt(run.logs(KEY), ranks)
+            pulse = Pulse(attempt.folder, owner, attempt.number, "host", interval=0)
+            unit = Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, "f")
+            loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
+            trained = loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
+            if rank == 0:
+                (run.root / "facts.json").write_text(json.dumps(trained.facts))
+
+        return on_two_ranks(work)
+
+    def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
+        steps = 0
+
+        def loss(model: nn.Module, batch: loop.Batch) -> torch.Tensor:
+            nonlocal steps
+            steps += 1
+            if steps == stop_after:
+                unit.stop.reason = "told to"
+            noise = RANDOMNESS.gaussian(batch)
+            dtype = next(model.parameters()).dtype
+            losses = (model((batch.x0 + noise).to(dtype)).float() - noise.flatten(1)).square().mean(1)
+            return losses * float("nan") if batch.places.start // BATCH in bad_steps else losses
+
+        return loss
+
+    def chain(self, name: str, stops: list[int], bad_steps: range = range(0), **changes: object) -> dict:
+        """Train with these interruptions, one attempt after the other, to the end."""
+        codes = [self.train(name, training(**changes), stop, bad_steps) for stop in (*stops, None)]
+        folder, (_, last) = self.root / name / KEY, attempts(RunDir(self.root / name).logs(KEY))[-1]
+        found = {"codes": codes, "figures": heartbeat.read(last).figures}
+        if codes[-1] == [0, 0]:
+            weights = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+            found |= {"weights": weights, "curve": (folder / "curve.json").read_text()}
+            found |= {"facts": json.loads((self.root / name / "facts.json").read_text())}
+        return found
+
+    def gather(self) -> list[dict]:
+        """By how many times the weights' size the host memory of each rank grows while they are gathered."""
+
+        def work(rank: int) -> None:
+            store = dist.FileStore(str(self.root / "store"), 2)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+            model = nn.Linear(WIDE, WIDE, bias=False)
+            engine = Engine(model, training(), Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
+            before = _start_peak()
+            weights = engine.ema_weights()
+            grown = (_peak() - before) / (4 * WIDE * WIDE)
+            right = rank == 1 or torch.equal(weights["weight"], model.weight.float())
+            (self.root / f"gather-{rank}").write_text(json.dumps({"grown": grown, "names": [*weights], "right": right}))
+            dist.barrier()
+
+        assert on_two_ranks(work) == [0, 0]
+        return [json.loads((self.root / f"gather-{rank}").read_text()) for rank in range(2)]
+
+
+def _start_peak() -> int:
+    """Forget the highest memory so far and return what is taken now, in bytes."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak()
+
+
+def _peak() -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def main(root: Path) -> dict:
+    pairs, bad = Pairs(root), range(BAD_STEP, BAD_STEP + 1)
+    found = {
+        "reference": pairs.chain("reference", [], images=LONG * BATCH, log_images=2 * BATCH),
+        "stopped": pairs.chain("stopped", STOPS, images=LONG * BATCH, log_images=2 * BATCH),
+        "short": pairs.chain("short", []),
+        "bad": pairs.chain("bad", [], bad),
+        "bad saved": pairs.chain("bad-saved", [BAD_STEP + 1, 2], bad),
+        "bad bf16": pairs.chain("bad-bf16", [], bad, precision="bf16"),
+    }
+    loop.MOST_SKIPPED = 4
+    found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
+    return found | {"gather": pairs.gather()}
+
+
+if __name__ == "__main__":
+    print("\nRESULT " + json.dumps(main(Path(sys.argv[1]))), flush=True)

@@ -1,0 +1,57 @@
+"""Trainings by two ranks, in a process of their own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """What pair.py prints."""
+    command = [sys.executable, "-m", "tests.training.pair", str(tmp_path_factory.mktemp("pair"))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def found(output):
+    """What all of it came to."""
+    return json.loads(output.rsplit("RESULT ", 1)[1].splitlines()[0])
+
+
+def test_an_interruption_changes_neither_the_weights_nor_the_curve(found):
+    assert found["stopped"]["codes"] == [[3, 3]] * 9 + [[0, 0]] and found["reference"]["codes"] == [[0, 0]]
+    assert found["stopped"]["weights"] == found["reference"]["weights"]
+    assert found["stopped"]["curve"] == found["reference"]["curve"]
+
+
+def test_a_batch_with_a_loss_that_is_not_finite_is_skipped_counted_and_shown(found, output):
+    for name in ("bad", "bad saved", "bad bf16"):
+        assert found[name]["codes"][-1] == [0, 0] and found[name]["facts"] == {"skipped_steps": 1}, name
+        assert found[name]["figures"]["skipped"] == 1 and "NaN" not in found[name]["curve"], name
+    assert found["reference"]["facts"] == {"skipped_steps": 0} and "skipped" not in found["reference"]["figures"]
+    assert "images 24 to 31: their gradient is not finite; step 1 that is skipped" in output
+
+
+def test_a_save_survives_such_a_batch_and_the_rest_is_as_without_the_save(found):
+    assert found["bad saved"]["codes"] == [[3, 3], [3, 3], [0, 0]]
+    assert found["bad saved"]["weights"] == found["bad"]["weights"] != found["short"]["weights"]
+    assert found["bad saved"]["curve"] == found["bad"]["curve"] != found["short"]["curve"]
+
+
+def test_a_training_that_has_diverged_is_given_up(found, output):
+    assert 0 not in found["diverged"]["codes"][-1]
+    assert "no gradient was finite in 4 steps up to 56 images; lower the learning_rate" in output
+
+
+def test_the_end_of_a_training_takes_one_model_of_host_memory_on_rank_0_and_next_to_nothing_elsewhere(found):
+    first, second = found["gather"]
+    assert first["names"] == ["weight"] and first["right"] and second["names"] == []
+    assert 0.9 < first["grown"] < 1.6 and second["grown"] < 0.6
