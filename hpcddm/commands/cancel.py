@@ -10,8 +10,10 @@ import click
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.pipeline import plan
+from hpcddm.rundir import sharing
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
@@ -40,6 +42,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     if not queued:
         click.echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
         return
+    sharing.follow(run.root)
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
         launcher = launcher_of(_site(queued[-1], run), run)
@@ -52,7 +55,11 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
             click.echo("nothing of this is in the queue; nothing was cancelled")
             return
         saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
-        _cancel(chosen, saving, queued, launcher, journal)
+        # What may be refused comes last, so that the rest is ended all the same.
+        foreign = {key: job for key, job in chosen.items() if is_foreign(job, queued)}
+        own = {key: job for key, job in chosen.items() if key not in foreign}
+        for some in filter(None, (own, foreign)):
+            _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
     for key in reversed(chosen):
         click.echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
     _wait({key: chosen[key] for key in saving}, launcher, queued)
@@ -76,10 +83,10 @@ def _cancel(
     try:
         launcher.cancel(*_ids(job for key, job in chosen.items() if key not in saving))
         launcher.dismiss(*_ids(chosen[key] for key in saving))
-    except UserError:
+    except UserError as error:
         for token, keys in submissions.items():
             journal.kept(token, keys)
-        raise
+        raise UserError(f"{error}{whose(chosen.values(), queued)}") from None
 
 
 def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> None:

@@ -61,6 +61,8 @@ class Row:
     """The age of the newest training state."""
     silent_seconds: float | None
     """Since the last sign of life of a unit that is under way."""
+    user: str
+    """Who submitted it last; empty where nobody knows."""
     changes: list[str]
     """What code and packages of the attempts that it was made by differ in."""
 
@@ -184,6 +186,7 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         saved_images=work.saved[0] if work.saved else None,
         saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
         silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
+        user=known.newest.user if known.newest else "",
         changes=last.changes if last else [],
     )
 

@@ -12,6 +12,7 @@ from hpcddm.launch.local import Local
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import batch_of
 from hpcddm.pipeline import plan
+from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.site import Resources, Site
@@ -24,6 +25,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     Raises `UserError` with the reason when the unit did not become complete, or when it is in a queue.
     """
     run = RunDir(root)
+    sharing.follow(root)
     experiment = stored_experiment(run)
     units = {unit.key: unit for unit in plan(experiment)}
     if key not in units:

@@ -15,6 +15,7 @@ from hpcddm.commands.overview import Overview, Queue, Row, look
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import Work
+from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.status import State
 
@@ -151,8 +152,8 @@ LAYOUTS = (
     Layout(gap=1, is_short=True, dropped=("step", "img/s", "node")),
 )
 """The first one that fits is taken; what is dropped is in --json."""
-COLUMNS = ("unit", "state", "try", "node", "images", "step", "loss", "img/s", "left", "saved")
-LEFT = ("unit", "state", "node")
+COLUMNS = ("unit", "state", "try", "node", "images", "step", "loss", "img/s", "left", "saved", "by")
+LEFT = ("unit", "state", "node", "by")
 
 
 def table(rows: list[Row], width: int) -> Table:
@@ -192,6 +193,7 @@ def _cells(row: Row, is_short: bool) -> dict[str, str]:
         "img/s": "" if row.rate is None else f"{row.rate:.0f}" if row.rate >= 10 else f"{row.rate:.1f}",
         "left": "" if row.seconds_left is None else duration(row.seconds_left),
         "saved": "" if saved is None else duration(saved),
+        "by": row.user if row.user != sharing.user() and is_open else "",
     }
 
 

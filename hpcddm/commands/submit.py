@@ -9,6 +9,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
+from hpcddm.launch.ending import end
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
 from hpcddm.launch.preflight import preflight
@@ -24,7 +25,7 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.pipeline import REPORT, STAGE_NAMES
-from hpcddm.rundir import manifest
+from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
@@ -95,6 +96,8 @@ def bring(
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
+        # Before anything is set aside: what belongs to somebody else may be refused.
+        end(decision.recalled, Journal(run.journal).submissions(), launcher)
         for unit in decision.to_run:
             if unit.stage in redo:
                 set_aside(run, unit.key)
@@ -129,6 +132,7 @@ def make_folder(run: RunDir) -> None:
     """
     if "%" in str(run.root.resolve()):
         raise ConfigError(f"--run-dir {run.root}: '%' in a path means something to Slurm; take another name")
+    sharing.follow(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -159,7 +163,6 @@ def _run_here(
 
 
 def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
-    launcher.cancel(*(job.id for job in decision.recalled))
     hand_over(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")

@@ -13,6 +13,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays
@@ -217,7 +218,7 @@ def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
     if job and job.state == "pending":
         # It waits for the jobs of then only.
         seen.recalled[job.id] = job
-    launcher.cancel(*(one for job in seen.recalled.values() for one in (job.id, *job.others)))
+    end(seen.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
     hand_over(items, home, launcher, {name: job for name, job in seen.active.items() if name not in names})
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")

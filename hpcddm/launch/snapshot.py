@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import time
 from dataclasses import asdict
 from functools import cached_property
@@ -67,7 +66,7 @@ class Snapshot:
 
     def _write(self) -> None:
         """Write aside, then rename; another submit may make the same one at the same time."""
-        staged = self._home / f".{self.folder.name}.{socket.gethostname()}.{os.getpid()}"
+        staged = self._home / f".{self.folder.name}.{atomic.unused()}"
         before = next(iter(self._others()), {"digest": "", "files": {}})
         try:
             for path in {Path(path).parent for path in self._files}:

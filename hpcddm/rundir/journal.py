@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, sharing
 from hpcddm.rundir.job import JobId
 
 KEYS = {
@@ -37,6 +37,8 @@ class Submission:
     """The scheduler's id; None when the submit did not live to see it."""
     cluster: str | None = None
     """The cluster that it went to; None where the site names none."""
+    user: str = ""
+    """Who submitted it; '' in journals that do not tell."""
     cancelled: tuple[str, ...] = ()
     """The units whose jobs somebody cancelled through us."""
 
@@ -61,6 +63,7 @@ class Journal:
         """Record what is about to be submitted and return its UUID, which goes into the job's name."""
         token = uuid.uuid4().hex[:12]
         line = {"uuid": token, "scheduler": scheduler, "site": site, "units": units, "name": name}
+        line["user"] = sharing.user()
         self._append(event="intent", **line, **({"cluster": cluster} if cluster else {}))
         return token
 
@@ -90,7 +93,7 @@ class Journal:
             before = found.get(event["uuid"])
             if event["event"] == "intent":
                 values = {key: event[key] for key in KEYS["intent"]}
-                values |= {"name": str(event.get("name", "")), "cluster": event.get("cluster")}
+                values |= {key: str(event.get(key, "")) for key in ("name", "user")} | {"cluster": event.get("cluster")}
                 found[event["uuid"]] = Submission(**values)
             elif before and event["event"] == "submitted":
                 found[before.uuid] = replace(before, job=JobId(event["job"]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from hpcddm import provenance
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
-from hpcddm.rundir import fresh
+from hpcddm.rundir import fresh, sharing
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import Pulse
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -66,6 +66,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     ranks = ranks_module.from_environment()
     if ranks.rank > 0 and spec.stage not in COLLECTIVE_STAGES:
         return 0
+    sharing.follow(run.root)
     _prepare_environment(spec)
     allocation = allocations.from_environment(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}

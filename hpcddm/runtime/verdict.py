@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
@@ -75,6 +75,7 @@ def main() -> None:
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = allocation.from_environment(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
+    sharing.follow(run.root)
     owner, logs = ranks.slurm_owner(), run.logs(spec.key)
     executions = [one for one in records(logs) if submission_of(_owner(one)) == submission_of(owner)]
     tried = [one for one in executions if not follows(_owner(one), owner)]

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -41,6 +42,14 @@ def test_the_metrics_name_every_arm_the_floor_and_what_measured_them(finished):
         assert 0 <= arm["agreement"] <= 1 and arm["images"] == metrics["floor"]["images"] == 400
     assert re.fullmatch("[0-9a-f]{64}", metrics["extractor"]["sha256"])
     assert metrics["extractor"]["sha256"] != metrics["judge"]["sha256"]
+
+
+def test_everything_is_written_with_the_permissions_that_the_umask_leaves(finished):
+    """So that in a shared folder, whose jobs have umask 002, the group may go on with all of it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    files = [path for path in finished.rglob("*") if path.is_file() and finished / "code" not in path.parents]
+    assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) != 0o666 & ~mask} == set()
 
 
 def test_the_arms_cost_the_same(finished):

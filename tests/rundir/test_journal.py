@@ -1,3 +1,7 @@
+import json
+import os
+import pwd
+
 import pytest
 
 from hpcddm.rundir.journal import Journal, current
@@ -89,3 +93,13 @@ def test_of_a_unit_the_last_submission_of_each_site_can_be_in_a_queue(journal):
         "nobody knows what became of it"
     )
     assert first not in {one.uuid for one in current(journal.submissions())}
+
+
+def test_it_tells_who_submitted_and_reads_lines_that_do_not(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.intend("slurm", "north", ["a/x"])
+    line = json.loads((tmp_path / "journal.jsonl").read_text())
+    older = {key: value for key, value in line.items() if key != "user"} | {"uuid": "older"}
+    with open(tmp_path / "journal.jsonl", "a") as file:
+        file.write(json.dumps(older) + "\n")
+    assert [one.user for one in journal.submissions()] == [pwd.getpwuid(os.getuid()).pw_name, ""]
