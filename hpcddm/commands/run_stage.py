@@ -9,6 +9,7 @@ from hpcddm.files import stored_experiment
 from hpcddm.launch.homes import submissions_of
 from hpcddm.launch.items import array_spec, items_of, submit_unit
 from hpcddm.launch.local import Local
+from hpcddm.launch.preflight import check_ranks
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import batch_of
 from hpcddm.pipeline import plan
@@ -32,6 +33,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
         raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(units)}")
     _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
+    check_ranks(units[key], run, site.resources)
     launcher = Local(site, run)
     check_other_schedulers(submissions_of(run), run, launcher, [key])
     launcher.check([array_spec(items_of([units[key]], experiment, run), site)])

@@ -160,11 +160,10 @@ class Draft:
     def _coming_back(self) -> None:
         grace, wait = self._partition.get("GraceTime", "0"), self._config.get("KillWait", "?")
         self._set("signal_lead_seconds", 120, f"a save must fit in; KillWait={wait}, GraceTime={grace}")
-        if self._config.get("JobRequeue", "1").startswith("0"):
-            self._set("requeue", "resubmit", "JobRequeue=0: jobs may not be requeued; else: scontrol, none")
-        else:
-            mode = self._partition.get("PreemptMode", self._config.get("PreemptMode", "?"))
-            self._set("requeue", "scontrol", f"JobRequeue=1, PreemptMode={mode}; else: resubmit, none")
+        # JobRequeue is a default only: what the template's --requeue says comes before it.
+        default = self._config.get("JobRequeue", "1")[:1]
+        mode = self._partition.get("PreemptMode", self._config.get("PreemptMode", "?"))
+        self._set("requeue", "scontrol", f"JobRequeue={default}, --requeue is asked for; PreemptMode={mode}")
         storage = self._config.get("AccountingStorageType", "?")
         self._set("has_sacct", self._answers.has_sacct, f"AccountingStorageType={storage}")
 

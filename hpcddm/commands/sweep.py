@@ -17,7 +17,7 @@ from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays
-from hpcddm.launch.preflight import check_need, check_weights, warn_of_node_local
+from hpcddm.launch.preflight import check_need, check_ranks, check_weights, warn_of_node_local
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
@@ -196,6 +196,8 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
         needs = (storage.estimate(unit, member.experiment, site, counts[data]) for unit in own)
         needed += sum(needs, storage.Need())
     check_gpus(site, [TABLE], seen.members[0].experiment)
+    for item in seen.items:
+        check_ranks(item.unit, item.run, site.resources_for(*item.unit.key.split("/")))
     check_folder(home)
     check_need(needed, home)
     warn_of_node_local(site, home)

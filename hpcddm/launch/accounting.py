@@ -19,7 +19,7 @@ class Execution:
     """One execution of one element; a requeued element has several with the same id."""
 
     job: JobId
-    """The element, where it was one."""
+    """The element; a job that is no array counts as the element 0 of itself."""
     token: str
     """The token of its submission, from the job's name."""
     started: float
@@ -57,7 +57,7 @@ def _execution(values: list[str], cluster: str | None) -> Execution | None:
         return None
     resources = dict(part.split("=", 1) for part in row["AllocTRES"].split(",") if "=" in part)
     return Execution(
-        job=JobId.of(row["JobID"], cluster),
+        job=JobId.of(row["JobID"] if "_" in row["JobID"] else f"{row['JobID']}_0", cluster),
         token=row["JobName"].rsplit("-", 1)[-1],
         started=started,
         ended=_epoch(row["End"]),

@@ -15,8 +15,8 @@ from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
-QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_")
-"""A user's own filters and formats for looking at the queue: with them it would hide jobs from us."""
+QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_", "SCANCEL_")
+"""A user's own filters and formats: with them the queue would hide jobs from us, and scancel would pass them over."""
 SCHEDULER_PREFIXES = (
     *("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH"),
     *QUERY_PREFIXES,

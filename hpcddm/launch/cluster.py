@@ -44,8 +44,10 @@ class Cluster:
 
     @property
     def max_array(self) -> int:
-        """How many elements an array may have: MaxArraySize is one more than the highest index."""
-        return _number(self.config.get("MaxArraySize"), DEFAULT_MAX_ARRAY)
+        """Number of elements that an array may have, 0 where there are no arrays."""
+        size = _number(self.config.get("MaxArraySize"), DEFAULT_MAX_ARRAY)
+        tasks = re.search(r"\bmax_array_tasks=(\d+)", self.config.get("SchedulerParameters", ""))
+        return min(size, int(tasks[1])) if tasks else size
 
     @property
     def max_jobs(self) -> int:
@@ -69,12 +71,14 @@ class Cluster:
             limit, reason = submit_limit(self.association_limits, site), "its limit for you"
         if limit is None and 2 * wanted > self.max_jobs:
             limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
+        # Where there are no arrays, every unit is a plain job.
+        longest = max(self.max_array, 1)
         if limit is None:
-            return Limits(self.max_array)
+            return Limits(longest)
         mine = ask(
             "squeue", *self._on, "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i"
         ).split()
-        return Limits(self.max_array, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
+        return Limits(longest, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
 
 
 def submit_limit(text: str, site: Site) -> int | None:

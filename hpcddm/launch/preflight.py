@@ -1,15 +1,17 @@
 """What would fail after hours in the queue, refused before anything is submitted; torch is not needed for it."""
 
 import sys
+from pathlib import Path
 
 from hpcddm import weights
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
 from hpcddm.pipeline import PlannedUnit
+from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import variants_of
-from hpcddm.site import Site
+from hpcddm.site import Resources, Site
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -21,6 +23,8 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
     run lies where other nodes may not see it.
     """
     check_weights(experiment, units)
+    for unit in units:
+        check_ranks(unit, run, site.resources_for(*unit.key.split("/")))
     check_room(experiment, site, run, units)
     warn_of_node_local(site, run)
 
@@ -49,6 +53,39 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
                     " on a node with network run: hpcddm prefetch"
                 )
+
+
+def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
+    """Refuse to continue a training by another number of ranks than saved its state.
+
+    Raises `UserError` with both numbers, the keys and the folder.
+    """
+    saved = atomic.read_json(newest) if (newest := _newest_state(unit, run)) else None
+    if saved is None or saved["world_size"] == resources.ranks:
+        return
+    raise UserError(
+        f"{unit.key}: {newest.parent} was saved by {saved['world_size']} ranks and cannot be continued by"
+        f" {resources.ranks} (nodes: {resources.nodes}, ranks_per_node: {resources.ranks_per_node});"
+        f" ask for {saved['world_size']}, or delete {newest.parent.parent} to start it again"
+    )
+
+
+def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
+    """Description of the newest training state that the unit's next job would find, None where there is none."""
+    found = sorted(run.unit(unit.key).glob("state/images-*/state.json"), reverse=True)
+    if not found:
+        return None
+    inputs = {key: manifest.read(run.unit(key)) for key in unit.reads}
+    if not all(inputs[key] for key in unit.needs):
+        return None
+    digests = {key: one.digest for key, one in inputs.items() if one}
+    # Of a training with other settings or inputs nothing is continued.
+    fingerprint = manifest.Manifest(*unit.key.split("/"), unit.covers, digests, []).fingerprint
+    for path in found:
+        state = atomic.read_json(path)
+        if isinstance(state, dict) and state.get("fingerprint") == fingerprint and "world_size" in state:
+            return path
+    return None
 
 
 def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:

@@ -104,26 +104,31 @@ def submit_batches(
 
 
 def _pieces(batch: Batch, behind: list[JobId], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
-    """Submit a batch whole, or, where the queue has no room for so many, what goes in of it.
+    """Submit a batch whole, or, where the queue has no room for so many, by halves that share its throttle.
 
     Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
     """
-    rest, size = batch.items, len(batch.items)
     # No dependency crosses clusters: behind jobs of others it looks by itself, when those of its own have ended.
     after = [job for job in behind if job.cluster == cluster_of(batch.items[0], launcher.site)]
     begin = seconds_to_next_look(0, launcher.site.look_again_seconds) if behind and not after else 0
-    while rest:
-        piece = replace(batch, items=rest[:size])
-        spec = array_spec(piece.items, launcher.site, after, min(piece.throttle, len(piece.items)), begin)
-        try:
-            job = submit_array(piece.items, home, launcher, spec, piece.script)
-        except QueueFull:
-            if size == 1:
-                raise
-            size = size // 2
-            continue
-        rest, batch = rest[size:], replace(batch, number=batch.number + 1)
-        yield Submitted(job, spec.keys, piece.script, after, begin)
+    spec = array_spec(batch.items, launcher.site, after, batch.throttle, begin)
+    try:
+        job = submit_array(batch.items, home, launcher, spec, batch.script)
+    except QueueFull:
+        if len(batch.items) == 1:
+            raise
+    else:
+        yield Submitted(job, spec.keys, batch.script, after, begin)
+        return
+    jobs: list[list[JobId]] = []
+    for half in chunks(len(batch.items), -(-len(batch.items) // 2), batch.throttle):
+        before = [] if half.behind is None else jobs[half.behind]
+        number = batch.number + sum(map(len, jobs))
+        piece = Batch(batch.items[half.start : half.stop], number, half.throttle, None)
+        jobs.append([])
+        for submitted in _pieces(piece, [*behind, *before], home, launcher):
+            jobs[-1].append(submitted.job)
+            yield submitted
 
 
 def render_batches(batches: Sequence[Batch], launcher: Launcher) -> Iterator[Submitted]:

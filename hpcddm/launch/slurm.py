@@ -5,6 +5,7 @@ What renders and what carries is imported when something is submitted: looking a
 
 import re
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,8 +55,11 @@ class Slurm(Launcher):
         for array in shapes.values():
             try:
                 answer = call("sbatch", *on(array.resources.cluster), "--test-only", script=self._text(array))
-            except subprocess.TimeoutExpired:
-                raise UserError(f"site {self.site.name}: Slurm answers too slowly now; try again later") from None
+            except subprocess.TimeoutExpired as error:
+                # On a full cluster it looks for a place for the job first; sbatch itself does not.
+                silence = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
+                print(f"warning: {silence}; the shape of {array.name} is not checked", file=sys.stderr)
+                return
             # A queue that is full now says nothing about the shape.
             if answer.returncode != 0 and not FULL.search(words(answer)):
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words(answer)}")
@@ -98,6 +102,12 @@ class Slurm(Launcher):
         atomic.write_text(path, self._text(array), durable=False)
         return path
 
+    def _takes_no_arrays(self, cluster: str | None) -> bool:
+        try:
+            return self._cluster(cluster).max_array == 0
+        except Silent:
+            return False
+
     def _text(self, array: ArraySpec) -> str:
         source = share_file(TEMPLATE)
         return render(
@@ -106,6 +116,7 @@ class Slurm(Launcher):
             self.site,
             array.resources,
             array=array,
+            plain=self._takes_no_arrays(array.resources.cluster),
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
@@ -169,18 +180,22 @@ def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple
     for line in text.splitlines():
         job, element, state, reason, nodes, start, name = line.split("|", 6)
         token = name.rsplit("-", 1)[-1]
-        if token in units and element.isdigit() and int(element) < len(units[token]):
+        # A job that is no array is the element 0 of itself, and Slurm knows it by its bare id.
+        number, index = (job, "0") if element == "N/A" else (f"{job}_{element}", element)
+        if token in units and index.isdigit() and int(index) < len(units[token]):
             starts = start if state == "PENDING" and start != "N/A" else ""
-            place = JobId.of(f"{job}_{element}", cluster)
-            yield units[token][int(element)], Job(place, state.lower(), nodes or reason, starts)
+            place = JobId.of(number, cluster)
+            yield units[token][int(index)], Job(place, state.lower(), nodes or reason, starts)
 
 
 def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
     elements: dict[JobId, list[str]] = defaultdict(list)
     for job in jobs:
-        elements[job.array].append(job.index)
+        elements[job.array] += [job.index] if job.index else []
+    # A job that is no array has no elements.
+    names = {array: f"{array.number}_[{','.join(some)}]" if some else array.number for array, some in elements.items()}
     for cluster in dict.fromkeys(array.cluster for array in elements):
-        some = [f"{array.number}_[{','.join(elements[array])}]" for array in elements if array.cluster == cluster]
+        some = [name for array, name in names.items() if array.cluster == cluster]
         try:
             answer = call("scancel", *on(cluster), *flags, *some)
         except subprocess.TimeoutExpired:

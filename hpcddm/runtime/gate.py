@@ -72,12 +72,15 @@ def start_flag(queue: str, wanted: set[str], home: RunDir, longest: int) -> str:
     own, cluster = (os.environ["SLURM_JOB_NAME"], slurm_element()), os.environ.get(CLUSTER_VARIABLE)
     after, is_elsewhere = [], False
     for line in queue.splitlines():
-        element, _, name = line.strip().partition("|")
-        is_elsewhere |= element == UNANSWERED
+        known_as, _, name = line.strip().partition("|")
+        # A job that is no array is the element 0 of itself, and Slurm knows it by its bare id.
+        known_as = known_as.removesuffix("_N/A")
+        element = known_as if "_" in known_as else f"{known_as}_0"
+        is_elsewhere |= known_as == UNANSWERED
         if name not in submissions or (name, element) == own or not _makes(submissions[name], element, wanted):
             continue
         if submissions[name].cluster in (cluster, None):
-            after.append(element)
+            after.append(known_as)
         else:
             is_elsewhere = True
     if after:

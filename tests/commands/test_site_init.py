@@ -100,11 +100,11 @@ def drafted(answers: Answers, partition: str | None = None) -> tuple[Site, str]:
     return validate(Site, yaml.safe_load(text), "the draft"), text
 
 
-def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue():
+def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue_by_default():
     site, text = drafted(OLD)
     assert (site.partition, site.account, site.qos) == ("gpu", "0815", None)
     assert (site.gpus_flag, site.gpu_type, site.memory_flag) == ("gres", "v100", "total")
-    assert (site.requeue, site.has_sacct) == ("resubmit", True)
+    assert (site.requeue, site.has_sacct) == ("scontrol", True), "JobRequeue=0 is a default, which --requeue overrides"
     assert "JobRequeue=0" in text and "Default=YES" in text and "# max_submitted: 500" in text
     one, training = site.resources_for("evaluate"), site.resources_for("train")
     assert (one.gpus_per_node, one.cpus_per_rank, one.memory_gb, one.minutes) == (1, 8, 86, 1440)

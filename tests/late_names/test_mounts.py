@@ -117,5 +117,3 @@ def test_locks_hold_on_both_nodes(late, lock):
         assert refused.value.errno in (errno.EAGAIN, errno.EACCES)
         lock(first, fcntl.LOCK_UN)
         lock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-

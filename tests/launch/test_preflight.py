@@ -6,10 +6,12 @@ from hpcddm.errors import UserError
 from hpcddm.files import load_site
 from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
-from hpcddm.launch.preflight import preflight
+from hpcddm.launch.preflight import check_ranks, preflight
 from hpcddm.pipeline import plan
+from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
-from tests.helpers import python, tiny, write_source
+from hpcddm.site import Resources
+from tests.helpers import finish, python, tiny, write_source
 
 
 @pytest.fixture
@@ -89,12 +91,44 @@ def test_a_disk_of_one_node_is_warned_of_where_other_nodes_must_see_it(
     assert ("is often a disk of one node only" in capsys.readouterr().err) == warns
 
 
+KEY = "train/expert-01"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A run whose second expert was saved by two ranks, and that expert as it is planned."""
+    run = RunDir(tmp_path / "run")
+    units = plan(tiny(tmp_path))
+    finish(units, run)
+    fingerprint = manifest.read(run.unit(KEY)).fingerprint
+    (run.unit(KEY) / "manifest.json").unlink()
+    for images, ranks, made in ((16, 8, fingerprint), (32, 2, fingerprint), (64, 5, "of other settings")):
+        state = {"fingerprint": made, "world_size": ranks, "images": images}
+        atomic.write_json(run.unit(KEY) / f"state/images-{images:012d}" / "state.json", state)
+    return run, next(unit for unit in units if unit.key == KEY)
+
+
+@pytest.mark.parametrize("shape, ranks", [({}, 1), ({"nodes": 2, "ranks_per_node": 2}, 4)])
+def test_another_number_of_ranks_than_saved_the_state_is_refused_before_the_queue(saved, shape, ranks):
+    run, unit = saved
+    words = f"{KEY}: .*images-000000000032 was saved by 2 ranks and cannot be continued by {ranks} "
+    with pytest.raises(UserError, match=words):
+        check_ranks(unit, run, Resources(**shape))
+
+
+def test_as_many_ranks_continue_and_a_state_of_other_inputs_stops_nobody(saved):
+    run, unit = saved
+    check_ranks(unit, run, Resources(nodes=2))
+    (run.unit("cluster/all") / "manifest.json").unlink()
+    check_ranks(unit, run, Resources())
+
+
 def test_looking_takes_a_moment_and_no_torch(case):
     seconds = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.process_time()
         case()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     assert min(seconds) < 0.05
     done = python("import sys\nimport hpcddm.launch.preflight\nprint({'torch', 'numpy', 'PIL'} & set(sys.modules))")
     assert (done.stdout, done.stderr) == ("set()\n", "")

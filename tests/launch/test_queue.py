@@ -1,5 +1,7 @@
 """A run's arrays: what they hold, what they wait for, and what is left when the cluster takes less."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from hpcddm.launch.base import Job, QueueFull
@@ -140,6 +142,31 @@ def test_a_queue_that_turns_out_to_be_full_is_filled_and_nothing_refused_leaves_
     submit_all(experiment, run, later, decide(experiment, run, later))
     everything = [unit.key for unit in plan(experiment)]
     assert sorted(taken + [key for array in later.submitted for key in array.keys]) == sorted(everything)
+
+
+def at_the_same_time(arrays, jobs):
+    """Most elements of these arrays that may run at once, where every one starts as soon as it may."""
+    ready = [place for place, array in enumerate(arrays) if not set(array.after) & set(jobs)]
+    if not ready:
+        return 0
+    rest = [place for place in range(len(arrays)) if place not in ready]
+    later = at_the_same_time([arrays[place] for place in rest], [jobs[place] for place in rest])
+    return max(sum(arrays[place].throttle for place in ready), later)
+
+
+@pytest.mark.parametrize("room", range(1, 9))
+@pytest.mark.parametrize("max_parallel", [1, 2, 3, 4, 8])
+def test_an_array_that_goes_in_by_pieces_keeps_its_throttle(run, tmp_path, room, max_parallel):
+    experiment = tiny(tmp_path, cluster__experts=8)
+    queue = Queue(run, room=room, max_parallel=max_parallel)
+    items = [item for item in all_of(experiment, run) if "train/expert" in item.name]
+    batches, _ = batches_of(items, run, queue)
+    with pytest.raises(QueueFull) if room < 8 else nullcontext():
+        list(submit_batches(batches, run, queue, {}))
+    jobs = [one.job for one in Journal(run.journal).submissions()]
+    assert sum(len(array.keys) for array in queue.submitted) == room
+    assert 1 <= at_the_same_time(queue.submitted, jobs) <= max_parallel
+    assert all(array.throttle <= len(array.keys) for array in queue.submitted)
 
 
 def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):

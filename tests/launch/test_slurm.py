@@ -112,7 +112,7 @@ def test_a_path_with_odd_characters_stays_one_word(tmp_path, name):
     (jobs,) = [line for line in script.splitlines() if line.startswith("element=")]
     assert f"jobs={folder}/jobs" in shlex.split(jobs)
     srun = shlex.split(script[script.index('    "${ranks[@]}" --output') :].partition(" &\n")[0].replace("\\\n", " "))
-    assert "--output=$jobs/%A_%a_%t.out" in srun
+    assert "--output=$jobs/${job}_%t.out" in srun
     assert srun[srun.index("-u") :][:4] == ["-u", "-m", "submitit.core._submit", "$home"]
 
 
@@ -163,6 +163,35 @@ def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkey
     }
     (command,) = asked
     assert "--name=tiny-train-aaaabbbbcccc" in command and not [word for word in command if "user" in word]
+
+
+def test_a_job_that_is_no_array_is_known_by_its_bare_id(launcher, monkeypatch):
+    line = "81|N/A|PENDING|Priority||N/A|tiny-train-aaaabbbbcccc\n"
+    monkeypatch.setattr(slurm, "ask", lambda *command: line)
+    mine = Submission("aaaabbbbcccc", "slurm", "here", ["train/expert-00"], 1.0, "tiny-train", "81")
+    assert launcher.states([mine]) == {"train/expert-00": Job("81", "pending", "Priority")}
+    asked = []
+    answer = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(slurm, "call", lambda *command: asked.append(command) or answer)
+    launcher.cancel(JobId("81"), JobId("92_1"))
+    assert asked == [("scancel", "81", "92_[1]")], (
+        "an element of a plain job means nothing to scancel, not even an error"
+    )
+
+
+@pytest.mark.parametrize(
+    "parameters, longest", [("a=b", 1001), ("x,max_array_tasks=5,y", 5), ("max_array_tasks=9999", 1001)]
+)
+def test_the_longest_array_is_the_smaller_of_two_limits(monkeypatch, parameters, longest):
+    monkeypatch.setattr(Cluster, "config", {"MaxArraySize": "1001", "SchedulerParameters": parameters})
+    assert Cluster().max_array == longest
+
+
+def test_without_arrays_the_script_is_that_of_a_plain_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(Cluster, "config", {"MaxArraySize": "0"})
+    script = rendered(tmp_path, keys=["train/expert-00"])
+    assert "--array" not in script and "known_as=$SLURM_JOB_ID\n" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
 
 
 def test_only_names_that_can_be_in_the_queue_are_asked_for(launcher, monkeypatch):
@@ -282,7 +311,24 @@ def test_a_queue_that_is_full_now_is_no_reason_to_refuse_a_shape(launcher, monke
         launcher.check([array])
 
 
-def test_the_users_own_filters_for_squeue_hide_no_job_from_us(monkeypatch):
+def test_a_check_that_takes_too_long_is_a_warning_and_the_rest_is_not_asked_for(launcher, monkeypatch, capsys):
+    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    asked = []
+
+    def call(*command, script):
+        asked.append(command)
+        raise subprocess.TimeoutExpired(command, 60)
+
+    monkeypatch.setattr(slurm, "call", call)
+    shapes = [launcher.site.resources.model_copy(update={"nodes": nodes}) for nodes in (1, 2)]
+    launcher.check([ArraySpec("tiny-train", ["train/expert-00"], [], shape, [], 1) for shape in shapes])
+    assert (
+        len(asked) == 1 and "gave no answer in 60 s; the shape of tiny-train is not checked" in capsys.readouterr().err
+    )
+
+
+def test_the_users_own_filters_hide_no_job_from_us(monkeypatch):
     monkeypatch.setenv("SQUEUE_STATES", "R")
     monkeypatch.setenv("SACCT_FORMAT", "jobid")
-    assert not [name for name in clean_environment() if name.startswith(("SQUEUE_", "SACCT_"))]
+    monkeypatch.setenv("SCANCEL_STATE", "RUNNING")
+    assert not [name for name in clean_environment() if name.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))]

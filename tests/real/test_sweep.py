@@ -4,11 +4,8 @@ import csv
 import json
 import os
 import shutil
-import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ import yaml
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
-from tests.helpers import REPOSITORY
+from tests.controllers import partner_with
 from tests.runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
@@ -39,31 +36,6 @@ said=$({real} "$@") || exit
 [ "$(wc -l < {folder}/calls)" = 3 ] && kill -9 $$
 echo "$said"
 """
-
-
-@contextmanager
-def max_array_size(size: int) -> Iterator[None]:
-    """Let the cluster partner take arrays of so many elements; its controller reads that at its start only."""
-    sys.path.insert(0, str(REPOSITORY / "slurm/testbed"))
-    import processes
-    from testbed import Testbed
-
-    testbed = Testbed(Path(os.environ["HPCDDM_TESTBED"]))
-    (controller,) = (one for one in testbed.slurm_daemons(testbed.partner) if one.name == "partner-slurmctld")
-    conf = testbed.conf(testbed.partner)
-    before = conf.read_text()
-
-    def restart(text: str) -> None:
-        conf.write_text(text)
-        processes.end_gently(lambda: processes.running(controller, testbed.folder))
-        testbed.ensure(controller)
-        testbed.require_fit_nodes(testbed.partner)
-
-    restart("".join(f"MaxArraySize={size}\n" if "MaxArraySize=" in line else line for line in before.splitlines(True)))
-    try:
-        yield
-    finally:
-        restart(before)
 
 
 @pytest.fixture
@@ -103,7 +75,7 @@ def test_thirty_settings_run_once_each_where_arrays_have_eight_elements(sweep, p
     program.parent.mkdir()
     program.write_text(DYING_SBATCH.format(real=shutil.which("sbatch"), folder=tmp_path))
     program.chmod(0o755)
-    with max_array_size(MAX_ARRAY):
+    with partner_with(MaxArraySize=MAX_ARRAY):
         submit(sweep, partner, PATH=f"{program.parent}:{os.environ['PATH']}")
         submitted = Journal(home / "journal.jsonl").submissions()
         assert "nothing new to submit" in submit(sweep, partner)

@@ -57,6 +57,16 @@ def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run
     assert start_flag("", wanted, run, 300) == ""
 
 
+def test_a_plain_job_is_waited_for_by_its_bare_id(run, monkeypatch):
+    journal = Journal(run.journal)
+    train = journal.intend("slurm", "north", EXPERTS[1:], "x-train")
+    own = journal.intend("slurm", "north", ["report/all"], "x-report")
+    monkeypatch.setenv("SLURM_JOB_NAME", f"x-report-{own}")
+    monkeypatch.setattr("hpcddm.runtime.gate.slurm_element", lambda: "9_0")
+    queue = f"7_N/A|x-train-{train}\n9_N/A|x-report-{own}"
+    assert start_flag(queue, {*EXPERTS, "report/all"}, run, 300) == "--dependency=afterany:7"
+
+
 def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_no_matter(run, monkeypatch):
     monkeypatch.setenv("HPCDDM_CLUSTER", "south")
     journal = Journal(run.journal)
