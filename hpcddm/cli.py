@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm import __version__
+from hpcddm import __version__, exit_codes
 from hpcddm.errors import UserError
 
 EPILOG = """\b
@@ -35,7 +35,7 @@ class Group(click.Group):
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; the same command continues", err=True)
-            sys.exit(130)
+            sys.exit(exit_codes.INTERRUPTED)
 
 
 @click.group(cls=Group, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,6 +52,7 @@ def main() -> None:
 @click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
+@click.option("--wait", "and_wait", is_flag=True, help="Then wait as 'hpcddm wait' does, with its exit codes.")
 def submit(
     experiment: str,
     overrides: tuple[str, ...],
@@ -60,6 +61,7 @@ def submit(
     redo: tuple[str, ...],
     dry_run: bool,
     live: bool,
+    and_wait: bool,
 ) -> None:
     """Run what is missing of EXPERIMENT: a name, or a YAML file.
 
@@ -68,21 +70,38 @@ def submit(
     """
     from hpcddm.commands import submit as command
 
-    sys.exit(command.submit(experiment, overrides, site, run_dir, redo, dry_run, live))
+    sys.exit(command.submit(experiment, overrides, site, run_dir, redo, dry_run, live, and_wait))
 
 
 @main.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--watch", is_flag=True, help="Show it anew every 5 seconds, until Ctrl-C or until all is complete.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def status(run: Path, watch: bool, as_json: bool) -> None:
+@click.option("--exit-code", is_flag=True, help="0 complete, 3 needs somebody, 4 the scheduler is silent, 5 under way.")
+def status(run: Path, watch: bool, as_json: bool, exit_code: bool) -> None:
     """Show the state of every unit of RUN, and what to type next.
 
     Manifests count first, then the queue, then the units' own files: without a scheduler it works, too.
     """
     from hpcddm.commands import status as command
 
-    command.status(run, as_json, watch)
+    sys.exit(command.status(run, as_json, watch, exit_code))
+
+
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: for ever.")
+def wait(run: Path, timeout: float | None) -> None:
+    """Wait until RUN, or the sweep in that folder, is complete, or until nothing more goes on by itself.
+
+    \b
+    Ends with 0: complete; 3: not complete, and somebody has to act (hpcddm status says how); with --timeout
+    also 5: jobs still wait or run; 4: the scheduler does not answer. Ctrl-C (130) leaves the jobs alone.
+    Example: hpcddm submit fashion_mnist --site my-cluster && hpcddm wait runs/fashion_mnist && ./next.sh
+    """
+    from hpcddm.commands import wait as command
+
+    sys.exit(command.wait(run, timeout))
 
 
 @main.command()

@@ -1,13 +1,21 @@
 """The errors that a user can mend; the command line prints them as one line."""
 
+from hpcddm import exit_codes
+
 
 class UserError(Exception):
     """Something outside the program is wrong; the message names the place and the next step."""
 
-    exit_code = 1
+    exit_code = exit_codes.FAILED
 
 
 class ConfigError(UserError):
     """An experiment, a site or an option is wrong; nothing was submitted."""
 
-    exit_code = 2
+    exit_code = exit_codes.USAGE
+
+
+class SchedulerSilent(UserError):
+    """The scheduler does not answer, and nobody else can say what runs; nothing was submitted."""
+
+    exit_code = exit_codes.SILENT

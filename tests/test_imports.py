@@ -9,10 +9,12 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"schema", "config", "site", "plugins", "errors", "share", "weights", "provenance", "rundir", "runtime"}
+FOUNDATION = {"schema", "config", "site", "plugins", "errors", "exit_codes", "share", "weights", "provenance", "rundir"}
+FOUNDATION |= {"runtime"}
 NUMERIC = FOUNDATION | {"data", "devices"}
 MAY_IMPORT = {
-    "errors": set(),
+    "exit_codes": set(),
+    "errors": {"exit_codes"},
     "plugins": {"errors"},
     "weights": {"errors"},
     "schema": {"errors", "plugins", "weights"},
@@ -22,7 +24,7 @@ MAY_IMPORT = {
     "share": {"errors"},
     "rundir": {"errors", "schema", "config", "plugins"},
     "provenance": {"share", "rundir"},
-    "runtime": {"errors", "schema", "config", "plugins", "share", "provenance", "rundir"},
+    "runtime": {"errors", "exit_codes", "schema", "config", "plugins", "share", "provenance", "rundir"},
     "data": FOUNDATION,
     "devices": FOUNDATION,
     "objectives": NUMERIC,
@@ -40,7 +42,7 @@ MAY_IMPORT = {
     "launch": FOUNDATION | {"pipeline", "status", "starts"},
     "selftest": FOUNDATION | {"launch"},
     "commands": FOUNDATION | {"pipeline", "starts", "status", "files", "sweep", "launch", "selftest"},
-    "cli": {"errors", "commands"},
+    "cli": {"errors", "exit_codes", "commands"},
     "report": {"rundir"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "pipeline", "report"}

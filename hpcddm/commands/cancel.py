@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
@@ -48,7 +48,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
-            raise UserError(f"{root}: the scheduler does not answer; nothing was cancelled")
+            raise SchedulerSilent(f"{root}: the scheduler does not answer; nothing was cancelled")
         # What waits for a job starts when that job ends; so the last ones go first.
         chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:

@@ -5,6 +5,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hpcddm import exit_codes
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import is_sweep, stored_experiment
@@ -101,6 +102,18 @@ class Overview:
         """Until the slowest running unit is through: a lower bound while others wait."""
         known = [row.seconds_left for row in self.rows if row.seconds_left is not None]
         return max(known) if known else None
+
+    @property
+    def exit_code(self) -> int:
+        """What `wait` and `status --exit-code` end with: complete, under way, or not going on by itself."""
+        states = {row.state for row in self.rows}
+        if states == {State.COMPLETE}:
+            return exit_codes.DONE
+        if self.is_silent:
+            return exit_codes.SILENT
+        # A state that is none of ours is Slurm's own word for a job that it still has.
+        is_alive = bool(states & UNDER_WAY) or not states <= {*State, *Work}
+        return exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
 
     def count(self, state: str) -> int:
         """How many units are in a state."""

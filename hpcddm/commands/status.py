@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hpcddm import exit_codes
 from hpcddm.commands.overview import Overview, Queue, Row, look
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
@@ -37,9 +38,10 @@ STYLES = {
 }
 
 
-def status(root: Path, as_json: bool, watch: bool) -> None:
+def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> int:
     """Print the state of every unit and what to type next; `watch` goes on until Ctrl-C or until all is complete.
 
+    has_code: return the exit code that the state of the run means, and not 0 in any case.
     Raises `ConfigError` when the folder holds no run, or when there is no terminal to watch on.
     """
     run, console = RunDir(root), Console()
@@ -47,11 +49,11 @@ def status(root: Path, as_json: bool, watch: bool) -> None:
         if as_json or not console.is_terminal:
             raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
         _watch(run, console)
-        return
+        return exit_codes.DONE
     seen = look(run, Queue.ask(run))
     if as_json:
         print(json.dumps(seen.as_json(), indent=1, allow_nan=False))
-        return
+        return seen.exit_code if has_code else exit_codes.DONE
     width = console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)
     console = Console(width=width)
     for line in filter(None, (summary(seen), outlook(seen))):
@@ -61,6 +63,7 @@ def status(root: Path, as_json: bool, watch: bool) -> None:
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(line, soft_wrap=True)
     console.print(Text(f"next: {seen.next_step()}"), soft_wrap=True)
+    return seen.exit_code if has_code else exit_codes.DONE
 
 
 def _watch(run: RunDir, console: Console) -> None:

@@ -43,8 +43,14 @@ def submit(
     redo: tuple[str, ...],
     dry_run: bool,
     live: bool = False,
+    and_wait: bool = False,
 ) -> int:
-    """Submit what is missing; return the exit code. `live`: jobs run the checkout itself, and no snapshot of it."""
+    """Submit what is missing, and wait for it where asked to; return the exit code.
+
+    live: jobs run the checkout itself, and no snapshot of it.
+    """
+    if dry_run and and_wait:
+        raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     unknown = set(redo) - set(STAGE_NAMES)
     if unknown:
         raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
@@ -55,7 +61,12 @@ def submit(
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
-    return bring(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
+    code = bring(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
+    if code or not and_wait:
+        return code
+    from hpcddm.commands.wait import wait
+
+    return wait(run.root, None)
 
 
 def bring(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcddm import plugins, starts
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, STUDENT, TABLE, PlannedUnit, plan
@@ -180,14 +180,15 @@ def decide(
 def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
     """The units that wait or run under this site's scheduler.
 
-    Raises `UserError` when something was submitted and the scheduler does not answer: 'unknown' is never 'free'.
+    Raises `SchedulerSilent` when something was submitted and the scheduler does not answer: 'unknown' is never 'free'.
     """
     known = submitted_jobs(run, launcher.site)
     if not known:
         return {}
     found = launcher.states(known)
     if found is None:
-        raise UserError(f"{run.root}: jobs were submitted and the scheduler does not answer; try again when it does")
+        text = "jobs were submitted and the scheduler does not answer; try again when it does"
+        raise SchedulerSilent(f"{run.root}: {text}")
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from hpcddm import exit_codes
 from hpcddm.errors import UserError
 
 LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
@@ -23,7 +24,7 @@ POLL_SECONDS = 2.0
 """How often the conditions are asked that come without a signal."""
 WAITING_SECONDS = 3
 """How long a process that was told to stop goes on waiting for the other ranks."""
-EXIT_CODE = 75
+EXIT_CODE = exit_codes.LEAVES
 """The exit code of a rank that left such a wait: not 0, so that it takes the ranks that wait for it with it."""
 
 

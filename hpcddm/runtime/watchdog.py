@@ -6,7 +6,9 @@ import sys
 import threading
 from collections.abc import Callable
 
-EXIT_CODE = 70
+from hpcddm import exit_codes
+
+EXIT_CODE = exit_codes.WATCHDOG
 LAST_WORDS_SECONDS = 60
 TICKS = 20
 """So many ticks of the watching thread without a step are the time that is allowed.

@@ -121,7 +121,7 @@ def test_nothing_in_the_queue_is_no_error(run, queue):
 
 def test_a_silent_scheduler_is_told_and_nothing_is_journalled(run, queue):
     queue.alive = None
-    assert "the scheduler does not answer; nothing was cancelled" in cancel(run, code=1)
+    assert "the scheduler does not answer; nothing was cancelled" in cancel(run, code=4)
     assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
 

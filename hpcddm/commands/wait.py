@@ -1,0 +1,110 @@
+"""The verb wait: until a run or a sweep is complete, or until nothing more goes on by itself."""
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from hpcddm import exit_codes
+from hpcddm.commands.overview import Queue, look
+from hpcddm.commands.status import summary
+from hpcddm.files import is_sweep
+from hpcddm.rundir.layout import RunDir
+from hpcddm.sweep.index import read_index
+from hpcddm.sweep.table import states_by_files
+
+LOOK_SECONDS = 5
+ASK_SECONDS = 30
+"""The least time between two questions to the scheduler, which serves everybody."""
+FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One look at a run or a sweep: an exit code, one line for people, what to type next."""
+
+    code: int
+    line: str
+    next: str
+
+
+def wait(root: Path, timeout: float | None) -> int:
+    """Look until the run is complete or needs somebody, or until `timeout` minutes are over; return the exit code.
+
+    Raises `ConfigError` when the folder holds neither a run nor a sweep.
+    """
+    run = RunDir(root)
+    observe = _observe_sweep if is_sweep(run) else _observe_run
+    ends = None if timeout is None else time.monotonic() + 60 * timeout
+    try:
+        found = _wait(run, observe, ends)
+    except KeyboardInterrupt:
+        click.echo(f"\nno longer waiting; jobs in a queue go on: hpcddm wait {root}", err=True)
+        return exit_codes.INTERRUPTED
+    if found.code != exit_codes.DONE:
+        click.echo(f"{_reason(found.code)}; next: {found.next}", err=True)
+    return found.code
+
+
+def _reason(code: int) -> str:
+    return {
+        exit_codes.NEEDS_ACTION: "not complete, and nothing goes on by itself",
+        exit_codes.SILENT: "the time is over and the scheduler does not answer",
+        exit_codes.UNDER_WAY: "the time is over and jobs wait or run",
+    }[code]
+
+
+def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float | None) -> Finding:
+    shown, before = "", None
+    queue = Queue.ask(run)
+    while True:
+        found = observe(run, queue)
+        shown = _show(found.line, shown)
+        # Between two jobs of one unit there is a moment without any: only two looks, each at a new queue, settle it.
+        is_settled = found.code == exit_codes.DONE or (before is not None and before.code == found.code)
+        is_over = ends is not None and time.monotonic() >= ends
+        if is_over or (found.code in FINAL_CODES and is_settled):
+            if sys.stdout.isatty():
+                click.echo()
+            return found
+        before = found
+        patience = LOOK_SECONDS * random.uniform(1.0, 1.2)
+        time.sleep(patience if ends is None else max(0.0, min(patience, ends - time.monotonic())))
+        if found.code in FINAL_CODES or time.time() - queue.asked > ASK_SECONDS:
+            queue = Queue.ask(run)
+
+
+def _observe_run(run: RunDir, queue: Queue) -> Finding:
+    seen = look(run, queue)
+    return Finding(seen.exit_code, summary(seen), seen.next_step())
+
+
+def _observe_sweep(home: RunDir, queue: Queue) -> Finding:
+    index = read_index(home)
+    missing = states_by_files(index, home)
+    total = len(index.current)
+    line = f"sweep {home.root}: {total - len(missing)} of {total} settings complete"
+    running = sum(job.state == "running" for job in (queue.jobs or {}).values())
+    line += f", {len(queue.jobs)} units in the queue, {running} of them running" if queue.jobs else ""
+    if not missing:
+        return Finding(exit_codes.DONE, line, "")
+    if queue.jobs is None:
+        return Finding(exit_codes.SILENT, line, "the same command when the scheduler answers")
+    # Of a sweep on this machine the units' own files tell.
+    is_alive = queue.jobs or any(word.endswith(" running") for word in missing.values())
+    code = exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
+    label, words = next(iter(missing.items()))
+    return Finding(code, line, f"hpcddm status {home.root / label} ({words}), then the same hpcddm sweep")
+
+
+def _show(line: str, shown: str) -> str:
+    """Print a line in the place of the last one on a terminal, elsewhere only where it is news; return it."""
+    if sys.stdout.isatty():
+        click.echo(f"\r\033[K{time.strftime('%H:%M:%S')}  {line}", nl=False)
+    elif line != shown:
+        click.echo(line)
+    return line

@@ -1,0 +1,20 @@
+"""One number has one meaning, and the page that people read says all of them."""
+
+from hpcddm import errors, exit_codes
+from hpcddm.runtime import stopping, watchdog
+from tests.helpers import REPOSITORY
+
+
+def test_no_two_codes_clash_and_each_is_explained():
+    codes = {name: value for name, value in vars(exit_codes).items() if isinstance(value, int)}
+    assert len(set(codes.values())) == len(codes) and set(codes.values()) == set(exit_codes.MEANINGS)
+    # From 126 on a shell says that it could not start, or which signal ended it: of those only Ctrl-C's is ours.
+    assert {code for code in codes.values() if code >= 126} == {exit_codes.INTERRUPTED}
+    table = (REPOSITORY / "docs" / "exit-codes.md").read_text()
+    assert all(f"| {code} | {meaning} |" in table for code, meaning in exit_codes.MEANINGS.items())
+
+
+def test_errors_and_ranks_end_with_them():
+    kinds = {errors.UserError: 1, errors.ConfigError: 2, errors.SchedulerSilent: 4}
+    assert {kind: kind.exit_code for kind in kinds} == kinds
+    assert (watchdog.EXIT_CODE, stopping.EXIT_CODE) == (exit_codes.WATCHDOG, exit_codes.LEAVES)
