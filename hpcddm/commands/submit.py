@@ -185,6 +185,7 @@ def hand_over(items: Sequence[Item], home: RunDir, launcher: Launcher, active: M
     from hpcddm.launch.queue import batches_of, submit_batches
 
     batches, limit = batches_of(items, home, launcher)
+    launcher.prove_folder([array_spec(batch.items, launcher.site) for batch in batches])
     left = len(items)
     try:
         for array in submit_batches(batches, home, launcher, active):

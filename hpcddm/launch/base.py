@@ -77,6 +77,10 @@ class Launcher(ABC):
         """Raise `UserError` when these cannot be submitted from here; asked before anything is written."""
 
     @abstractmethod
+    def prove_folder(self, arrays: list[ArraySpec]) -> None:
+        """Raise `UserError` when a cluster to which one of these goes does not see the run; asked before any goes."""
+
+    @abstractmethod
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Hand over an array whose job name carries `token` and return the scheduler's id.
 

@@ -18,6 +18,7 @@ from hpcddm.launch.client import Silent, ask, call, on, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
+from hpcddm.launch.shared_folder import prove
 from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
@@ -124,6 +125,12 @@ class Slurm(Launcher):
             scheduler_prefixes=SCHEDULER_PREFIXES,
             passing_refusals=f"{TRANSIENT.pattern}|{FULL.pattern}",
         )
+
+    def prove_folder(self, arrays: list[ArraySpec]) -> None:
+        """Let every cluster show that it sees the run, where the site has several."""
+        if len(self.site.clusters) > 1:
+            shapes = {array.resources.cluster: array for array in arrays}
+            prove(self.run, {cluster: self._text(array) for cluster, array in shapes.items()})
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up.

@@ -1,0 +1,120 @@
+"""Proof that several clusters see the folder of a run: a token that submit writes there, sent back by a job of each."""
+
+import shlex
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from hpcddm.errors import UserError
+from hpcddm.launch.client import Silent, ask, call, on, words
+from hpcddm.rundir import atomic
+from hpcddm.rundir.fresh import exists
+from hpcddm.rundir.layout import RunDir
+
+TOKEN_FILE = "folder.token"
+PROOF_SECONDS = 30
+"""How long submit waits for the jobs; a full queue is no reason to wait longer, or to refuse."""
+SEEN_SECONDS = 15
+"""How long a network file system may take to show here what a job wrote there before it left."""
+POLL_SECONDS = 1.0
+DROPPED_FLAGS = ("array", "output", "open-mode", "signal", "mail", "requeue")
+"""Flags of a unit's script that a job of some seconds must not have."""
+
+
+@dataclass(frozen=True)
+class Messenger:
+    """A job of one cluster that reads the token and sends it back."""
+
+    cluster: str
+    name: str
+
+    def place(self) -> str:
+        """Its place in the queue, '' when it has left."""
+        try:
+            return ask("squeue", *on(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r").strip()
+        except Silent as why:
+            return f"unknown, {why}"
+
+
+def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
+    """Let every cluster show once that it sees the run's folder and can write there.
+
+    scripts: the batch script of a unit of each cluster, which says how a job gets in there.
+    Raises `UserError` naming the cluster that does not see it. Prints a note when its queue is full.
+    """
+    token = _token(run)
+    missing = {cluster: text for cluster, text in scripts.items() if not _is_proven(run, cluster, token)}
+    sent = [_send(run, cluster, text, token) for cluster, text in missing.items()]
+    deadline = time.monotonic() + PROOF_SECONDS
+    try:
+        for messenger in sent:
+            _wait_for(messenger, run, token, deadline)
+    finally:
+        for messenger in sent:
+            call("scancel", *on(messenger.cluster), f"--name={messenger.name}")
+
+
+def _token(run: RunDir) -> str:
+    """What stands in the folder for the jobs to read; it names the folder, so that a copy proves nothing."""
+    path, place = run.jobs / TOKEN_FILE, str(run.root.resolve())
+    known = atomic.read_json(path)
+    if not isinstance(known, dict) or known.get("folder") != place:
+        known = {"folder": place, "token": uuid.uuid4().hex[:12]}
+        run.jobs.mkdir(parents=True, exist_ok=True)
+        atomic.write_json(path, known)
+    return known["token"]
+
+
+def _answer(run: RunDir, cluster: str) -> Path:
+    return run.jobs / f"folder.seen@{cluster}"
+
+
+def _is_proven(run: RunDir, cluster: str, token: str) -> bool:
+    path = _answer(run, cluster)
+    return exists(path) and path.read_text().strip() == token
+
+
+def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
+    """Submit the job of one cluster."""
+    messenger = Messenger(cluster, f"hpcddm-folder-{token}")
+    folder, answer = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
+    lines = [line for line in text.splitlines() if line.startswith("#SBATCH --")]
+    kept = [line for line in lines if not line.removeprefix("#SBATCH --").startswith(DROPPED_FLAGS)]
+    body = f"cd {folder} && grep -q {token} {TOKEN_FILE} && echo {token} > {answer}"
+    flags = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--time=1", "--output=/dev/null", "--no-requeue")
+    script = "\n".join(["#!/bin/bash", *kept, body, ""])
+    try:
+        said = call("sbatch", *on(cluster), *flags, f"--job-name={messenger.name}", script=script)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"cluster {cluster}: sbatch gave no answer ({error}); try again later") from None
+    if said.returncode != 0:
+        raise UserError(f"cluster {cluster}: sbatch refused a job that looks for {run.root}: {words(said)}")
+    return messenger
+
+
+def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) -> None:
+    """Wait for an answer; raises `UserError` when the job has left without one."""
+    left = None
+    while not _is_proven(run, messenger.cluster, token):
+        now = time.monotonic()
+        place = messenger.place()
+        if not place:
+            left = left or now
+        elif now > deadline or "Held" in place:
+            click.echo(
+                f"note: nobody could try yet whether cluster {messenger.cluster} sees {run.root} ({place});"
+                f" with more patience: hpcddm selftest --site SITE --folder {run.root.parent}"
+            )
+            return
+        if left is not None and now - left > SEEN_SECONDS:
+            raise UserError(
+                f"cluster {messenger.cluster} does not see {run.root} as this node does, or may not write there: a job"
+                " there did not send back the token that lies in its folder jobs/; put the run on a file system that"
+                " all clusters of the site share"
+            )
+        time.sleep(POLL_SECONDS)
