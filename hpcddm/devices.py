@@ -103,6 +103,11 @@ def complaint(devices: Sequence[Device]) -> str:
     return ""
 
 
+def device_name(device: torch.device) -> str:
+    """What a device is called by its maker; 'cpu' for the CPU."""
+    return "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
 def advice() -> str:
     """Why torch may see no GPU here, by what torch, the driver and the device files say."""
     if torch.version.cuda is None and torch.version.hip is None:

@@ -15,7 +15,18 @@ from rich.text import Text
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
 from hpcddm.launch.client import silence
-from hpcddm.selftest.checks import accounting, array, environment, rendezvous, requeue, signals, storage, submit
+from hpcddm.selftest.checks import (
+    accounting,
+    array,
+    collective,
+    environment,
+    gpus,
+    rendezvous,
+    requeue,
+    signals,
+    storage,
+    submit,
+)
 from hpcddm.selftest.checks import time_left as time_left_check
 from hpcddm.selftest.evidence import CHECKED_STAGE, Part
 from hpcddm.selftest.local_trial import LocalTrial
@@ -61,7 +72,7 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
         ]
     rows = _through_the_queue(trial, site, timeout)
     evidence = trial.evidence
-    for judge in (array, rendezvous, signals, requeue, storage, environment):
+    for judge in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
         rows.append(judge.judge(evidence))
     return [*rows, time_left_check.judge(evidence, trial.minutes), accounting.judge(evidence)]
 

@@ -1,10 +1,10 @@
-"""What runs on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; no torch unless GPUs are asked for."""
+"""What runs on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; torch for GPUs and collectives only."""
 
 import sys
 from pathlib import Path
 
 from hpcddm.rundir import atomic
-from hpcddm.selftest.checks import environment, rendezvous, signals, storage
+from hpcddm.selftest.checks import collective, environment, rendezvous, signals, storage
 
 SPEC = "spec.json"
 """Beside the folders of the starts: what the jobs are told."""
@@ -21,6 +21,8 @@ def main(folder: Path, step: str) -> None:
         storage.observe_scratch(folder, spec)
         with rendezvous.observe(folder, spec) as circle:
             storage.observe(folder, circle)
+    elif step == collective.STEP:
+        collective.observe(folder, spec)
     else:
         raise SystemExit(f"{step}: no such step")
 

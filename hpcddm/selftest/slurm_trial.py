@@ -31,9 +31,11 @@ HOPELESS = (
     "BadConstraints",
     "JobHeldAdmin",
     "JobHeldUser",
-    "launch failed requeued held",
+    "requeued held",
 )
 """Reasons for which a job waits for ever."""
+HOPELESS_SECONDS = 5
+"""How long such a reason must stand: Slurm shows some of them for a second and then runs the job."""
 
 
 class SlurmTrial:
@@ -75,6 +77,7 @@ class SlurmTrial:
         site, folder = self.evidence.site, self.evidence.folder
         gpus = self.evidence.element_resources.gpus_per_node
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": gpus}
+        spec["gpus_per_node"] = self.evidence.resources.gpus_per_node
         atomic.write_json(folder / SPEC, spec)
         for part, resources in self._shapes.items():
             script = self.text(part, resources.model_copy(update={"minutes": self.minutes}))
@@ -102,16 +105,18 @@ class SlurmTrial:
         """
         deadline, pause, next_look = time.time() + 60 * minutes, 0.5, 0.0
         left: dict[str, float] = {}
+        hopeless_since = None
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
             now = time.time()
             if now > next_look:
                 pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)
                 next_look = now + pause
                 self._look(left)
+                hopeless = next((text for text in self.evidence.waiting.values() if _is_hopeless(text)), None)
+                hopeless_since = (hopeless_since or now) if hopeless else None
+                if hopeless and now - hopeless_since >= HOPELESS_SECONDS:
+                    return f"accepted, but {hopeless}"
             say(", ".join(f"{part}: {self.evidence.waiting.get(part, 'ended')}" for part in open_parts))
-            hopeless = [text for text in self.evidence.waiting.values() if any(word in text for word in HOPELESS)]
-            if hopeless:
-                return f"accepted, but {hopeless[0]}"
             if now > deadline or all(now - left.get(part, now) > GONE_SECONDS for part in open_parts):
                 return ""
             time.sleep(0.3)
@@ -155,6 +160,10 @@ class SlurmTrial:
     def cancel(self) -> None:
         """End whatever is left of these jobs, one that resubmitted itself included; the name is theirs alone."""
         call("scancel", f"--user={os.getuid()}", f"--name={self._name}")
+
+
+def _is_hopeless(text: str) -> bool:
+    return any(word in text for word in HOPELESS)
 
 
 def _describe(state: str, reason: str, nodes: str) -> str:

@@ -22,6 +22,8 @@ ON_SLURM = (
     "submit",
     "array",
     "ranks, rendezvous",
+    "GPUs",
+    "collective",
     "signals",
     "requeue",
     "storage",
@@ -45,7 +47,7 @@ class Broken:
     arguments: list[str] = field(default_factory=list)
 
 
-NOT_SUBMITTED = dict.fromkeys(ON_SLURM[1:-1], "not run")
+NOT_SUBMITTED = dict.fromkeys([check for check in ON_SLURM[1:-1] if check != "GPUs"], "not run")
 BROKEN = {
     "wrong partition": Broken(
         {"partition": "gpu"}, {"submit": "FAIL"} | NOT_SUBMITTED, "submit", "invalid partition",
@@ -71,8 +73,14 @@ BROKEN = {
         "site key scratch: /proc/1/scratch cannot be written on h", "set scratch to a folder",
     ),
     "a network that is not there": Broken(
-        {"network_interface": "ib7"}, {"ranks, rendezvous": "FAIL", "storage": "not run"}, "ranks, rendezvous",
+        {"network_interface": "ib7"}, {"ranks, rendezvous": "FAIL", "collective": "not run", "storage": "not run"},
+        "ranks, rendezvous",
         "has no interface ib7", "set network_interface",
+    ),
+    "GPUs that torch does not see": Broken(
+        {"stages": {"train": {"nodes": 2, "gpus_per_node": 1}}},
+        {"GPUs": "FAIL", "collective": "not run", "environment": "FAIL"}, "GPUs",
+        "sees no GPU and needs 1 of the 1", "--nv",
     ),
     "a module that is not there": Broken(
         {"setup": ["module load nix", "true"]}, {"environment": "FAIL"}, "environment",
@@ -131,6 +139,7 @@ def test_a_good_site_passes_and_nothing_is_left(answers, name):
     assert answer["code"] == 0 and answer["passed"] and answer["left"] == []
     seen = {row["check"]: row["seen"] for row in answer["checks"]}
     assert "submitted itself anew" in seen["requeue"] if "resubmitting" in name else "restart 1" in seen["requeue"]
+    assert seen["collective"].startswith("gloo sums 64 MB over 2 ranks at ")
     assert "2 ranks on" in seen["ranks, rendezvous"] and "cores 0" in seen["environment"]
 
 

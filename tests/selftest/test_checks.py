@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.slurm import create
 from hpcddm.rundir.layout import RunDir
+from hpcddm.selftest import slurm_trial
 from hpcddm.selftest.checks import (
     accounting,
     array,
+    collective,
     environment,
+    gpus,
     rendezvous,
     requeue,
     signals,
@@ -154,12 +158,85 @@ def test_variables_of_another_allocation_are_named(evidence):
     assert row.verdict is Verdict.WARN and "SLURM_CPU_BIND, SRUN_DEBUG" in row.seen
 
 
-@pytest.mark.parametrize("sees", [0, "ImportError: libcudart.so.12"])
+@pytest.mark.parametrize("sees", [2, "none: torch 2.13 is built for CPUs only", "ImportError: libcudart.so.12"])
 def test_gpus_that_torch_does_not_see_fail(evidence, sees):
     evidence = with_site(evidence, resources={"cpus_per_rank": 4, "gpus_per_node": 4})
     start(evidence, "array-7_0.0", environment__json=GOOD_PLACE | {"gpus": sees})
     row = environment.judge(evidence)
     assert row.verdict is Verdict.FAIL and f"torch sees {sees}" in row.seen and "gpu_type" in row.advice
+
+
+def summed(evidence: Evidence, *answers: dict, meet: str = "0") -> None:
+    """What two ranks on two nodes left of the collective."""
+    good = {"device": "cpu", "backend": "gloo", "seconds": 0.5, "message": ""}
+    files = {
+        f"collective__{rank}__json": good | {"rank": rank, "node": f"h{rank + 1}"} | answer
+        for rank, answer in enumerate(answers)
+    }
+    start(evidence, "nodes-8_0.0", meet__exit=meet, **files)
+
+
+def test_the_collective_tells_its_rate(evidence):
+    summed(evidence, {}, {"seconds": 0.64})
+    row = collective.judge(evidence)
+    assert (row.verdict, row.seen) == (Verdict.OK, "gloo sums 64 MB over 2 ranks at 0.10 GB/s per rank")
+    assert gpus.judge(evidence).seen == "train asks for none"
+
+
+def test_a_collective_that_fails_says_why_and_one_that_was_not_tried_does_not(evidence):
+    summed(evidence, {}, {"message": "Connection closed by peer\nmore", "seconds": None})
+    row = collective.judge(evidence)
+    assert row.verdict is Verdict.FAIL and row.seen == "Connection closed by peer"
+    assert "NCCL_SOCKET_IFNAME" in row.advice
+    (evidence.folder / "nodes-8_0.0/meet.exit").write_text("1")
+    assert collective.judge(evidence).verdict is Verdict.NOT_RUN
+
+
+def test_a_collective_without_the_answer_of_one_rank_fails(evidence):
+    summed(evidence, {})
+    (evidence.folder / "nodes-8_0.0/collective.exit").write_text("137")
+    row = collective.judge(evidence)
+    assert row.verdict is Verdict.FAIL and "ended with 137" in row.seen
+
+
+ONE_GPU = {"stages": {"train": {"nodes": 2, "gpus_per_node": 1}}}
+
+
+def test_every_rank_must_have_its_gpu(evidence):
+    """The answers of ranks with GPUs are made up: there is none here."""
+    evidence = with_site(evidence, **ONE_GPU)
+    summed(evidence, {"device": "A100"}, {"device": "A100"})
+    row = gpus.judge(evidence)
+    assert (row.verdict, row.seen) == (Verdict.OK, "2 ranks on 2 nodes have one each: 2 x A100")
+    answer = {"rank": 1, "node": "h2", "device": "", "backend": "", "seconds": None, "message": "rank 1 on h2 sees"}
+    (evidence.folder / "nodes-8_0.0/collective.1.json").write_text(json.dumps(answer))
+    row = gpus.judge(evidence)
+    assert row.verdict is Verdict.FAIL and row.seen == "rank 1 on h2 sees" and "--nv" in row.advice
+    assert collective.judge(evidence).verdict is Verdict.NOT_RUN
+
+
+def test_gpus_that_no_rank_would_use_fail_before_any_job_has_told(evidence):
+    site = {"resources": {"gpus_per_node": 1}, **ONE_GPU}
+    row = gpus.judge(with_site(evidence, **site))
+    assert row.verdict is Verdict.FAIL and row.seen.startswith("shard, cluster, table: gpus_per_node: 1, and nothing")
+    assert gpus.judge(with_site(evidence, **site, allow_idle_gpus=True)).verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.4, ""), (60, "accepted, but pending because (InvalidAccount)")])
+def test_a_reason_to_wait_for_ever_must_stand(tmp_path, site, monkeypatch, seconds, verdict):
+    """Slurm shows InvalidAccount for a second and then runs the job; the queue's answers are made up."""
+    trial, began = SlurmTrial(site, tmp_path), time.time()
+    trial.evidence.submitted.update(array="7", nodes="8")
+    monkeypatch.setattr(slurm_trial, "HOPELESS_SECONDS", 1.0)
+    monkeypatch.setattr(trial, "_has_answered", lambda part: time.time() - began > max(seconds, 1.5) and seconds < 60)
+    reason = lambda: "PD|InvalidAccount|" if time.time() - began < seconds else "R|None|h1"  # noqa: E731
+    monkeypatch.setattr(slurm_trial, "ask", lambda *command: f"7|{reason()}\n8|{reason()}\n")
+    assert trial.wait(1, lambda text: None) == verdict
+
+
+@pytest.mark.parametrize("words", ["launch failed requeued held", "launch failure limit exceeded requeued held"])
+def test_held_jobs_wait_for_ever(words):
+    assert slurm_trial._is_hopeless(f"pending because ({words})")
 
 
 def test_a_setup_line_that_fails_is_named(evidence):

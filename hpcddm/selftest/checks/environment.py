@@ -48,8 +48,8 @@ def _is_installed(package: str) -> bool:
 def _visible_gpus() -> int | str:
     """How many GPUs torch can use, or why it cannot say."""
     try:
-        torch = importlib.import_module("torch")
-        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+        devices = importlib.import_module("hpcddm.devices")
+        return devices.visible_gpus() or f"none: {devices.advice()}"
     except (ImportError, RuntimeError, OSError) as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
@@ -94,7 +94,11 @@ def _complaint(evidence: Evidence, found: dict[str, Any], start: Start) -> tuple
         return Verdict.FAIL, f"{found['python']} has no {', '.join(found['missing'])}", "install hpcddm there with pip"
     if resources.gpus_per_node and found["gpus"] != resources.gpus_per_node:
         seen = f"{resources.gpus_per_node} GPU asked for, torch sees {found['gpus']}"
-        return Verdict.FAIL, seen, "look at gpus_flag, gpu_type, and at torch's CUDA build"
+        return (
+            Verdict.FAIL,
+            seen,
+            "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
+        )
     if len(found["cores"]) < asked:
         seen = f"bound to {len(found['cores'])} cores, {asked} asked for"
         advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"

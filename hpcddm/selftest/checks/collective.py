@@ -1,0 +1,91 @@
+"""Collective: every rank takes its device and joins as a training's ranks do, and one all-reduce is timed."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime import ranks as ranks_module
+from hpcddm.runtime.allocation import gpus_on_node
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.network import node_name
+from hpcddm.runtime.stopping import StopFlag
+from hpcddm.runtime.unit import Unit
+from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, Part, Start
+from hpcddm.selftest.verdict import Row, Verdict
+
+STEP = "collective"
+MEGABYTES = 64
+"""Gradients that one all-reduce sums."""
+REPETITIONS = 3
+ADVICE = "set network_interface to the fastest network of the nodes, or NCCL_SOCKET_IFNAME in setup"
+
+
+def observe(folder: Path, spec: dict[str, Any]) -> None:
+    """In the job: join, sum something, and write down device, backend and seconds; whoever cannot says why."""
+    from hpcddm.devices import device_name, own_device
+    from hpcddm.training import process_group
+
+    ranks = ranks_module.from_environment()
+    answer = {"rank": ranks.rank, "node": node_name(), "device": "", "backend": "", "seconds": None, "message": ""}
+    key = f"{CHECKED_STAGE}/selftest"
+    run = RunDir(folder)
+    attempt = open_attempt(run.logs(key), ranks, {})
+    given = {"network_interface": spec["network_interface"], "gpus": max(spec["gpus_per_node"], gpus_on_node())}
+    try:
+        unit = Unit(key, run, ranks, attempt, None, StopFlag(), {}, "", **given)
+        answer["device"] = device_name(own_device(unit))
+        answer |= _sum(process_group.join(unit))
+        process_group.leave()
+    except Exception as error:
+        answer["message"] = str(error)
+        raise
+    finally:
+        atomic.write_json(folder / f"{STEP}.{ranks.rank}.json", answer, durable=False)
+
+
+def _sum(device: Any) -> dict[str, Any]:
+    """Time the fastest of some all-reduces of the ranks' gradients."""
+    import torch
+    import torch.distributed as dist
+
+    gradients = torch.ones(MEGABYTES * 1_000_000 // 4, device=device)
+    seconds = []
+    for _ in range(REPETITIONS + 1):
+        dist.barrier()
+        started = time.perf_counter()
+        dist.all_reduce(gradients)
+        # Waits for the device.
+        gradients[0].item()
+        seconds.append(time.perf_counter() - started)
+    return {"backend": dist.get_backend(), "seconds": min(seconds[1:])}
+
+
+def answers(start: Start | None) -> list[dict[str, Any]]:
+    """What the ranks wrote, those with a complaint first."""
+    found = map(atomic.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
+    return sorted((one for one in found if one), key=lambda one: (not one["message"], one["rank"]))
+
+
+def judge(evidence: Evidence) -> Row:
+    """All ranks must have summed; slow is no failure, for nobody knows what the cluster's network can do."""
+    start = evidence.last(Part.NODES)
+    if start and start.text("meet.exit") not in (None, "0"):
+        return Row(STEP, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
+    found, ranks = answers(start), evidence.resources.ranks
+    if evidence.resources.gpus_per_node and any(one["device"] in ("", "cpu") for one in found):
+        return Row(STEP, Verdict.NOT_RUN, None, "not every rank has a GPU", "see GPUs")
+    if found and found[0]["message"]:
+        return Row(STEP, Verdict.FAIL, None, found[0]["message"].splitlines()[0], ADVICE)
+    if len(found) != ranks:
+        return evidence.absent(STEP, Part.NODES, 0, STEP)
+    slowest = max(one["seconds"] for one in found)
+    backend = found[0]["backend"]
+    if ranks == 1:
+        return Row(STEP, Verdict.OK, slowest, f"{backend}: the site asks for one rank, so no network was tried")
+    # What each rank sends and receives, whatever the algorithm: 2 (n - 1) / n of the data.
+    rate = 2 * (ranks - 1) / ranks * MEGABYTES / 1000 / slowest
+    return Row(
+        STEP, Verdict.OK, slowest, f"{backend} sums {MEGABYTES} MB over {ranks} ranks at {rate:.2f} GB/s per rank"
+    )

@@ -1,0 +1,37 @@
+"""GPUs: every rank of a training has one of its own, and no stage asks for more than it uses."""
+
+from collections import Counter
+
+from hpcddm.launch.gpu_use import all_stages, remarks
+from hpcddm.selftest.checks import collective
+from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, Part
+from hpcddm.selftest.verdict import Row, Verdict
+
+CHECK = "GPUs"
+ADVICE = (
+    "look at container (apptainer needs --nv), at torch's build in the jobs' environment, at gpus_flag and gpu_type"
+)
+
+
+def judge(evidence: Evidence) -> Row:
+    """What the site asks for first, then what the ranks of the job over all nodes saw."""
+    site, asked = evidence.site, evidence.resources.gpus_per_node
+    texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
+    if texts:
+        verdict = Verdict.WARN if site.allow_idle_gpus else Verdict.FAIL
+        return Row(CHECK, verdict, None, "; ".join(texts), "as it says; hpcddm submit refuses it")
+    if not asked:
+        return Row(CHECK, Verdict.OK, None, f"{CHECKED_STAGE} asks for none")
+    start = evidence.last(Part.NODES)
+    found = collective.answers(start)
+    if not found:
+        if start and start.text("meet.exit") not in (None, "0"):
+            return Row(CHECK, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
+        return evidence.absent(CHECK, Part.NODES, 0, collective.STEP)
+    without = [one for one in found if one["device"] in ("", "cpu")]
+    if without:
+        seen = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
+        return Row(CHECK, Verdict.FAIL, None, seen.splitlines()[0], ADVICE)
+    names = ", ".join(f"{count} x {name}" for name, count in sorted(Counter(one["device"] for one in found).items()))
+    nodes = len({one["node"] for one in found})
+    return Row(CHECK, Verdict.OK, None, f"{len(found)} ranks on {nodes} nodes have one each: {names}")
