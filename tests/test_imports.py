@@ -50,7 +50,7 @@ MAY_IMPORT = {
 }
 LATE = {
     "files": {"launch"},
-    "selftest": {"training"},
+    "selftest": {"devices", "training"},
     "commands": {"report", "stages", "models", "encoders"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
