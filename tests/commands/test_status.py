@@ -238,7 +238,7 @@ def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monk
 def test_keys_for_programs_stay(run):
     assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
     keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
-    assert row(run).keys() == {*keys.split(), "saved_seconds", "silent_seconds", "user", "changes"}
+    assert row(run).keys() == {*keys.split(), "skipped", "saved_seconds", "silent_seconds", "user", "changes"}
 
 
 def test_one_look_is_one_question_to_the_scheduler(open_run, monkeypatch):
@@ -280,6 +280,13 @@ def test_json_holds_no_number_that_is_none(open_run, loss):
     (folder / "heartbeat.json").write_text(json.dumps(beat(figures={"loss": loss})))
     assert row(open_run)["loss"] is None and row(open_run)["state"] == "running"
     assert str(loss) in status(open_run)
+
+
+def test_skipped_steps_stand_beside_the_loss(open_run):
+    folder = write_attempt(open_run, EXPERT, 1)
+    assert row(open_run)["skipped"] == 0
+    (folder / "heartbeat.json").write_text(json.dumps(beat(figures={"loss": 0.25, "skipped": 3})))
+    assert row(open_run)["skipped"] == 3 and "(3" in status(open_run)
 
 
 def test_a_stale_unit_gives_the_words_of_submit(run):

@@ -1,0 +1,113 @@
+"""Looks for what another node is about to make: each comes too early, and succeeds soon all the same."""
+
+import threading
+import time
+
+import pytest
+
+from hpcddm.pipeline import plan
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime import gate
+from hpcddm.runtime.attempt import ENDED, open_attempt
+from hpcddm.runtime.entry import _told_by_file
+from hpcddm.runtime.inputs import NotReady, gather
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.records import records
+from hpcddm.runtime.spec import Spec
+from hpcddm.status import State, survey
+from tests.helpers import finish, tiny
+
+OWNER = "slurm-x-0123456789ab-7_0"
+SOON = 10.0
+"""Seconds; names are late by 30."""
+
+
+@pytest.fixture(params=["late", "fresh"])
+def nodes(request):
+    """Two nodes on the late-names file system, and two without a cache."""
+    return request.getfixturevalue(request.param)
+
+
+def ranks(rank, restart=0):
+    return Ranks(rank, 0, 2, 2, f"{OWNER}.{restart}")
+
+
+def soon(look, act):
+    """Begin to wait, act when that has looked in vain, and return what it found."""
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(look()), daemon=True)
+    waiting.start()
+    time.sleep(0.5)
+    assert not found
+    act()
+    waiting.join(SOON)
+    assert found, f"not within {SOON:g} s"
+    return found[0]
+
+
+def test_the_ranks_meet_though_the_second_one_looked_first(nodes):
+    first = open_attempt(nodes.a / "logs", ranks(0))
+    second = open_attempt(nodes.b / "logs", ranks(1))
+    assert soon(second.meeting, lambda: first.announce_meeting("10.0.0.1", 4711)) == ("10.0.0.1", 4711)
+
+
+def test_a_rank_finds_the_attempt_though_there_was_not_even_a_folder(nodes):
+    opened = []
+    found = soon(
+        lambda: open_attempt(nodes.b / "logs" / "train" / "expert-00", ranks(1)),
+        lambda: opened.append(open_attempt(nodes.a / "logs" / "train" / "expert-00", ranks(0))),
+    )
+    assert found.number == opened[0].number == 1 and found.owner == ranks(0).owner
+
+
+def test_a_rank_notices_at_once_that_its_job_has_begun_anew(nodes):
+    open_attempt(nodes.a / "logs", ranks(0))
+    second = open_attempt(nodes.b / "logs", ranks(1))
+    assert not second.is_superseded()
+    open_attempt(nodes.a / "logs", ranks(0, restart=1))
+    assert second.is_superseded()
+
+
+def test_attempts_of_two_nodes_in_turn_count_up(nodes):
+    places = [nodes.a, nodes.b, nodes.a, nodes.b]
+    numbers = [open_attempt(place / "logs", ranks(0, restart)).number for restart, place in enumerate(places)]
+    assert numbers == [1, 2, 3, 4]
+
+
+def test_the_first_word_about_the_end_stands_though_another_node_said_it(nodes):
+    first, second = (open_attempt(nodes.a / "logs", ranks(0)), open_attempt(nodes.b / "logs", ranks(1)))
+    assert records(nodes.b / "logs")[0].outcome is None
+    first.close("failed", "disk full")
+    second.close("complete")
+    assert records(nodes.b / "logs")[0].outcome == records(nodes.a / "logs")[0].outcome == "failed"
+    assert (first.folder / ENDED).exists()
+
+
+def test_a_submission_of_another_client_counts_though_the_journal_was_looked_for_too_early(nodes):
+    here, there = Journal(nodes.b / "journal.jsonl"), Journal(nodes.a / "journal.jsonl")
+    assert here.submissions() == []
+    token = there.intend("slurm", "north", ["train/expert-00"])
+    assert [one.uuid for one in here.submissions()] == [token]
+
+
+def test_the_file_that_stops_a_run_is_seen_by_a_node_that_looked_before(nodes):
+    assert _told_by_file(RunDir(nodes.b)) is None
+    RunDir(nodes.a).stop.touch()
+    assert "STOP" in _told_by_file(RunDir(nodes.b))
+    RunDir(nodes.a).stop.unlink()
+    assert _told_by_file(RunDir(nodes.b)) is None
+
+
+def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_completes_it(nodes, tmp_path):
+    units = plan(tiny(tmp_path))
+    shard = next(unit for unit in units if not unit.needs)
+    reader = next(unit for unit in units if unit.needs == [shard.key])
+    here, there = RunDir(nodes.b), RunDir(nodes.a)
+    spec = Spec(reader.key, reader.num_units, {}, reader.covers, reader.needs, threads=1)
+    assert survey(units, here)[shard.key].state is State.MISSING and gate.lacking(spec, here, here) == {shard.key}
+    with pytest.raises(NotReady):
+        gather(spec, here)
+    finish([shard], there)
+    assert survey(units, here)[shard.key].state is State.COMPLETE
+    assert gate.lacking(spec, here, here) == set() and list(gather(spec, here).found) == [shard.key]
