@@ -88,6 +88,9 @@ class Site(UnitKeys):
     """A job saves and leaves so long before its time limit."""
     requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
     """How a job that has to leave comes back: requeued, submitted anew by itself, or by the user's hand."""
+    escalate: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
+    """So many times the memory the next attempt asks for when there was too little, or the minutes when a slot was too
+    short for any progress; never more than its partition has."""
     watchdog_minutes: Positive = 20
     """A training that makes no step for so long is ended, and tried again."""
     look_again_seconds: Positive = 300

@@ -221,7 +221,10 @@ def _advice(known: Known, state: str, run: RunDir) -> str:
     submit = "the same hpcddm sweep again" if in_sweep else "submit again"
     told = next((home.stop for home in homes(run) if fresh.exists(home.stop)), None)
     again = f"rm {told}, then {submit}" if told else submit
-    retry = submit if in_sweep else f"hpcddm retry {root}"
+    last = known.work.last
+    memory_gb = last.verdict.get("memory_gb") if last else None
+    more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
+    retry = submit if in_sweep else f"hpcddm retry {root}{more}"
     site = known.status.unit.site
     advice = {
         Work.HELD: " ".join(["scontrol", *on(known.job.id.cluster), "release", known.job.id.number])
@@ -233,6 +236,8 @@ def _advice(known: Known, state: str, run: RunDir) -> str:
         Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
     }
     needs_submit = (Work.CANCELLED, Work.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
+    if more and state == Work.STOPPED and not in_sweep:
+        return retry
     return again if state in needs_submit else advice.get(state, "")
 
 

@@ -16,7 +16,14 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import Spec
 from hpcddm.site import Site
 
-SURVIVAL_KEYS = ("network_interface", "signal_lead_seconds", "watchdog_minutes", "requeue", "look_again_seconds")
+SURVIVAL_KEYS = (
+    "network_interface",
+    "signal_lead_seconds",
+    "watchdog_minutes",
+    "requeue",
+    "escalate",
+    "look_again_seconds",
+)
 """What a job must know of its site."""
 
 

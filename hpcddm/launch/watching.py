@@ -44,6 +44,7 @@ REASONS = {
     "Priority": "other jobs come first",
     "Resources": "waits for free nodes",
     "JobArrayTaskLimit": "as many elements as allowed run already",
+    "BadConstraints": "asks for more than any node has; cancel it, then retry it with less",
     "DependencyNeverSatisfied": "waits for a job that will never end well; cancel it and submit again",
 }
 VERDICTS = {

@@ -6,12 +6,13 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh
+from hpcddm.runtime.last_words import leave_word
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
 
@@ -46,6 +47,8 @@ class Attempt:
     """The code and the packages of rank 0, as manifests record them."""
     changes: list[str] = field(default_factory=list)
     """What was other than in the attempts that this one continues: 'attempt 2: torch 2.12.0 -> 2.13.0'."""
+    ranks: Ranks | None = field(default=None, compare=False)
+    """The place of this process in it."""
 
     def redirect_output(self, rank: int) -> None:
         """Send everything that this process prints, C++ libraries included, to the rank's log."""
@@ -61,13 +64,20 @@ class Attempt:
         begun = {"images": images, "fingerprint": fingerprint, "time": time.time()}
         atomic.write_json(self.folder / BEGUN, begun, durable=False)
 
-    def close(self, outcome: str, reason: str = "") -> None:
-        """Record how the attempt ended; the first word stands."""
+    def speak(self, outcome: str, reason: str, exit_code: int | None = None) -> None:
+        """Record how this rank ended."""
+        if self.ranks:
+            leave_word(self.folder, self.ranks, outcome, reason, exit_code)
+
+    def close(self, outcome: str, reason: str = "", exit_code: int | None = None) -> None:
+        """Record how the attempt ended; the first word stands, and every rank that fails leaves its own."""
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.facts}
         # On a full disk the last word takes the room that was kept for it.
         (self.folder / RESERVE).unlink(missing_ok=True)
         if fresh.read_json(self.folder / ENDED) is None:
             atomic.write_json(self.folder / ENDED, ended)
+        if outcome == "failed":
+            self.speak(outcome, reason, exit_code)
 
     def is_superseded(self) -> bool:
         """Whether a later execution of the same job has begun."""
@@ -111,12 +121,12 @@ def open_attempt(
     origin: the code and the packages of rank 0.
     """
     if ranks.rank == 0:
-        return _claim(logs, ranks.owner, allocation or {}, origin or {})
+        return replace(_claim(logs, ranks.owner, allocation or {}, origin or {}), ranks=ranks)
     deadline = time.time() + MEETING_SECONDS
     while time.time() < deadline:
         found = find_attempt(logs, ranks.owner)
         if found:
-            return found
+            return replace(found, ranks=ranks)
         time.sleep(POLL_SECONDS)
     # No UserError: a slow file system is worth another attempt.
     raise TimeoutError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {MEETING_SECONDS} s; did it start?")

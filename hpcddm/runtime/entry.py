@@ -81,7 +81,9 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
     # The others are through before the outputs are published, and the first word about the end stands.
     if ranks.rank == 0 or outcome == "failed":
-        attempt.close(outcome, reason)
+        attempt.close(outcome, reason, code)
+    elif reason:
+        attempt.speak(outcome, reason, code)
     if reason:
         # The log may lie on a full disk; that must not hide how it ended.
         with suppress(OSError):

@@ -9,6 +9,7 @@ from hpcddm.rundir import atomic, fresh, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
+from hpcddm.runtime.last_words import cause_of
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""
@@ -66,7 +67,11 @@ class Record:
 
     @property
     def reason(self) -> str:
-        """Why it ended, in the words of whoever spoke last."""
+        """Why it ended: in the words of the verdict, else of the rank whose error was the cause."""
+        if not self.verdict and self.outcome == "failed" and (as_number(self.owner, "ranks") or 1) > 1:
+            cause = cause_of(self.folder, int(self.owner["ranks"]))
+            if cause:
+                return cause.reason
         return str(self.verdict.get("reason") or self.ended.get("reason") or "")
 
     @property

@@ -29,6 +29,8 @@ class Spec:
     """How a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
     look_again_seconds: int = 300
     """The longest time after which it looks again for what another cluster makes."""
+    escalate: dict[str, float] = field(default_factory=dict)
+    """So many times the memory_gb, or the minutes, the next attempt asks for after there were too few."""
     wants: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings that they must have been made with."""
     minimum: int = 0

@@ -1,7 +1,9 @@
 """What the batch script does when srun is over: come back, stop with a reason, or be done.
 
-`scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|reason. Two more
-arguments, the decision that Slurm refused to carry out and its words, change it to one that asks for the user's hand.
+`scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
+changes is what the next attempt asks for: words of `scontrol update`, or of sbatch where the decision is to resubmit.
+Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that asks for the
+user's hand; with 'update' for the decision they are a remark only.
 """
 
 import os
@@ -18,8 +20,10 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
+from hpcddm.runtime.last_words import Cause, cause_of, oom_kills, tails
 from hpcddm.runtime.records import Record, read_record, records
-from hpcddm.runtime.spec import read_map, read_spec
+from hpcddm.runtime.requests import raised, request_of
+from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import SLOT_ENDS
 
 FRUITLESS = 3
@@ -28,6 +32,9 @@ EARLY_SECONDS = 60
 """Slurm may send the signal before the time limit so much too early."""
 SIGNAL_CODES = (138, 140, 143)
 """Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
+ASK_FOR_THE_USER = ("failed", "gave up", "by hand")
+"""Decisions after which nothing more happens by itself."""
+UPDATE = "update"
 LAST_UNITS = ("report/all", "table/all")
 """With it a run ends, and with the other one a sweep; the report of a sweep's setting is not the end of all."""
 
@@ -44,6 +51,8 @@ class Ending:
     lead_seconds: float
     is_told_off: bool = False
     """Whether the journal says that somebody cancelled it."""
+    cause: Cause | None = None
+    """Why the ranks failed, where more is known than their exit code."""
 
     @property
     def is_requeued(self) -> bool:
@@ -61,17 +70,34 @@ class Ending:
         ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
         return ending and self.job.get("Reason") == "None" and not self.is_preempted
 
+    def is_at_the_slots_end(self, last: Record) -> bool:
+        """Whether the attempt ended because its time was over."""
+        slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
+        return slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit"
+
     def is_from_outside(self, last: Record) -> bool:
         """Whether somebody ended the attempt; the end of the slot is no such thing, for the next one is as short."""
-        slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
-        if slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit":
+        if self.is_at_the_slots_end(last):
             return False
         return last.outcome == "stopped" or self.code in SIGNAL_CODES or self.is_preempted
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the batch script shall do."""
+
+    decision: str
+    reason: str
+    changes: str = ""
+    """What the next attempt asks for instead, in the words of scontrol or sbatch."""
+    memory_gb: int | None = None
+    """What the user is advised to ask for."""
 
 
 def main() -> None:
     """Judge the attempt that has just ended, record the verdict, print it for the script."""
     map_path, code = Path(sys.argv[1]), int(sys.argv[2])
+    refused, words = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = allocation.from_environment(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
@@ -79,24 +105,61 @@ def main() -> None:
     owner, logs = ranks.slurm_owner(), run.logs(spec.key)
     executions = [one for one in records(logs) if submission_of(_owner(one)) == submission_of(owner)]
     tried = [one for one in executions if not follows(_owner(one), owner)]
+    is_own = bool(tried) and _owner(tried[-1]) == owner
+    if refused == UPDATE:
+        _remark(tried[-1] if is_own else None, f"Slurm refuses to change what it asks for ({words})")
+        return
     is_replaced = ending.is_requeued or len(tried) < len(executions)
-    if not is_replaced and (not tried or _owner(tried[-1]) != owner):
+    if not is_replaced and not is_own:
         tried.append(_late_record(logs, owner, granted))
+        is_own = True
     home = RunDir(map_path.parent.parent)
     # A setting of a sweep has its name before its units.
     name = spec.key if home.root.resolve() == run.root else f"{run.root.name}/{spec.key}"
-    stops = [place.stop for place in (run, home) if fresh.exists(place.stop)]
     if is_replaced:
-        decision, reason = "superseded", "Slurm has started the job anew by itself, or will"
-    elif len(sys.argv) > 3:
-        refused, words = sys.argv[3:5]
-        decision, reason = "by hand", f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
+        found = Verdict("superseded", "Slurm has started the job anew by itself, or will")
+    elif refused:
+        reason = f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
+        found = Verdict("by hand", reason)
     else:
-        ending = replace(ending, is_told_off=_is_cancelled(home, name))
-        decision, reason = judge(spec.requeue, tried, ending, saved_images(run.unit(spec.key), tried), stops)
-    if tried and _owner(tried[-1]) == owner:
-        _record(tried[-1], ending, granted.started, decision, reason)
-    print(decision, _event(decision, name), name, reason.replace("|", "/"), sep="|")
+        ending = replace(ending, is_told_off=_is_cancelled(home, name), cause=_cause(tried[-1], map_path, granted))
+        found = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
+    if is_own:
+        _record(tried[-1], ending, granted.started, found)
+    reason = found.reason.replace("|", "/")
+    print(found.decision, _event(found.decision, name), name, found.changes, reason, sep="|")
+
+
+def _verdict(spec: Spec, run: RunDir, tried: list[Record], ending: Ending, stops: list[Path]) -> Verdict:
+    """The decision, what the next attempt asks for, and what the user may do where there is none."""
+    reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], request_of(ending.job)
+    decision, reason = judge(spec.requeue, tried, ending, reached, stops)
+    is_memory = ending.cause is not None and ending.cause.is_memory
+    if decision in ("requeue", "resubmit") and spec.escalate:
+        is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
+        after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
+        reason = "; ".join(filter(None, (reason, remark)))
+        return Verdict(decision, reason, after.updates(before) if decision == "requeue" else after.flags())
+    advised = before.advised_memory_gb() if is_memory and decision in ASK_FOR_THE_USER else None
+    if advised:
+        reason += f"; next: hpcddm retry {run.root} {spec.key} --resource memory_gb={advised}"
+    return Verdict(decision, reason, memory_gb=advised)
+
+
+def _cause(last: Record, map_path: Path, granted: allocation.Allocation) -> Cause | None:
+    """Why the ranks failed, from what they, srun and the kernel left."""
+    if last.outcome not in (None, "failed"):
+        return None
+    srun = map_path.parent / f"{granted.job}.{granted.restart}.srun"
+    output = tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
+    return cause_of(last.folder, None, tails([srun], 0.0), output, oom_kills())
+
+
+def _remark(own: Record | None, remark: str) -> None:
+    """Add something to a verdict that stands."""
+    if own and own.verdict:
+        with suppress(OSError, UserError):
+            atomic.write_json(own.folder / VERDICT, own.verdict | {"reason": f"{own.reason}; {remark}"})
 
 
 def _is_cancelled(home: RunDir, name: str) -> bool:
@@ -117,8 +180,9 @@ def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> Reco
     return read_record(own.number, own.folder)
 
 
-def _record(own: Record, ending: Ending, started: float, decision: str, reason: str) -> None:
-    verdict = {"decision": decision, "reason": reason, "exit_code": ending.code}
+def _record(own: Record, ending: Ending, started: float, found: Verdict) -> None:
+    verdict: dict[str, Any] = {"decision": found.decision, "reason": found.reason, "exit_code": ending.code}
+    verdict |= {"memory_gb": found.memory_gb} if found.memory_gb else {}
     verdict |= {"outside": ending.is_from_outside(own), "started": started, "ended": time.time()}
     # On a full disk the decision counts, not its record.
     with suppress(OSError, UserError):
@@ -133,7 +197,8 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
     newest training state; stops: the files that tell everybody to stop.
     """
     last = tried[-1]
-    reason = str(last.ended.get("reason") or f"the ranks ended with exit code {ending.code}")
+    told = last.ended.get("reason") or f"the ranks ended with exit code {ending.code}"
+    reason = ending.cause.reason if ending.cause else str(told)
     if last.ended_well:
         return "complete", ""
     if last.ended.get("final"):
@@ -190,7 +255,7 @@ def _event(decision: str, name: str) -> str:
     """What the user's hook is told, '' for nothing: the end of the run, or a unit that stops for good."""
     if decision == "complete":
         return "complete" if name in LAST_UNITS else ""
-    return "stopped" if decision in ("failed", "gave up", "by hand") else ""
+    return "stopped" if decision in ASK_FOR_THE_USER else ""
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Unit:
         command = [sys.executable, "-m", "hpcddm.runtime.verdict", self.map, str(code), *words]
         text = job.format(restart=self.restart)
         done = subprocess.run(command, env=slurm, input=text, capture_output=True, text=True, check=True)
-        decision, event, unit, reason = done.stdout.rstrip("\n").split("|")
+        decision, event, unit, self.changes, reason = done.stdout.rstrip("\n").split("|")
         assert unit == KEY
         return decision, event, reason
 

@@ -1,0 +1,103 @@
+"""The cause of a failure is told from what follows from it."""
+
+import pytest
+
+from hpcddm.runtime import last_words
+from hpcddm.runtime.last_words import cause_of, leave_word, oom_kills
+from hpcddm.runtime.ranks import Ranks
+
+PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
+NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"
+STORE = "DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (h1, 4711)."
+OWN = "ValueError: no such class"
+KILLED = """srun: error: h2: task 1: Killed
+srun: launch/slurm: _step_signal: Terminating StepId=12.0
+srun: error: h1: task 0: Exited with exit code 1
+"""
+SWAPPED = """srun: error: h1: task 0: Exited with exit code 1
+srun: launch/slurm: _step_signal: Terminating StepId=12.0
+srun: error: h2: task 1: Killed
+"""
+KILLED_IN_THE_END = """srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+slurmstepd: error: *** STEP 12.0 ON h1 CANCELLED AT 2026-11-22T04:15:13 ***
+srun: error: h2: tasks 1-2: Killed
+"""
+OOM = """srun: error: h3: tasks 1,3: Out Of Memory
+srun: launch/slurm: _step_signal: Terminating StepId=12.0
+"""
+SEEMS = "out of memory on h2, it seems: rank 1 was killed without a word"
+
+
+@pytest.fixture
+def attempt(tmp_path, monkeypatch):
+    """Let ranks, in this order, say how they ended: rank -> its reason; rank k lies on node h(k+1)."""
+
+    def attempt(reasons, outcome="failed"):
+        for rank, reason in reasons.items():
+            monkeypatch.setattr(last_words.socket, "gethostname", lambda rank=rank: f"h{rank + 1}")
+            leave_word(tmp_path, Ranks(rank, 0, 2, 2, "me"), outcome, reason, 1)
+        return tmp_path
+
+    return attempt
+
+
+@pytest.mark.parametrize("consequence", [PEER, NCCL, STORE])
+def test_a_ranks_own_error_outranks_those_that_its_siblings_got_from_its_end(attempt, consequence):
+    assert cause_of(attempt({0: consequence, 1: OWN}), 2).reason == f"rank 1 on h2: {OWN}"
+
+
+def test_where_all_have_lost_their_peers_the_first_word_counts(attempt):
+    assert cause_of(attempt({1: PEER, 0: STORE}), 2).reason == f"rank 1 on h2: {PEER}"
+
+
+@pytest.mark.parametrize("srun", [KILLED, SWAPPED], ids=["in order", "its sibling was heard first"])
+def test_a_rank_that_was_killed_without_a_word_was_out_of_memory_it_seems(attempt, srun):
+    cause = cause_of(attempt({0: PEER}), None, srun)
+    assert cause.reason == SEEMS and cause.is_memory
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [{"oom_kills": 1}, {"output": "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0."}],
+    ids=["kernel", "slurmstepd"],
+)
+def test_it_was_out_of_memory_where_somebody_counted(attempt, evidence):
+    assert cause_of(attempt({0: PEER}), None, KILLED, **evidence).reason == "out of memory on h2 (rank 1)"
+
+
+def test_slurms_own_word_is_believed(attempt):
+    assert cause_of(attempt({0: PEER, 2: NCCL}), None, OOM).reason == "out of memory on h3 (rank 1)"
+
+
+def test_who_is_killed_in_the_end_was_not_out_of_memory(attempt):
+    assert cause_of(attempt({0: "SIGTERM"}, "stopped"), None, KILLED_IN_THE_END) is None
+
+
+def test_a_rank_that_was_killed_after_a_siblings_own_error_is_a_consequence(attempt):
+    assert cause_of(attempt({0: OWN}), None, SWAPPED).reason == f"rank 0 on h1: {OWN}"
+
+
+def test_without_a_queue_the_silent_rank_is_named(attempt):
+    cause = cause_of(attempt({0: PEER}), 2)
+    assert cause.reason.startswith("rank 1 ended without a word") and PEER in cause.reason and cause.is_memory
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_memory"),
+    [("MemoryError: ", True), ("OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", False), (OWN, False)],
+)
+def test_only_a_lack_of_the_nodes_memory_is_mended_by_more_of_it(attempt, reason, is_memory):
+    assert cause_of(attempt({0: reason}), 1).is_memory == is_memory
+
+
+def test_the_kernels_count_is_that_of_the_whole_job(tmp_path):
+    own = tmp_path / "cgroup"
+    for elsewhere in ("", "9:memory:/slurm/job_12\n", "0::/user.slice\n"):
+        own.write_text(elsewhere)
+        assert oom_kills(tmp_path, own) == 0
+    own.write_text("0::/system.slice/slurmstepd.scope/job_12/step_batch/user/task_0\n")
+    assert oom_kills(tmp_path, own) == 0
+    job = tmp_path / "system.slice/slurmstepd.scope/job_12"
+    job.mkdir(parents=True)
+    (job / "memory.events").write_text("low 0\noom 2\noom_kill 3\noom_group_kill 0\n")
+    assert oom_kills(tmp_path, own) == 3
