@@ -1,15 +1,25 @@
 """An expert over two nodes, disturbed in every way that clusters have: the weights stay the same to the last bit."""
 
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from hpcddm.runtime.records import records
+from tests.late_names.mounts import LATE
 from tests.real.storm import GENTLE, KEY, KINDS, PHASES, Disturbance, Storm, schedule, weights
 
 pytestmark = pytest.mark.slurm
 LONG_ROUNDS = 3
+# At first the neighbour has nodes of its own, so that both nodes of the disturbed one can be lost.
+SHORT = [("slurmd killed", "step"), ("time limit", "step"), ("usr2", "imports"), ("sigkill", "save")]
+SHORT += [("term", "rendezvous"), ("slurmctld restarted", "step"), ("scancel", "save"), ("preemption", "step")]
 
 
 def storm_of(folder, home, disturbances, images):
+    folder.mkdir(exist_ok=True)
     storm = Storm(folder, home, seed=0, images=images)
     storm.submit(folder / "calm", "local")
     storm.submit(storm.run, "slurm")
@@ -27,10 +37,7 @@ def require_nothing_lost(storm):
 @pytest.fixture(scope="module")
 def storm(home, tmp_path_factory):
     """One disturbance of every kind, at every phase."""
-    # At first the neighbour has nodes of its own, so that both nodes of the disturbed one can be lost.
-    kinds = [("slurmd killed", "step"), ("time limit", "step"), ("usr2", "imports"), ("sigkill", "save")]
-    kinds += [("term", "rendezvous"), ("slurmctld restarted", "step"), ("scancel", "save"), ("preemption", "step")]
-    disturbances = [Disturbance(kind, phase, 0.0) for kind, phase in kinds]
+    disturbances = [Disturbance(kind, phase, 0.0) for kind, phase in SHORT]
     return storm_of(tmp_path_factory.mktemp("storm"), home, disturbances, images=480_000)
 
 
@@ -45,6 +52,26 @@ def test_an_attempt_that_outlives_its_nodes_leaves_when_the_next_one_begins(stor
     assert "began: 2" in one.note and (old.outcome, old.decision) == ("superseded", "superseded")
     # Its successor went on until somebody else disturbed it.
     assert storm.log[1].attempt == one.attempt + 1
+
+
+@pytest.fixture
+def late_testbed(home):
+    """A testbed in which every node, and the login side, is an NFS client of its own that sees names late."""
+    # In a short path: a socket's name has an end.
+    folder = Path(tempfile.mkdtemp(prefix="testbed-late-", dir="/tmp"))
+    environment = os.environ | {"HPCDDM_TESTBED_LATE_NAMES": str(LATE)}
+    try:
+        subprocess.run(["bash", "slurm/testbed/up.sh", str(folder)], check=True, env=environment, timeout=180)
+        yield folder
+    finally:
+        subprocess.run(["bash", "slurm/testbed/down.sh", str(folder)], check=True, timeout=180)
+
+
+@pytest.mark.long
+def test_a_storm_on_nodes_that_see_each_others_names_late(late_testbed):
+    disturbances = [Disturbance(kind, phase, 0.0) for kind, phase in SHORT]
+    conf = f"{late_testbed}/home/slurm.conf"
+    require_nothing_lost(storm_of(late_testbed / "shared" / "storm", conf, disturbances, images=480_000))
 
 
 @pytest.mark.long
