@@ -46,7 +46,7 @@ def retry(
         return 0
     site = _changed(site, resources, failed)
     click.echo(f"again: {', '.join(failed)}")
-    return bring(experiment, site, run, only=failed, live=live)
+    return bring(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:

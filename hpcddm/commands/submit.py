@@ -24,6 +24,7 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
+from hpcddm.launch.template import store_parts, stored_parts
 from hpcddm.pipeline import REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
@@ -77,9 +78,15 @@ def bring(
     only: Collection[str] | None = None,
     dry_run: bool = False,
     live: bool = False,
+    as_submitted: bool = False,
 ) -> int:
-    """Decide what is to run of an experiment whose images lie where it says, and submit it; return the exit code."""
+    """Decide what is to run of an experiment whose images lie where it says, and submit it; return the exit code.
+
+    as_submitted: the batch script follows the template with which the run was last submitted.
+    """
     launcher = launcher_of(site, run)
+    if as_submitted:
+        _follow_stored_template(launcher, run)
     if live:
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only)
@@ -114,11 +121,24 @@ def bring(
                 set_aside(run, unit.key)
         store_experiment(experiment, run)
         store_site(site, run)
+        store_parts(run, launcher.template_parts)
         _announce(site, run, decision)
         announce_code(launcher)
         if is_queue:
             return _queue(experiment, run, launcher, decision)
         return _run_here(experiment, run, launcher, decision, only)
+
+
+def _follow_stored_template(launcher: Launcher, run: RunDir) -> None:
+    """Take the template with which the run was submitted, and say so where another one is in the way."""
+    here, launcher.template_parts = launcher.template_parts, stored_parts(run)
+    for part in sorted({*here, *launcher.template_parts}):
+        if here.get(part) != launcher.template_parts.get(part):
+            kept = (
+                f"{run.root / part}, as submitted" if part in launcher.template_parts else "the package's, as submitted"
+            )
+            other = f"; {part} here is another one, which hpcddm submit would take" if part in here else ""
+            click.echo(f"note: the batch script follows {kept}{other}")
 
 
 def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> None:

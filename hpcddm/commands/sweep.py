@@ -30,6 +30,7 @@ from hpcddm.launch.submission import (
     store_site,
     submitted_jobs,
 )
+from hpcddm.launch.template import own_parts, store_parts
 from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
@@ -207,6 +208,7 @@ def _store(seen: Look, home: RunDir, site: Site) -> None:
     """The index before the links, which it explains; none of it waits for the disk: the same command makes it anew."""
     write_index(seen.index, home)
     store_site(site, home)
+    store_parts(home, own_parts())
     for member in seen.members:
         link(member.run, member.owners)
         values = within_run(member.experiment, member.run).model_dump(mode="json")

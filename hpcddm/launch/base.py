@@ -10,6 +10,7 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.snapshot import Checkout, Snapshot
+from hpcddm.launch.template import own_parts
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -71,6 +72,8 @@ class Launcher(ABC):
         self.run = run
         self.code: Snapshot | Checkout = Snapshot(run)
         """What the jobs that it starts run."""
+        self.template_parts = own_parts()
+        """Texts of the user's own parts of the batch script's template."""
 
     @abstractmethod
     def check(self, arrays: list[ArraySpec]) -> None:

@@ -24,7 +24,7 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
-from hpcddm.share import share_file
+from hpcddm.share import share_folder
 from hpcddm.site import Site
 from hpcddm.weights import cache_folder
 
@@ -110,12 +110,14 @@ class Slurm(Launcher):
             return False
 
     def _text(self, array: ArraySpec) -> str:
-        source = share_file(TEMPLATE)
+        own = self.template_parts
+        place = share_folder() / TEMPLATE
         return render(
-            source.read_text(),
-            str(source),
+            own.get(TEMPLATE) or place.read_text(),
+            TEMPLATE if TEMPLATE in own else str(place),
             self.site,
             array.resources,
+            own,
             array=array,
             plain=self._takes_no_arrays(array.resources.cluster),
             run=self.run.root.resolve(),

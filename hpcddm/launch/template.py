@@ -3,12 +3,15 @@
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.errors import UserError
-from hpcddm.share import share_file
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.share import share_folder
 from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
@@ -17,16 +20,48 @@ if TYPE_CHECKING:
 VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
-def render(source: str, place: str, site: Site, resources: Resources, **values: Any) -> str:
+PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2")
+"""Template of the batch script, and what it includes."""
+
+
+def own_parts() -> dict[str, str]:
+    """Texts of the parts that the user has below the working directory, in place of the package's."""
+    package = share_folder()
+    return {part: Path(part).read_text() for part in PARTS if Path(part).is_file() and not _is_same(part, package)}
+
+
+def _is_same(part: str, folder: Path) -> bool:
+    return (folder / part).is_file() and Path(part).samefile(folder / part)
+
+
+def stored_parts(run: RunDir) -> dict[str, str]:
+    """Texts of the user's own parts with which the run was last submitted."""
+    return {part: (run.root / part).read_text() for part in PARTS if (run.root / part).is_file()}
+
+
+def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
+    """Keep the user's own parts with the run, so that a later retry follows them wherever it is called."""
+    for part in PARTS:
+        if part in parts:
+            atomic.write_text(run.root / part, parts[part], durable=False)
+        else:
+            (run.root / part).unlink(missing_ok=True)
+
+
+def render(
+    source: str, place: str, site: Site, resources: Resources, parts: Mapping[str, str] | None = None, **values: Any
+) -> str:
     """Fill in a template for units that ask for `resources` at `site`.
 
-    source: text of the template; place: file that it came from, for complaints.
+    source: text of the template; place: file that it came from, for complaints; parts: texts of the user's own parts,
+    by default those below the working directory.
     Raises `UserError` naming the template when it has a mistake.
     """
     import jinja2
 
+    parts = own_parts() if parts is None else parts
     try:
-        template = _compiled(source, Path.cwd())
+        template = _compiled(source, frozenset(parts.items()))
         return template.render(
             site=site.model_dump(),
             resources=resources.model_dump(),
@@ -41,16 +76,17 @@ def render(source: str, place: str, site: Site, resources: Resources, **values: 
 
 
 @cache
-def _compiled(source: str, folder: Path) -> "jinja2.Template":
-    """Template whose parts are those of this working directory, or else the package's."""
+def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Template":
+    """Template with the user's own parts, and the package's for all others."""
     import jinja2
 
+    own = dict(parts)
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(lambda name: share_file(name).read_text()),
+        loader=jinja2.FunctionLoader(lambda name: own.get(name) or (share_folder() / name).read_text()),
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     environment.filters["words"] = lambda values: " ".join(map(command_word, values))

@@ -5,6 +5,7 @@ import pytest
 from hpcddm.commands import retry as command
 from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -66,6 +67,24 @@ def submitted(queue):
 def test_what_failed_and_what_reads_it_is_submitted_anew(run, queue):
     said = retry(run)
     assert submitted(queue) == [EXPERT, *FINAL] and f"again: {EXPERT}, {', '.join(FINAL)}" in said
+
+
+OWN = {"slurm/job.sbatch.j2": "#!/bin/bash\n# as submitted\n"}
+
+
+def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue, tmp_path, monkeypatch):
+    store_parts(run, OWN)
+    (tmp_path / "elsewhere/slurm").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    said = retry(run)
+    assert queue.template_parts == stored_parts(run) == OWN
+    assert f"the batch script follows {run.root}/slurm/job.sbatch.j2, as submitted" in said
+    (tmp_path / "elsewhere/slurm/start.sh.j2").write_text("# another one\n")
+    queue.template_parts = own_parts()
+    said = retry(run)
+    assert (
+        queue.template_parts == OWN and "slurm/start.sh.j2 here is another one, which hpcddm submit would take" in said
+    )
 
 
 def test_what_waits_behind_it_is_recalled(run, queue):

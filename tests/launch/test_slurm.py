@@ -11,6 +11,7 @@ from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
 from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -125,6 +126,23 @@ def test_a_template_below_the_working_directory_comes_first(tmp_path, monkeypatc
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "job.sbatch.j2").write_text("#!/bin/bash\n# own {{ array.name }}\n")
     assert rendered(tmp_path / "run") == "#!/bin/bash\n# own tiny-train\n"
+
+
+def test_the_users_own_template_is_kept_with_the_run_and_the_packages_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunDir(tmp_path / "run")
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "start.sh.j2").write_text("# own way to start\n")
+    assert own_parts() == {"slurm/start.sh.j2": "# own way to start\n"}
+    store_parts(run, own_parts())
+    (tmp_path / "slurm" / "start.sh.j2").unlink()
+    launcher = slurm.create(Site(name="here", scheduler="slurm"), run)
+    array = ArraySpec("tiny-train", ["a/b"], [], launcher.site.resources, [], 1)
+    assert "# own way to start" not in launcher.render(array, "1.sbatch").read_text()
+    launcher.template_parts = stored_parts(run)
+    assert "# own way to start" in launcher.render(array, "1.sbatch").read_text()
+    store_parts(run, {})
+    assert stored_parts(run) == {}
 
 
 @pytest.mark.parametrize("text", ["{{ arry.name }}", "{% if %}", "{{ site.queue.name }}"])
