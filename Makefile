@@ -12,12 +12,13 @@ TESTBED := slurm/testbed
 # One word for the shell, whatever it holds; SET alone is several.
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help install submit test test-long benchmarks lint testbed-up testbed-down clean
+.PHONY: help install submit test test-long gpu-check benchmarks lint testbed-up testbed-down clean
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-long     storms of disturbances, races of submitters: half an hour on a real Slurm"
+	@echo "make gpu-check     devices, NCCL and a short run on the GPUs of this machine; an error where it has none"
 	@echo "make benchmarks    the figures of the README about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    two real Slurm clusters on this machine; make testbed-down removes them"
 	@echo "make lint          ruff"
@@ -33,6 +34,9 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 bash tests/run.sh -m 'long or slurm'
+
+gpu-check: $(VENV)/installed-test
+	@$(VENV)/bin/python -m pytest -m gpu tests/gpu
 
 benchmarks: $(VENV)/installed-test
 	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh

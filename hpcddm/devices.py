@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -14,6 +16,7 @@ from hpcddm.runtime.unit import Unit
 
 STORE_KEY = "hpcddm/device"
 """Under which every rank leaves its device in the store of the meeting, and rank 0 the complaint."""
+READING = timedelta(seconds=10)
 DEVICE_FILES = Path("/dev")
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -73,15 +76,25 @@ def agree(store: dist.Store, ranks: Ranks, device: torch.device) -> str:
 
     Raises `MissingGpu` on all ranks when only some have a GPU, or when two of one node have the same.
     """
-    own = Device(ranks.rank, node_name(), _name(device))
+    own = Device(ranks.rank, node_name(), identity(device))
     store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(own)))
     if ranks.rank == 0:
         found = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
         store.set(f"{STORE_KEY}/complaint", complaint(found))
     text = store.get(f"{STORE_KEY}/complaint").decode()
     if text:
+        _see_that_all_know(store, ranks)
         raise MissingGpu(f"{text}; {advice()}" if device.type == "cpu" else text)
     return "gloo" if device.type == "cpu" else "nccl"
+
+
+def _see_that_all_know(store: dist.Store, ranks: Ranks) -> None:
+    """Keep rank 0, with whom the store ends, until the others have read the complaint."""
+    if ranks.rank > 0:
+        store.set(f"{STORE_KEY}/read/{ranks.rank}", "")
+        return
+    with suppress(dist.DistStoreError):
+        store.wait([f"{STORE_KEY}/read/{rank}" for rank in range(1, ranks.world_size)], READING)
 
 
 def complaint(devices: Sequence[Device]) -> str:
@@ -131,7 +144,8 @@ def advice() -> str:
     )
 
 
-def _name(device: torch.device) -> str:
+def identity(device: torch.device) -> str:
+    """Word that tells a GPU from all others; 'cpu' for the CPU."""
     if device.type == "cpu":
         return "cpu"
     return str(torch.cuda.get_device_properties(device).uuid)

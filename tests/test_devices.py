@@ -6,6 +6,7 @@ tests/gpu, for `make gpu-check`.
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -39,6 +40,7 @@ def show(monkeypatch):
         monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
         properties = lambda device: SimpleNamespace(uuid=uuids[device.index])  # noqa: E731
         monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {uuids[device.index]}")
 
     return shown
 
@@ -58,8 +60,10 @@ def test_a_rank_that_was_given_a_gpu_and_sees_none_fails_with_rank_node_and_advi
 def test_what_was_given_no_gpu_takes_what_there_is(show):
     show()
     assert devices.own_device(unit()) == torch.device("cpu")
+    assert devices.device_name(torch.device("cpu")) == "cpu"
     show("a")
     assert devices.own_device(unit()) == torch.device("cuda", 0)
+    assert devices.device_name(torch.device("cuda", 0)) == "GPU a"
 
 
 @pytest.mark.parametrize(("visible", "local_rank", "index"), [("abcd", 3, 3), ("d", 3, 0), ("cd", 3, 1)])
@@ -152,6 +156,36 @@ def test_half_the_ranks_on_gpus_end_all_of_them_at_once(show):
     first, second = agree_together([torch.device("cuda", 0), torch.device("cpu")])
     assert first.startswith("rank 1 on ") and "no GPU, while 1 other ranks have one" in first
     assert second.startswith(first) and len(second) > len(first), "the rank without a GPU knows why"
+
+
+DISAGREE = """
+import os, sys, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+from hpcddm import devices
+from hpcddm.runtime.ranks import Ranks
+rank = int(sys.argv[2])
+store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False)
+devices.identity = lambda device: ["a", "cpu"][rank]
+class Slow:
+    set = lambda self, *pair: store.set(*pair)
+    get = lambda self, key: (time.sleep(1), store.get(key))[1]
+try:
+    devices.agree(Slow() if rank else store, Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
+except devices.MissingGpu as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+
+
+def test_rank_0_does_not_leave_before_the_others_know(tmp_path):
+    """With processes of their own: the store lives in rank 0."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = [sys.executable, "-c", DISAGREE, str(port)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    ranks = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True, env=environment) for n in (0, 1)]
+    assert all("rank 1 on" in rank.communicate(timeout=120)[0] for rank in ranks)
 
 
 def test_two_ranks_that_would_share_a_gpu_end(show):
