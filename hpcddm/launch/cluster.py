@@ -78,7 +78,12 @@ class Cluster:
         mine = ask(
             "squeue", *self._on, "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i"
         ).split()
-        return Limits(longest, max(limit - len(mine), 0), f"{reason}, {len(mine)} of {limit} are taken")
+        reason += f", {len(mine)} of {limit} are taken"
+        # A running job that submits itself anew is counted twice for a moment, and as many as may run do so.
+        kept = min(site.max_parallel, limit // 2) if site.requeue == "resubmit" else 0
+        if kept:
+            reason += f", {kept} are kept free for jobs that submit themselves anew"
+        return Limits(longest, max(limit - kept - len(mine), 0), reason)
 
 
 def submit_limit(text: str, site: Site) -> int | None:

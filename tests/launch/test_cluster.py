@@ -100,6 +100,17 @@ def test_no_room_is_never_less_than_none(asked):
     assert Cluster().limits(site(max_submitted=1), 10).room == 0
 
 
+@pytest.mark.parametrize("max_parallel, limit, room", [(4, 40, 33), (256, 40, 17), (2, 5, 0), (4, 1, 0), (1, 10, 6)])
+def test_a_place_is_kept_for_every_job_that_may_run_and_submit_itself_anew(asked, max_parallel, limit, room):
+    keys = {"max_parallel": max_parallel, "max_submitted": limit}
+    limits = Cluster().limits(site(requeue="resubmit", **keys), 10)
+    assert limits.room == room
+    in_queue = 3 + limits.room
+    assert room == 0 or in_queue + min(max_parallel, in_queue) <= limit
+    assert limit == 1 or "kept free for jobs that submit themselves anew" in limits.reason
+    assert Cluster().limits(site(**keys), 10).room == max(limit - 3, 0)
+
+
 @pytest.mark.parametrize("enforce", ["none", "associations"])
 def test_limits_that_nobody_enforces_are_none(asked, enforce):
     asked[0]["config"] = CONFIG.format(enforce=enforce)
