@@ -5,7 +5,7 @@ import secrets
 import shutil
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -28,7 +28,7 @@ from hpcddm.selftest.checks import (
     submit,
 )
 from hpcddm.selftest.checks import time_left as time_left_check
-from hpcddm.selftest.evidence import CHECKED_STAGE, Part
+from hpcddm.selftest.evidence import Part, checked
 from hpcddm.selftest.local_trial import LocalTrial
 from hpcddm.selftest.slurm_trial import SlurmTrial
 from hpcddm.selftest.verdict import Row, Verdict
@@ -64,12 +64,23 @@ def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
 
 
 def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
-    trial = SlurmTrial(site, place)
-    why = silence()
+    """Rows of every cluster of the site, each tried with jobs of its own in a folder of its own."""
+    if len(site.clusters) < 2:
+        return _on_cluster(site, place, timeout, next(iter(site.clusters), None))
+    rows = []
+    for cluster in site.clusters:
+        (place / cluster).mkdir()
+        found = _on_cluster(site, place / cluster, timeout, cluster)
+        rows += [replace(row, check=f"{row.check}@{cluster}") for row in found]
+    return rows
+
+
+def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[Row]:
+    trial = SlurmTrial(site, place, cluster)
+    why = silence(cluster)
     if why:
-        return [
-            Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", "try on a login node; is SLURM_CONF set?")
-        ]
+        advice = "try on a login node; is SLURM_CONF set?"
+        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", advice)]
     rows = _through_the_queue(trial, site, timeout)
     evidence = trial.evidence
     for judge in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
@@ -81,8 +92,9 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ro
     """Submit and wait; the rows about what sbatch says. Nothing of it is in the queue afterwards."""
     started = time.time()
     trial.prepare()
-    rows = submit.judge(site, lambda resources: trial.text(Part.NODES, resources))
-    if submit.is_refused(rows, CHECKED_STAGE):
+    cluster = trial.evidence.cluster
+    rows = submit.judge(site, lambda resources: trial.text(Part.NODES, resources), cluster)
+    if submit.is_refused(rows, checked(site, cluster)):
         return rows
     try:
         complaint = trial.submit()
@@ -91,9 +103,9 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ro
     finally:
         trial.cancel()
     if complaint:
-        advice = submit.advice(site, CHECKED_STAGE, complaint)
+        advice = submit.advice(site, checked(site, cluster), complaint)
         rows.append(Row("submit", Verdict.FAIL, seconds, complaint, advice))
-    return rows or [submit.accepted(site, seconds)]
+    return rows or [submit.accepted(site, seconds, cluster)]
 
 
 def _here(site: Site, place: Path, timeout: float) -> list[Row]:

@@ -31,6 +31,14 @@ class Element:
 FOLDER = re.compile(r"(?P<part>array|nodes)-(?P<job>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
 
 
+def checked(site: Site, cluster: str | None) -> str:
+    """The stage whose shape is tried on a cluster: the checked one, or the first one that the site sends there."""
+    for name in (CHECKED_STAGE, *site.stages):
+        if site.resources_for(*name.partition("/")[::2]).cluster == cluster:
+            return name
+    return ""
+
+
 @dataclass(frozen=True)
 class Start:
     """One start of one element, with the folder that the batch script made for it."""
@@ -73,11 +81,13 @@ class Evidence:
     """The job id of each part that was accepted."""
     waiting: dict[str, str] = field(default_factory=dict)
     """The parts that were still in the queue when time was up: 'pending because (Resources)', 'running on h1'."""
+    cluster: str | None = None
+    """The cluster of the site that is tried; None where it names none."""
 
     @property
     def resources(self) -> Resources:
         """What a unit of the checked stage asks for."""
-        return self.site.resources_for(CHECKED_STAGE)
+        return self.site.resources_for(*checked(self.site, self.cluster).partition("/")[::2])
 
     @property
     def element_resources(self) -> Resources:
@@ -125,7 +135,8 @@ class Evidence:
     def _never_started(self, check: str, part: str, element: int) -> Row:
         if part in self.waiting:
             return Row(check, Verdict.NOT_RUN, None, self.waiting[part], "try again with a longer --timeout")
-        advice = f"do the compute nodes see {self.folder}? choose another --folder, on a shared file system"
+        of_cluster = f" of cluster {self.cluster}" if self.cluster else ""
+        advice = f"do the compute nodes{of_cluster} see {self.folder}? choose another --folder, on a shared file system"
         said = last_line(self.output(part, element))
         return Row(check, Verdict.FAIL, None, said or "left the queue without a trace in the folder", advice)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcddm.launch.client import Silent, ask, call
+from hpcddm.launch.client import Silent, ask, call, on
 from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import requeue, submit
@@ -41,8 +41,9 @@ HOPELESS_SECONDS = 5
 class SlurmTrial:
     """Two arrays of one name: three elements of one node each, and one element over all nodes of a training."""
 
-    def __init__(self, site: Site, folder: Path) -> None:
-        self.evidence = Evidence(site, folder)
+    def __init__(self, site: Site, folder: Path, cluster: str | None = None) -> None:
+        self.evidence = Evidence(site, folder, cluster=cluster)
+        self._on = on(cluster)
         self._name = f"hpcddm-{folder.name}"
         self._shapes = {Part.ARRAY: self.evidence.element_resources, Part.NODES: self.evidence.resources}
 
@@ -88,7 +89,7 @@ class SlurmTrial:
         (self.evidence.folder / "submitted").touch()
         for part in self._shapes:
             try:
-                answer = call("sbatch", "--parsable", f"--job-name={self._name}", str(self._script(part)))
+                answer = call("sbatch", *self._on, "--parsable", f"--job-name={self._name}", str(self._script(part)))
             except (OSError, subprocess.TimeoutExpired) as error:
                 return str(error)
             job = answer.stdout.strip().split(";")[0]
@@ -125,7 +126,9 @@ class SlurmTrial:
     def _look(self, left: dict[str, float]) -> None:
         """Ask the queue, and note since when a part is not there any more."""
         try:
-            lines = ask("squeue", "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N").splitlines()
+            lines = ask(
+                "squeue", *self._on, "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N"
+            ).splitlines()
         except Silent as why:
             self.evidence.waiting.update(dict.fromkeys(self.evidence.submitted, f"unknown: {why}"))
             return
@@ -159,7 +162,7 @@ class SlurmTrial:
 
     def cancel(self) -> None:
         """End whatever is left of these jobs, one that resubmitted itself included; the name is theirs alone."""
-        call("scancel", f"--user={os.getuid()}", f"--name={self._name}")
+        call("scancel", *self._on, f"--user={os.getuid()}", f"--name={self._name}")
 
 
 def _is_hopeless(text: str) -> bool:

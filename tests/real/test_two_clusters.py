@@ -127,6 +127,16 @@ def test_equal_ids_on_two_clusters_are_two_jobs(held):
     assert held.queue(HOME) == held.queue(ANNEX) == []
 
 
+@pytest.mark.long
+def test_selftest_tries_every_cluster_of_a_site(home, tmp_path):
+    Place(tmp_path, home)
+    done = hpcddm("selftest", "--site", tmp_path / "both.yaml", "--folder", tmp_path, "--json", SLURM_CONF=home)
+    answer = json.loads(done.stdout)
+    assert answer["passed"], answer
+    checks = {check["check"] for check in answer["checks"]}
+    assert {"storage@home", "storage@annex", "requeue@home", "requeue@annex", "accounting@annex"} <= checks
+
+
 PROVE = """
 import sys
 from hpcddm.errors import UserError

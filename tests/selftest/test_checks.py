@@ -294,7 +294,7 @@ def test_time_left(evidence, files, verdict, seen):
 
 
 def test_sacct_against_what_the_site_says(evidence, monkeypatch):
-    monkeypatch.setattr(accounting, "_is_known", lambda job: True)
+    monkeypatch.setattr(accounting, "_is_known", lambda job, cluster: True)
     assert accounting.judge(evidence).verdict is Verdict.OK
     row = accounting.judge(with_site(evidence, has_sacct=False))
     assert row.verdict is Verdict.WARN and "has_sacct: true" in row.advice

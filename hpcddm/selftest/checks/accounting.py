@@ -2,7 +2,7 @@
 
 import time
 
-from hpcddm.launch.client import Silent, ask
+from hpcddm.launch.client import Silent, ask, on
 from hpcddm.selftest.evidence import Evidence, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
@@ -14,7 +14,7 @@ def judge(evidence: Evidence) -> Row:
     """Ask for the jobs that have just run."""
     started, job, expected = time.time(), evidence.submitted.get(Part.ARRAY), evidence.site.has_sacct
     try:
-        known = _is_known(job)
+        known = _is_known(job, evidence.cluster)
     except Silent as why:
         seconds = time.time() - started
         if expected:
@@ -29,9 +29,9 @@ def judge(evidence: Evidence) -> Row:
     return Row("accounting", Verdict.OK, seconds, f"sacct knows job {job}" if job else "sacct answers")
 
 
-def _is_known(job: str | None) -> bool:
+def _is_known(job: str | None, cluster: str | None) -> bool:
     """Whether sacct has the job; without one, whether it answers. Raises `Silent` when it does not."""
-    command = ("sacct", "-X", "-n", "-P", "-o", "JobID")
+    command = ("sacct", *on(cluster), "-X", "-n", "-P", "-o", "JobID")
     if job is None:
         ask(*command)
         return True

@@ -5,9 +5,9 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from hpcddm.launch.client import Silent, ask, call, user_name, words
+from hpcddm.launch.client import Silent, ask, call, on, user_name, words
 from hpcddm.launch.cluster import Cluster, Partition
-from hpcddm.selftest.evidence import CHECKED_STAGE
+from hpcddm.selftest.evidence import checked
 from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Resources, Site
 
@@ -40,22 +40,23 @@ VALID = {
 """What the cluster has, per key."""
 
 
-def shapes(site: Site) -> Shapes:
-    """Every shape once; the checked stage first."""
-    names = [CHECKED_STAGE, "", *site.stages]
+def shapes(site: Site, cluster: str | None = None) -> Shapes:
+    """Every shape on a cluster once; the checked stage first."""
     found: dict[Resources, str] = {}
-    for name in names:
-        found.setdefault(site.resources_for(*name.partition("/")[::2]), name)
+    for name in (checked(site, cluster), "", *site.stages):
+        resources = site.resources_for(*name.partition("/")[::2])
+        if resources.cluster == cluster:
+            found.setdefault(resources, name)
     return {name: resources for resources, name in found.items()}
 
 
-def judge(site: Site, text_of: Callable[[Resources], str]) -> list[Row]:
+def judge(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[Row]:
     """What sbatch would refuse, one row for the stages that it says the same about; none where it accepts all."""
-    partitions = _partitions()
+    partitions = _partitions(cluster)
     refused: dict[tuple[str, str], list[str]] = {}
     started = time.time()
-    for stage, resources in shapes(site).items():
-        against = _try(text_of(resources)) or _too_long(resources, partitions)
+    for stage, resources in shapes(site, cluster).items():
+        against = _try(text_of(resources), cluster) or _too_long(resources, partitions)
         if against:
             refused.setdefault((against, advice(site, stage, against)), []).append(stage)
     seconds = time.time() - started
@@ -71,9 +72,9 @@ def is_refused(rows: list[Row], stage: str) -> bool:
     return any(stage in row.seen.rpartition("(")[2].rstrip(")").split(", ") for row in rows)
 
 
-def accepted(site: Site, seconds: float) -> Row:
+def accepted(site: Site, seconds: float, cluster: str | None = None) -> Row:
     """The row of a site where sbatch accepts everything."""
-    names = ", ".join(name or "all others" for name in shapes(site))
+    names = ", ".join(name or "all others" for name in shapes(site, cluster))
     return Row("submit", Verdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
 
 
@@ -107,10 +108,10 @@ def _valid(key: str) -> str:
     return f"; {label} here: {', '.join(found)}" if found else f"; {label} cannot be asked for with {command[0]}"
 
 
-def _try(script: str) -> str:
+def _try(script: str, cluster: str | None) -> str:
     """What sbatch would say against a script, or ''."""
     try:
-        answer = call("sbatch", "--test-only", script=script)
+        answer = call("sbatch", *on(cluster), "--test-only", script=script)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return complaint(answer) if answer.returncode else ""
@@ -133,8 +134,8 @@ def _too_long(resources: Resources, partitions: dict[str, Partition]) -> str:
     return f"{resources.minutes} minutes are above the time limit of {longest.name}, {longest.max_minutes}"
 
 
-def _partitions() -> dict[str, Partition]:
+def _partitions(cluster: str | None) -> dict[str, Partition]:
     try:
-        return Cluster().partitions
+        return Cluster(cluster).partitions
     except Silent:
         return {}
