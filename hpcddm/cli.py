@@ -206,6 +206,15 @@ def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: 
     sys.exit(command.sweep(name, site, folder, dry_run, only_table, live))
 
 
+@main.command("continue-submission", hidden=True)
+@click.argument("home", type=click.Path(path_type=Path))
+def continue_submission(home: Path) -> None:
+    """Submit what had no room in the queue; the last job of such a submission runs this."""
+    from hpcddm.commands import continue_submission as command
+
+    sys.exit(command.continue_submission(home))
+
+
 @main.command("run-stage")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("unit", metavar="STAGE/UNIT")

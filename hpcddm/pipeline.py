@@ -349,6 +349,12 @@ STAGE_NAMES = tuple(stage.name for stage in STAGES)
 TABLE = "table/all"
 """The last job of a sweep, which is no unit of any run: it compares what is complete by then."""
 
+CONTINUATION = "submission/all"
+"""The last job of a submission for which the queue had no room, which is no unit either: it submits the rest."""
+
+OTHER_STAGES = (TABLE.split("/")[0], CONTINUATION.split("/")[0])
+"""Stages of jobs that are no units of the pipeline."""
+
 
 @dataclass(frozen=True)
 class PlannedUnit:

@@ -52,6 +52,10 @@ class UnitKeys(StrictModel):
     """How srun binds ranks to cores; by default 'none'."""
 
 
+SMALL = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_node": 0, "memory_gb": 2}
+"""What the job asks for that continues a submission, where the site's `stages` say nothing else of it."""
+
+
 class Resources(UnitKeys):
     """Everything that one unit asks of its site; units that ask for the same can be one array."""
 
@@ -99,6 +103,8 @@ class Site(UnitKeys):
     max_parallel: Positive = 256
     max_submitted: Positive | None = None
     """Jobs that this user may have in the queue; by default what Slurm says."""
+    continue_submission: bool = True
+    """Whether a last small job submits what the limit on jobs left out, when there is room."""
     mail: Word | None = None
     mail_events: list[MailEvent] = ["END", "FAIL", "INVALID_DEPEND"]
     hook: str | None = None
@@ -129,6 +135,7 @@ class Site(UnitKeys):
         """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""
         asked = {name: getattr(self, name) for name in UnitKeys.model_fields}
         asked |= self.resources.model_dump(exclude_none=True)
+        asked |= SMALL if stage == "submission" else {}
         for key in (stage, f"{stage}/{unit}"):
             asked |= self.stages.get(key, {})
         try:

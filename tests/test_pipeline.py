@@ -2,11 +2,11 @@ import pytest
 
 from hpcddm.pipeline import (
     MONOLITH,
+    OTHER_STAGES,
     REPORT,
     ROUTER,
     STAGE_NAMES,
     STUDENT,
-    TABLE,
     evaluate_keys,
     evaluate_range,
     expert_key,
@@ -17,8 +17,7 @@ from tests.helpers import REPOSITORY, tiny
 
 def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline():
     files = [file for file in (REPOSITORY / "hpcddm" / "stages").glob("*.py") if "\ndef run(" in file.read_text()]
-    of_a_sweep = {TABLE.split("/")[0]}
-    assert {file.stem for file in files} == set(STAGE_NAMES) | of_a_sweep
+    assert {file.stem for file in files} == {*STAGE_NAMES, *OTHER_STAGES}
 
 
 def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):

@@ -10,9 +10,10 @@ import click
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.continuation import forget as forget_rest
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
-from hpcddm.pipeline import plan
+from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
@@ -44,6 +45,9 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         return
     sharing.follow(run.root)
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
+        if not units and not prefix:
+            forget_rest(run)
+            reads |= {CONTINUATION: []}
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
         launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)

@@ -14,7 +14,7 @@ from hpcddm.launch.client import on
 from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import Known, Work, state_of
-from hpcddm.pipeline import plan
+from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -96,6 +96,8 @@ class Overview:
     """What submit will say about changed settings."""
     expert_images: tuple[int, int]
     """Images that all experts together have seen, and shall see."""
+    is_continued: bool = False
+    """Whether a job in the queue submits what had no room in it."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -112,7 +114,7 @@ class Overview:
         if self.is_silent:
             return exit_codes.SILENT
         # A state that is none of ours is Slurm's own word for a job that it still has.
-        is_alive = bool(states & UNDER_WAY) or not states <= {*State, *Work}
+        is_alive = self.is_continued or bool(states & UNDER_WAY) or not states <= {*State, *Work}
         return exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
 
     def count(self, state: str) -> int:
@@ -168,7 +170,8 @@ def look(run: RunDir, queue: Queue) -> Overview:
         rows.append(_row(known, experiment, run))
     rows = _without_hints_while_driven(rows, submissions)
     refusal = _refusal(states, {None} | sites)
-    return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment))
+    is_continued = CONTINUATION in (queue.jobs or {})
+    return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment), is_continued)
 
 
 def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:

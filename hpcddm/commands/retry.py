@@ -10,6 +10,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_site, stored_experiment
 from hpcddm.launch.base import launcher_of
+from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal
@@ -47,6 +48,13 @@ def retry(
     site = _changed(site, resources, failed)
     click.echo(f"again: {', '.join(failed)}")
     return bring(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
+
+
+def continue_run(run: RunDir, rest: Rest) -> int:
+    """Submit what an earlier submission had no room for; return the exit code."""
+    experiment = _with_images(stored_experiment(run), run)
+    site = stored_site(rest.site, run)
+    return bring(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:

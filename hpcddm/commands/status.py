@@ -131,6 +131,8 @@ def outlook(seen: Overview) -> str:
         running = (State.COMPLETE, Work.RUNNING, Work.STOPPING)
         at_least = "at least " if any(row.state not in running for row in seen.rows) else ""
         words.append(f"{at_least}{duration(seen.seconds_left)} left")
+    if seen.is_continued:
+        words.append("a job submits the missing units when there is room in the queue")
     if seen.is_silent:
         words.append("the scheduler does not answer: states are from the run's own files")
     return ", ".join(words)

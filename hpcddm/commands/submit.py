@@ -9,6 +9,9 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
+from hpcddm.launch.continuation import Rest, arrange
+from hpcddm.launch.continuation import forget as forget_rest
+from hpcddm.launch.continuation import read as read_rest
 from hpcddm.launch.ending import end
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
@@ -25,7 +28,7 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.template import store_parts, stored_parts
-from hpcddm.pipeline import REPORT, STAGE_NAMES
+from hpcddm.pipeline import CONTINUATION, REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -79,10 +82,12 @@ def bring(
     dry_run: bool = False,
     live: bool = False,
     as_submitted: bool = False,
+    rest: Rest | None = None,
 ) -> int:
     """Decide what is to run of an experiment whose images lie where it says, and submit it; return the exit code.
 
     as_submitted: the batch script follows the template with which the run was last submitted.
+    rest: what an earlier submission left out, where this one continues it.
     """
     launcher = launcher_of(site, run)
     if as_submitted:
@@ -104,6 +109,8 @@ def bring(
     make_folder(run)
     is_queue = site.scheduler != "local"
     with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if is_queue else 0):
+        if is_cancelled(rest, run):
+            return 0
         settle(run, launcher)
         # Another submit may have been at work between the first look and the lock.
         decision = decide(experiment, run, launcher, redo, only)
@@ -127,6 +134,14 @@ def bring(
         if is_queue:
             return _queue(experiment, run, launcher, decision)
         return _run_here(experiment, run, launcher, decision, only)
+
+
+def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
+    """Whether somebody cancelled the submission that is to be continued while it waited for the lock."""
+    if rest is None or read_rest(home) is not None:
+        return False
+    click.echo("cancelled meanwhile; nothing more is submitted")
+    return True
 
 
 def _follow_stored_template(launcher: Launcher, run: RunDir) -> None:
@@ -200,16 +215,21 @@ def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: De
     return 0
 
 
-def hand_over(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
-    """Submit as many items as the queue takes and tell of every array."""
+def hand_over(
+    items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job], sweep: Path | None = None
+) -> None:
+    """Submit as many items as the queue takes, tell of every array, and leave the rest to a job that continues.
+
+    sweep: the file of the sweep, where it is one.
+    """
     from hpcddm.launch.queue import batches_of, submit_batches
 
-    batches, limit = batches_of(items, home, launcher)
+    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
     launcher.prove_folder([array_spec(batch.items, launcher.site) for batch in batches])
-    left = len(items)
+    jobs: dict[str, Job] = {}
     try:
         for array in submit_batches(batches, home, launcher, active):
-            left -= len(array.keys)
+            jobs |= {name: Job(array.job, "pending") for name in array.keys}
             after = f"  after {', '.join(array.after)}" if array.after else ""
             if array.begin_seconds:
                 after = f"  looks in {array.begin_seconds} s for what another cluster makes"
@@ -218,9 +238,23 @@ def hand_over(items: Sequence[Item], home: RunDir, launcher: Launcher, active: M
             click.echo(f"job {array.job.range(last)}  {names}{after}")
     except QueueFull as full:
         limit = str(full)
-    if left:
-        click.echo(f"{left} units remain, for the queue takes no more of your jobs now ({limit})")
-        click.echo("later the same command submits them")
+    left = [item.name for item in items if item.name not in jobs]
+    if not left:
+        forget_rest(home)
+        return
+    click.echo(f"{len(left)} units remain, for the queue takes no more of your jobs now ({limit})")
+    words = "later the same command submits them"
+    if launcher.site.continue_submission:
+        place = None if sweep is None else str(sweep.resolve())
+        rest = Rest(launcher.site.name, left, str(Path.cwd()), place, launcher.code.is_live)
+        words = arrange(rest, items, home, launcher, {**active, **jobs})
+    click.echo(words)
+
+
+def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
+    """Whether a place in the queue has to be kept for a job that continues."""
+    waiting = active.get(CONTINUATION)
+    return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
@@ -235,7 +269,7 @@ def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
     """Write the scripts that `hand_over` would submit, and tell of every one."""
     from hpcddm.launch.queue import batches_of, render_batches
 
-    batches, limit = batches_of(items, home, launcher)
+    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, {}))
     for array in render_batches(batches, launcher):
         click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
     left = len(items) - sum(len(batch.items) for batch in batches)

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.comparison import print_results
-from hpcddm.commands.submit import PATIENCE_SECONDS, announce_code, hand_over, make_folder, rehearse
+from hpcddm.commands.submit import PATIENCE_SECONDS, announce_code, hand_over, is_cancelled, make_folder, rehearse
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.continuation import Rest
 from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.hook import call_hook
@@ -36,19 +37,29 @@ from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.share import find_yaml
 from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.members import Member, assign, members_of, survey_members
 from hpcddm.sweep.outputs import publish
-from hpcddm.sweep.settings import Sweep, read_sweep
+from hpcddm.sweep.settings import FOLDER, Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
 
 
-def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool = False) -> int:
+def sweep(
+    name: str,
+    site_name: str,
+    folder: Path | None,
+    dry_run: bool,
+    only_table: bool,
+    live: bool = False,
+    rest: Rest | None = None,
+) -> int:
     """Submit what is missing of all settings, or show the table; return the exit code.
 
-    live: jobs run the checkout itself, and no snapshot of it.
+    live: jobs run the checkout itself, and no snapshot of it. rest: what an earlier submission left out, where this
+    one continues it.
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
@@ -81,7 +92,7 @@ def sweep(name: str, site_name: str, folder: Path | None, dry_run: bool, only_ta
         _announce(seen, home, launcher.site)
         announce_code(launcher)
         if is_queue:
-            return _queue(seen, home, launcher)
+            return _queue(seen, home, launcher, find_yaml(name, FOLDER, "sweep"), rest)
         return _run_here(asked, seen, home, launcher)
 
 
@@ -216,7 +227,12 @@ def _store(seen: Look, home: RunDir, site: Site) -> None:
             atomic.write_json(member.run.experiment, values, durable=False)
 
 
-def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
+def _queue(seen: Look, home: RunDir, launcher: Launcher, file: Path, rest: Rest | None) -> int:
+    if is_cancelled(rest, home):
+        return 0
+    if rest is not None:
+        # What failed since then waits for somebody.
+        seen.items = [item for item in seen.items if item.name in rest.units]
     items = [*seen.items, _table_item(seen, home)]
     job = seen.active.get(TABLE)
     if job and job.state == "pending":
@@ -224,7 +240,7 @@ def _queue(seen: Look, home: RunDir, launcher: Launcher) -> int:
         seen.recalled[job.id] = job
     end(seen.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
-    hand_over(items, home, launcher, {name: job for name, job in seen.active.items() if name not in names})
+    hand_over(items, home, launcher, {name: job for name, job in seen.active.items() if name not in names}, file)
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
     click.echo(f"next     the same command   hpcddm status {seen.members[0].run.root}")
     return 0

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.pipeline import STAGE_NAMES, TABLE, Gpus, gpus_of
+from hpcddm.pipeline import OTHER_STAGES, STAGE_NAMES, Gpus, gpus_of
 from hpcddm.site import Resources, Site
 
 WAY_OUT = "allow_idle_gpus: true takes them all the same, for partitions that start no job without GPUs"
@@ -29,7 +29,7 @@ def remarks(site: Site, keys: Iterable[str], experiment: Experiment | None = Non
 
 def all_stages() -> list[str]:
     """The stages of every experiment, and the comparison of a sweep."""
-    return [*STAGE_NAMES, TABLE.split("/")[0]]
+    return [*STAGE_NAMES, *OTHER_STAGES]
 
 
 def _complaints(site: Site, keys: Iterable[str], experiment: Experiment | None) -> tuple[list[str], list[str]]:

@@ -42,15 +42,21 @@ class Submitted:
     """How long it waits before it looks for what another cluster makes."""
 
 
-def batches_of(items: Sequence[Item], home: RunDir, launcher: Launcher) -> tuple[list[Batch], str]:
+def batches_of(
+    items: Sequence[Item], home: RunDir, launcher: Launcher, keeps_place: bool = False
+) -> tuple[list[Batch], str]:
     """Arrays of what fits into the queue now, and why the rest does not.
 
     What is left out is needed by nothing that is submitted. The numbers of the scripts go on over submissions, so none
     is overwritten.
+
+    keeps_place: leave room for one job more where not everything fits.
     """
     site = launcher.site
     counts = Counter(cluster_of(item, site) for item in items)
     limits = {cluster: launcher.limits(count, cluster) for cluster, count in counts.items()}
+    if keeps_place:
+        limits = {cluster: _less_one(limit, counts[cluster]) for cluster, limit in limits.items()}
     number = len(Journal(home.journal).submissions())
     found: list[Batch] = []
     for group in arrays(_fitting(items, limits, site), site):
@@ -60,6 +66,12 @@ def batches_of(items: Sequence[Item], home: RunDir, launcher: Launcher) -> tuple
             items = group[chunk.start : chunk.stop]
             found.append(Batch(items, number + len(found) + 1, chunk.throttle, behind))
     return found, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
+
+
+def _less_one(limit: Limits, wanted: int) -> Limits:
+    if limit.room is None or wanted <= limit.room:
+        return limit
+    return replace(limit, room=max(limit.room - 1, 0))
 
 
 def cluster_of(item: Item, site: Site) -> str | None:

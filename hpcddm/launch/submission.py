@@ -11,7 +11,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, ROUTER, STAGE_NAMES, STUDENT, TABLE, PlannedUnit, plan
+from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, OTHER_STAGES, ROUTER, STAGE_NAMES, STUDENT, PlannedUnit, plan
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -49,7 +49,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     Raises `UserError` or `ConfigError` naming the key, the file and what would do.
     """
     for key in site.stages:
-        known = (*STAGE_NAMES, TABLE.split("/")[0])
+        known = (*STAGE_NAMES, *OTHER_STAGES)
         if key.split("/")[0] not in known:
             raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(known)}")
     for unit in decision.to_run:

@@ -1,0 +1,27 @@
+"""The hidden verb continue-submission: what the last job of a submission without room runs."""
+
+import os
+from pathlib import Path
+
+import click
+
+from hpcddm.launch import continuation
+from hpcddm.rundir.layout import RunDir
+
+
+def continue_submission(root: Path) -> int:
+    """Submit what is left of a run or of a sweep; return the exit code."""
+    home = RunDir(root.resolve())
+    rest = continuation.read(home)
+    if rest is None:
+        click.echo("nothing is left to submit: it was cancelled, or somebody has submitted it")
+        return 0
+    # Experiments, sites and the template are looked for where the command was typed.
+    os.chdir(rest.folder)
+    if rest.sweep is not None:
+        from hpcddm.commands.sweep import sweep
+
+        return sweep(rest.sweep, str(home.site(rest.site)), home.root, False, False, rest.is_live, rest)
+    from hpcddm.commands.retry import continue_run
+
+    return continue_run(home, rest)

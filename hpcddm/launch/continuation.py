@@ -1,0 +1,86 @@
+"""The last small job of a submission for which the queue had no room: it submits the rest when there is some.
+
+It is a unit like any other, `submission/all`, with a place in the journal; of a run or a sweep there is never more than
+one that waits. What is left stands in a file beside the jobs, so that the one that waits always knows the latest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from hpcddm.launch.base import Job, Launcher, Refused
+from hpcddm.launch.items import Item, array_spec, submit_array
+from hpcddm.pipeline import CONTINUATION, PlannedUnit
+from hpcddm.rundir import atomic
+from hpcddm.rundir.job import JobId
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+
+NICE = 10_000
+"""Above the niceness of whoever does not ask for any: what there is already comes first."""
+BLIND_MINUTES = 10
+"""How long it waits where none of its own jobs tells when there may be room."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What a submission left out, and how to submit it."""
+
+    site: str
+    units: list[str]
+    """By their names in the home's journal."""
+    folder: str
+    """Where the command was typed: bare names of files are looked for there."""
+    sweep: str | None = None
+    """The file of the sweep; None of a run."""
+    is_live: bool = False
+
+
+def read(home: RunDir) -> Rest | None:
+    """What is left, or None when nothing is, or somebody has cancelled it."""
+    values = atomic.read_json(_path(home))
+    try:
+        return Rest(**values) if values else None
+    except TypeError:
+        return None
+
+
+def forget(home: RunDir) -> None:
+    """Let no job continue this submission."""
+    _path(home).unlink(missing_ok=True)
+
+
+def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> str:
+    """Store the rest and submit the job that continues, behind the first of `active`; return words for people.
+
+    items: any of the submission, for the job's name. A job that waits already takes this rest, too.
+    """
+    home.jobs.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(_path(home), asdict(rest))
+    waiting = active.get(CONTINUATION)
+    if waiting and waiting.state == "pending":
+        return f"job {waiting.id} submits them when there is room"
+    unit = PlannedUnit(CONTINUATION, 1, [], {"after": len(Journal(home.journal).submissions())}, None)
+    item = Item(home, unit, items[0].experiment, CONTINUATION, ())
+    # No dependency crosses clusters.
+    cluster = launcher.site.resources_for(*CONTINUATION.split("/")).cluster
+    behind = {job.id.array for name, job in active.items() if name != CONTINUATION and job.id.cluster == cluster}
+    first = sorted(behind, key=_number)[:1]
+    spec = array_spec([item], launcher.site, first, 1, 0 if first else 60 * BLIND_MINUTES)
+    flags = (*(spec.resources.extra_sbatch or ()), f"--nice={NICE}")
+    spec = replace(spec, resources=spec.resources.model_copy(update={"extra_sbatch": flags}))
+    number = len(Journal(home.journal).submissions()) + 1
+    try:
+        job = submit_array([item], home, launcher, spec, f"{number:04d}-submission.sbatch")
+    except Refused:
+        forget(home)
+        return "later the same command submits them"
+    return f"job {job} submits them when there is room"
+
+
+def _number(job: JobId) -> int:
+    return int(job.number) if job.number.isdecimal() else 0
+
+
+def _path(home: RunDir) -> Path:
+    return home.jobs / "rest.json"
