@@ -158,6 +158,12 @@ def test_half_the_ranks_on_gpus_end_all_of_them_at_once(show):
     assert second.startswith(first) and len(second) > len(first), "the rank without a GPU knows why"
 
 
+def test_nobody_else_chooses_a_device():
+    choice = re.compile(r"cuda\.(is_available|device_count|set_device|current_device|get_device)|device\(.cuda. if")
+    files = (REPOSITORY / "hpcddm").rglob("*.py")
+    assert [path.name for path in files if choice.search(path.read_text())] == ["devices.py"]
+
+
 DISAGREE = """
 import os, sys, time
 from datetime import timedelta

@@ -37,18 +37,16 @@ def _complaints(site: Site, keys: Iterable[str], experiment: Experiment | None) 
     found: dict[tuple[str, str, bool], list[str]] = {}
     # A sweep asks for thousands of units.
     has_gpus = site.resources.gpus_per_node or any("gpus_per_node" in entry for entry in site.stages.values())
-    for key in keys if has_gpus else ():
-        stage, _, unit = key.partition("/")
-        resources = site.resources_for(stage, unit)
-        text, mend, is_idle = _complaint(gpus_of(stage, experiment), resources)
+    places = dict.fromkeys(key if key in site.stages else key.partition("/")[0] for key in keys if has_gpus)
+    for place in places:
+        stage, _, unit = place.partition("/")
+        text, mend, is_idle = _complaint(gpus_of(stage, experiment), site.resources_for(stage, unit))
         if text:
-            place = key if key in site.stages else stage
-            places = found.setdefault((text, mend, is_idle), [])
-            places += [] if place in places else [place]
+            found.setdefault((text, mend, is_idle), []).append(place)
     texts: tuple[list[str], list[str]] = ([], [])
-    for (text, mend, is_idle), places in found.items():
-        keys_to_set = ", ".join(f"stages.{place}" for place in places)
-        texts[0 if is_idle else 1].append(f"{', '.join(places)}: {text}; set {mend} in {keys_to_set}")
+    for (text, mend, is_idle), shared in found.items():
+        keys_to_set = ", ".join(f"stages.{place}" for place in shared)
+        texts[0 if is_idle else 1].append(f"{', '.join(shared)}: {text}; set {mend} in {keys_to_set}")
     return texts
 
 

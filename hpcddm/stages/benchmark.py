@@ -9,9 +9,8 @@ from contextlib import suppress
 from functools import cache
 from types import TracebackType
 
-import torch
-
 from hpcddm.config import Experiment
+from hpcddm.devices import current_device, device_name
 from hpcddm.errors import UserError
 from hpcddm.stages.costs import Work
 
@@ -83,7 +82,7 @@ def machine(on_gpu: bool) -> str:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     busy = f", busy (load {load:.0f} on {cores} cores): times may be too long" if load > 1.5 * cores else ""
     if on_gpu:
-        return torch.cuda.get_device_name() + busy
+        return device_name(current_device()) + busy
     with suppress(OSError, StopIteration, IndexError), open("/proc/cpuinfo") as file:
         return next(line.split(":")[1].strip() for line in file if line.startswith("model name")) + busy
     return "this processor" + busy

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
+from hpcddm.devices import current_device
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.stages.costs import DENOISER, ENCODER, ROUTER, TAR, Costs
 from hpcddm.training.engine import Engine
@@ -55,7 +56,7 @@ def _step(
         encode = plugins.load("encoders", encoder.name).build(encoder)
         images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)
         return lambda: encode(images)
-    device = torch.device("cuda" if on_gpu else "cpu")
+    device = current_device() if on_gpu else torch.device("cpu")
     make = _training_step if is_training else _inference_step
     step = make(costs, network, batch, device)
     return step if device.type == "cpu" else lambda: (step(), torch.cuda.synchronize())
