@@ -206,6 +206,22 @@ def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: 
     sys.exit(command.sweep(name, site, folder, dry_run, only_table, live))
 
 
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
+def clean(run: Path, yes: bool) -> None:
+    """Remove what RUN needs no more, after saying what and how much it is.
+
+    \b
+    That is superseded/ (what --redo replaced), logs of all attempts but the last (their records stay, for the
+    costs), and training states of other settings. Outputs of complete units, units that are in a queue or
+    running, and the journal are never touched.
+    """
+    from hpcddm.commands import clean as command
+
+    sys.exit(command.clean(run, yes))
+
+
 @main.command("continue-submission", hidden=True)
 @click.argument("home", type=click.Path(path_type=Path))
 def continue_submission(home: Path) -> None:

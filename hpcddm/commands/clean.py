@@ -1,0 +1,153 @@
+"""The verb clean: removes what no unit of a run will ever read again, after it has said what that is."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from hpcddm.commands.overview import UNDER_WAY, Queue, Row, look
+from hpcddm.errors import SchedulerSilent
+from hpcddm.files import stored_experiment
+from hpcddm.launch.storage import readable
+from hpcddm.launch.watching import Work
+from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.lease import lease
+from hpcddm.rundir.manifest import Manifest
+from hpcddm.runtime.attempt import attempts
+from hpcddm.status import State, UnitStatus, survey
+
+PATIENCE_SECONDS = 10
+"""How long it waits for a submit that is at work."""
+STATE_FOLDER, STATE_FILE = "state", "state.json"
+SETTLED = {*State, *Work} - UNDER_WAY - {Work.HELD}
+"""States of units of which no job is in a queue or running."""
+
+
+@dataclass(frozen=True)
+class Waste:
+    """Files of one kind that nobody needs."""
+
+    kind: str
+    paths: list[Path]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Bytes and files, folders not counted."""
+        sizes = [path.lstat().st_size for place in self.paths for path in _files(place)]
+        return sum(sizes), len(sizes)
+
+
+def clean(root: Path, yes: bool) -> int:
+    """Say what can go, and remove it where `yes` or the user at a terminal says so; return the exit code.
+
+    Raises `SchedulerSilent` when nobody can say which units are under way.
+    """
+    run = RunDir(root)
+    stored_experiment(run)
+    with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
+        found = [waste for waste in find(run) if waste.paths]
+        if not found:
+            click.echo(f"{root}: nothing to remove")
+            return 0
+        for waste in found:
+            size, count = waste.size
+            click.echo(f"{readable(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
+        size, count = (sum(values) for values in zip(*(waste.size for waste in found), strict=True))
+        if not yes and not sys.stdin.isatty():
+            click.echo(f"{readable(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
+            return 0
+        if not yes and not click.confirm(f"remove {readable(size)} in {count:,} files for ever?"):
+            click.echo("nothing was removed")
+            return 0
+        for waste in found:
+            for path in waste.paths:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        click.echo(f"removed {readable(size)} in {count:,} files")
+    return 0
+
+
+def find(run: RunDir) -> list[Waste]:
+    """What can go: nothing of a unit that is under way, no output of a unit that is complete, nothing in the journal.
+
+    Raises `SchedulerSilent` when a job may be running and its scheduler does not answer.
+    """
+    queue = Queue.ask(run)
+    if queue.jobs is None:
+        raise SchedulerSilent(f"{run.root}: the scheduler does not answer, so any unit may be running; try again later")
+    rows = {row.unit: row for row in look(run, queue).rows}
+    units = {unit.key: unit for unit in plan(stored_experiment(run))}
+    states = survey(list(units.values()), run)
+    settled = [key for key in units if _is_settled(rows[key], run)]
+    return [
+        Waste("outputs that --redo replaced", [run.superseded] if run.superseded.is_dir() else []),
+        Waste("logs of attempts before the last", [path for key in settled for path in _old_logs(run, key)]),
+        Waste(
+            "training states that nothing can continue",
+            [*_states(run, settled, states), *_foreign(run, units, queue)],
+        ),
+    ]
+
+
+def _is_settled(row: Row, run: RunDir) -> bool:
+    # What a sweep shares is another run's, to which it is a link.
+    folder = run.unit(row.unit)
+    is_own = not any(path.is_symlink() for path in (folder, folder.parent, run.logs(row.unit)))
+    return is_own and row.state in SETTLED
+
+
+def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
+    """What ranks wrote in all attempts but the last; their records stay, for costs are counted by them."""
+    for _, folder in attempts(run.logs(key))[:-1]:
+        yield from sorted(folder.glob("*.log"))
+
+
+def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> Iterator[Path]:
+    """Training states of units that are complete, and those that other settings or other inputs have left."""
+    for key in keys:
+        folder = run.unit(key) / STATE_FOLDER
+        if not folder.is_dir():
+            continue
+        if states[key].state is State.COMPLETE:
+            yield folder
+        elif all(states[need].state is State.COMPLETE for need in states[key].unit.reads):
+            fingerprint = _fingerprint(states[key].unit, run)
+            yield from (one for one in sorted(folder.iterdir()) if _is_other(one, fingerprint))
+
+
+def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:
+    inputs = {key: manifest.read(run.unit(key)).digest for key in unit.reads}
+    return Manifest(*unit.key.split("/"), unit.covers, inputs, []).fingerprint
+
+
+def _is_other(folder: Path, fingerprint: str) -> bool:
+    state = atomic.read_json(folder / STATE_FILE)
+    return isinstance(state, dict) and state.get("fingerprint") != fingerprint
+
+
+def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:
+    """Training states of units that the experiment has no more."""
+    for stage in STAGE_NAMES:
+        for folder in sorted((run.root / stage).glob(f"*/{STATE_FOLDER}")):
+            key = f"{stage}/{folder.parent.name}"
+            is_free = key not in units and key not in (queue.jobs or {})
+            if is_free and not (folder.parent / manifest.FILE_NAME).exists() and not folder.parent.is_symlink():
+                yield folder
+
+
+def _places(paths: list[Path], run: RunDir) -> str:
+    names = [str(path.relative_to(run.root)) for path in paths]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _files(place: Path) -> Iterator[Path]:
+    if not place.is_dir() or place.is_symlink():
+        yield place
+        return
+    for folder, _, names in os.walk(place):
+        yield from (Path(folder, name) for name in names)

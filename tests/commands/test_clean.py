@@ -1,0 +1,112 @@
+"""The verb clean: says before what goes, and touches nothing that anybody may still need."""
+
+import json
+
+import pytest
+
+from hpcddm.files import stored_experiment
+from hpcddm.launch.base import Job
+from hpcddm.launch.submission import store_experiment
+from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.rundir import manifest
+from hpcddm.rundir.job import JobId
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
+from tests.attempts import answer, beat, submitted, write_attempt
+from tests.helpers import finish, hpcddm, tiny
+
+EXPERT, OTHER = expert_key(0), expert_key(1)
+
+
+def state(run, key, name, fingerprint):
+    folder = run.unit(key) / "state" / name
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps({"fingerprint": fingerprint}))
+    (folder / "rank0.pt").write_bytes(b"x" * 1000)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with two experts to be made, and with something of everything that can pile up."""
+    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    store_experiment(experiment, run)
+    finish(plan(experiment), run)
+    for key in (EXPERT, OTHER):
+        (run.unit(key) / "manifest.json").unlink()
+        for number in (1, 2):
+            write_attempt(run, key, number, ended={"outcome": "stopped", "reason": "SIGUSR2"})
+    (run.superseded / "17" / "report").mkdir(parents=True)
+    (run.superseded / "17" / "report" / "index.html").write_text("x" * 500)
+    return run
+
+
+def files(run):
+    found = {str(path.relative_to(run.root)) for path in run.root.rglob("*") if path.is_file()}
+    return found - {run.lock.name}
+
+
+def fingerprint(run, key):
+    unit = next(unit for unit in plan(stored_experiment(run)) if unit.key == key)
+    inputs = {need: manifest.read(run.unit(need)).digest for need in unit.needs}
+    return Manifest(*key.split("/"), unit.covers, inputs, []).fingerprint
+
+
+def test_what_nobody_needs_goes_and_all_else_stays(run):
+    good = state(run, EXPERT, "0000064", fingerprint(run, EXPERT))
+    bad = state(run, EXPERT, "0000128", "of other settings")
+    left = state(run, MONOLITH, "0000064", "any")
+    gone = state(run, "train/expert-07", "0000064", "any")
+    before = files(run)
+    told = hpcddm("clean", run.root)
+    assert told.exit_code == 0 and "nothing was removed: repeat with --yes" in told.stdout and files(run) == before
+    assert "in 9 files could go" in told.stdout, told.stdout
+    done = hpcddm("clean", run.root, "--yes")
+    assert done.exit_code == 0 and "removed" in done.stdout, done.output
+    assert good.is_dir() and not bad.exists() and not left.exists() and not gone.exists()
+    removed = before - files(run)
+    logs = {f"logs/{key}/attempt-1/rank0.log" for key in (EXPERT, OTHER)}
+    states = {f"{one.relative_to(run.root)}/{name}" for one in (bad, left, gone) for name in ("state.json", "rank0.pt")}
+    assert removed == logs | states | {"superseded/17/report/index.html"} and files(run) < before
+    assert hpcddm("clean", run.root).stdout.endswith("nothing to remove\n")
+
+
+@pytest.mark.parametrize("job", ["pending", "running", "held", "suspended"])
+def test_a_unit_in_a_queue_is_left_alone(run, monkeypatch, job):
+    detail = "JobHeldUser" if job == "held" else ""
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "pending" if job == "held" else job, detail)})
+    submitted(run, [EXPERT])
+    kept = state(run, EXPERT, "0000128", "of other settings")
+    hpcddm("clean", run.root, "--yes")
+    assert kept.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
+    assert not (run.logs(OTHER) / "attempt-1" / "rank0.log").exists()
+
+
+def test_a_unit_that_shows_life_is_left_alone(run):
+    write_attempt(run, EXPERT, 3, heartbeat=beat())
+    kept = state(run, EXPERT, "0000128", "of other settings")
+    hpcddm("clean", run.root, "--yes")
+    assert kept.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
+
+
+def test_where_nobody_knows_what_runs_nothing_goes(run, monkeypatch):
+    answer(monkeypatch, None)
+    submitted(run, [EXPERT])
+    before = files(run)
+    done = hpcddm("clean", run.root, "--yes")
+    assert done.exit_code == 4 and "does not answer" in done.stderr and files(run) >= before
+
+
+def test_a_state_stays_while_what_it_was_made_of_is_not_settled(run):
+    (run.unit("cluster/all") / "manifest.json").unlink()
+    kept = state(run, EXPERT, "0000128", "of whatever")
+    hpcddm("clean", run.root, "--yes")
+    assert kept.is_dir()
+
+
+def test_what_a_link_leads_to_is_anothers(run, tmp_path):
+    shared = tmp_path / "shared"
+    run.logs(EXPERT).rename(shared)
+    run.logs(EXPERT).symlink_to(shared)
+    hpcddm("clean", run.root, "--yes")
+    assert (shared / "attempt-1" / "rank0.log").exists()
