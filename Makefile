@@ -17,7 +17,7 @@ quote = '$(subst ','\'',$(1))'
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
-	@echo "make test-long     storms of disturbances, races of submitters: half an hour on a real Slurm"
+	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
 	@echo "make gpu-check     devices, NCCL and a short run on the GPUs of this machine; an error where it has none"
 	@echo "make benchmarks    the figures of the README about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    two real Slurm clusters on this machine; make testbed-down removes them"

@@ -52,11 +52,8 @@ def inside(process, image):
 
 
 def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, image, runtime):
-    # The image holds libraries; the code is a copy in a folder that the container sees.
-    code = tmp_path / "code"
-    shutil.copytree(REPOSITORY / "hpcddm", code / "hpcddm")
-    own = {"container": runtime, "python": "python3", "setup": [f"export PYTHONPATH={code}"]}
-    keys = "\n".join([ON_SLURM, *(f"{key}: {json.dumps(value)}" for key, value in own.items())])
+    # The image holds libraries only: the code is the run's own copy.
+    keys = f"{ON_SLURM}\npython: python3\ncontainer: {json.dumps(runtime)}"
     storm = Storm(tmp_path, home, 0, images=24_000, keys=keys)
     storm.submit(tmp_path / "calm", "local")
     storm.submit(storm.run, "slurm")
