@@ -1,4 +1,4 @@
-"""Drafts of sites from what Slurm 20.11, 22.05 and 24.05 print (after their documentation), and on the real clusters."""
+"""Drafts of sites from what Slurm 20.11, 22.05 and 24.05 print, after their documentation, and on the real clusters."""
 
 import re
 

@@ -54,7 +54,7 @@ def inside(process, image):
 def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, image, runtime):
     # The image holds libraries only: the code is the run's own copy.
     keys = f"{ON_SLURM}\npython: python3\ncontainer: {json.dumps(runtime)}"
-    storm = Storm(tmp_path, home, 0, images=24_000, keys=keys)
+    storm = Storm(tmp_path, home, 0, images=3_200, keys=keys)
     storm.submit(tmp_path / "calm", "local")
     storm.submit(storm.run, "slurm")
     storm.until(lambda: storm.phase() == "step", 300, "a step")
