@@ -55,7 +55,6 @@ def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, im
     # The image holds libraries only: the code is the run's own copy.
     keys = f"{ON_SLURM}\npython: python3\ncontainer: {json.dumps(runtime)}"
     storm = Storm(tmp_path, home, 0, images=3_200, keys=keys)
-    storm.submit(tmp_path / "calm", "local")
     storm.submit(storm.run, "slurm")
     storm.until(lambda: storm.phase() == "step", 300, "a step")
     ranks = storm.ranks()
@@ -66,4 +65,5 @@ def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, im
     assert struck.note == "--signal=USR2" and struck.reached == struck.continued_from > 0
     first = records(storm.run / "logs" / KEY)[0]
     assert (first.decision, first.ended["reason"]) == ("requeue", "SIGUSR2")
+    storm.submit(tmp_path / "calm", "local")
     assert weights(storm.run) == weights(tmp_path / "calm")
