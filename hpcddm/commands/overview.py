@@ -40,6 +40,8 @@ class Row:
     """The site that the experiment gives it to."""
     job: str | None
     """Its element in the queue, such as '81235_3'; if it is in no queue, that of its last attempt."""
+    cluster: str | None
+    """The cluster of its newest job, where the site names clusters."""
     where: str
     """The node or nodes of a running unit."""
     attempts: int
@@ -189,6 +191,7 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         next=_advice(known, state, run),
         site=known.status.unit.site,
         job=known.job.id if known.job else last.job if last else None,
+        cluster=known.newest.cluster if known.newest else None,
         where=_where(known, state),
         attempts=work.attempts,
         done=beat.done if beat else 0,

@@ -157,8 +157,8 @@ LAYOUTS = (
     Layout(gap=1, is_short=True, dropped=("step", "img/s", "node")),
 )
 """The first one that fits is taken; what is dropped is in --json."""
-COLUMNS = ("unit", "state", "try", "node", "images", "step", "loss", "img/s", "left", "saved", "by")
-LEFT = ("unit", "state", "node", "by")
+COLUMNS = ("unit", "state", "try", "cluster", "node", "images", "step", "loss", "img/s", "left", "saved", "by")
+LEFT = ("unit", "state", "cluster", "node", "by")
 
 
 def table(rows: list[Row], width: int) -> Table:
@@ -173,6 +173,8 @@ def table(rows: list[Row], width: int) -> Table:
 def _table(rows: list[Row], layout: Layout) -> Table:
     cells = [_cells(row, layout.is_short) for row in rows]
     named = {name for one in cells for name, cell in one.items() if cell} | {"unit", "state"}
+    if len({row.cluster for row in rows}) < 2:
+        named.discard("cluster")
     names = [name for name in COLUMNS if name in named and name not in layout.dropped]
     built = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold")
     for name in names:
@@ -191,6 +193,7 @@ def _cells(row: Row, is_short: bool) -> dict[str, str]:
         "unit": row.unit,
         "state": row.state,
         "try": str(row.attempts or ""),
+        "cluster": row.cluster or "",
         "node": row.where,
         "images": _of(row.done, row.total, is_short) if row.total and is_open else "",
         "step": _of(row.step or 0, row.steps, is_short) if row.steps and is_open else "",

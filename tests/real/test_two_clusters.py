@@ -117,6 +117,8 @@ def test_equal_ids_on_two_clusters_are_two_jobs(held):
     assert (rows["shard/train-000"]["job"], rows[THERE[0]]["job"]) == (f"{number}_0@home", f"{number}_0@annex")
     assert {row["state"] for row in rows.values()} == {"held"}
     assert rows[THERE[1]]["next"] == f"scontrol --clusters=annex release {number}_1"
+    lines = [line.split() for line in held.hpcddm("status", held.run).splitlines()]
+    assert ["train/expert-01", "held", "home"] in lines and ["train/expert-02", "held", "annex"] in lines
     everything = held.queue(HOME)
     assert f"cancelled job {number}_0@annex  {THERE[0]}" in held.hpcddm("cancel", held.run, THERE[0])
     assert held.queue(HOME) == everything, "the equal id here was cancelled, too"
