@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -41,18 +42,23 @@ class Snapshot:
 
         Raises `UserError` with the path when the disk is full or not writable.
         """
+        return self._made
+
+    @cached_property
+    def _made(self) -> Code:
         record = provenance.record_of(self.folder)
         stored = atomic.read_json(record)
         if self.folder.is_dir() and isinstance(stored, dict):
             return Code(self.folder.name, stored.get("commit"), stored.get("modified"))
-        code = Code(self.folder.name, *provenance.commit())
-        try:
-            if not self.folder.is_dir():
-                self._write()
-        except OSError as error:
-            raise UserError(f"{self.folder}: the code cannot be kept there: {error.strerror}") from error
-        made = {"made": time.time(), "submitted_with": provenance.environment(), "files": self._hashes}
-        atomic.write_json(record, asdict(code) | made, durable=False)
+        with ThreadPoolExecutor(1) as other:
+            commit = other.submit(provenance.commit)
+            try:
+                if not self.folder.is_dir():
+                    self._write()
+            except OSError as error:
+                raise UserError(f"{self.folder}: the code cannot be kept there: {error.strerror}") from error
+            code = Code(self.folder.name, *commit.result())
+        atomic.write_json(record, asdict(code) | {"made": time.time(), "files": self._hashes}, durable=False)
         return code
 
     def others(self) -> list[Code]:

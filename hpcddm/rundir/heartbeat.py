@@ -10,6 +10,8 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 
 FILE_NAME = "heartbeat.json"
+BEAT_SECONDS = 5.0
+"""The least time between two signs of life of one kind of work."""
 SILENT_SECONDS = 60
 """An attempt that has not beaten for so long is not known to be running."""
 
@@ -44,7 +46,7 @@ class Heartbeat:
 class Pulse:
     """Writes the heartbeats of one attempt into its folder, at most one in `interval` seconds."""
 
-    def __init__(self, folder: Path, owner: str, attempt: int, host: str, interval: float = 1.0) -> None:
+    def __init__(self, folder: Path, owner: str, attempt: int, host: str, interval: float = BEAT_SECONDS) -> None:
         self._file = folder / FILE_NAME
         self._identity: dict[str, Any] = {"owner": owner, "attempt": attempt, "host": host}
         self._saved: dict[str, Any] = {}
@@ -57,7 +59,7 @@ class Pulse:
         now = time.time()
         # Another total is another kind of work, whose pace the first one does not tell.
         if self._started is None or self._started[2] != total:
-            self._started = (now, done, total)
+            self._started, self._last = (now, done, total), 0.0
         if now - self._last < self._interval and done < total:
             return
         self._last = now

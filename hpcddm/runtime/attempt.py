@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,8 @@ OWNER, BEGUN, ENDED, VERDICT = "owner.json", "begun.json", "ended.json", "verdic
 RESERVE, RESERVED_BYTES = ".reserve", 65536
 LOOK_BACK = 10
 """So many attempts may have been opened by others since one's own was."""
-POLL_SECONDS = 0.2
+POLL_SECONDS, LONGEST_POLL_SECONDS = 0.2, 2.0
+"""How often a rank looks for what rank 0 is to write: soon at first, and gently when that takes long."""
 SUPERSEDED = "a later execution of the same job has begun"
 EXECUTION = re.compile(r"slurm-(?P<name>.+)-(?P<array>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
 """The owner of an attempt under Slurm."""
@@ -102,14 +104,13 @@ class Attempt:
 
         Raises `Stopped` when rank 0 has left before, `TimeoutError` with the path when nothing came.
         """
-        path, deadline = self.folder / "meeting.json", time.time() + MEETING_SECONDS
-        while time.time() < deadline:
+        path = self.folder / "meeting.json"
+        for _ in _looks():
             place = fresh.read_json(path)
             if isinstance(place, dict):
                 return place["address"], place["port"]
             if fresh.exists(self.folder / ENDED):
                 raise Stopped("rank 0 found nothing to do, or failed")
-            time.sleep(POLL_SECONDS)
         raise TimeoutError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
 
 
@@ -122,22 +123,36 @@ def open_attempt(
     """
     if ranks.rank == 0:
         return replace(_claim(logs, ranks.owner, allocation or {}, origin or {}), ranks=ranks)
-    deadline = time.time() + MEETING_SECONDS
-    while time.time() < deadline:
-        found = find_attempt(logs, ranks.owner)
+    foreign: set[Path] = set()
+    for _ in _looks():
+        found = find_attempt(logs, ranks.owner, foreign)
         if found:
             return replace(found, ranks=ranks)
-        time.sleep(POLL_SECONDS)
     # No UserError: a slow file system is worth another attempt.
     raise TimeoutError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {MEETING_SECONDS} s; did it start?")
 
 
-def find_attempt(logs: Path, owner: str) -> Attempt | None:
-    """The newest attempt of an owner, who is among those of the last few."""
+def _looks() -> Iterator[None]:
+    """Say when to look again for what rank 0 writes, until it should have come."""
+    pause, deadline = POLL_SECONDS, time.time() + MEETING_SECONDS
+    while time.time() < deadline:
+        yield
+        time.sleep(pause)
+        pause = min(1.2 * pause, LONGEST_POLL_SECONDS)
+
+
+def find_attempt(logs: Path, owner: str, foreign: set[Path] | None = None) -> Attempt | None:
+    """The newest attempt of an owner, who is among those of the last few.
+
+    foreign: folders of others, which are not read again; new ones are added.
+    """
+    foreign = set() if foreign is None else foreign
     for number, folder in attempts(logs)[: -LOOK_BACK - 1 : -1]:
-        record = fresh.read_json(folder / OWNER)
+        record = None if folder in foreign else fresh.read_json(folder / OWNER)
         if isinstance(record, dict) and record.get("owner") == owner:
             return Attempt(folder, number, owner, record.get("started", 0.0))
+        if isinstance(record, dict):
+            foreign.add(folder)
     return None
 
 

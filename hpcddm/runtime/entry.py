@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,11 @@ LEAVING_SECONDS = 90
 
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 """Errors of a file system that do not pass by themselves."""
+
+ASK_SECONDS = 10
+"""How often one rank of a node asks whether the unit is to stop, or belongs to a later attempt."""
+LOOK_SECONDS = 60
+"""How often its other ranks look themselves."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
 """Set by the batch script: it makes this file when it is told to stop, for signals may not get through to us."""
@@ -77,7 +83,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
         print(f"note: not as in the attempt before: {change}", flush=True)
     stop.ends = allocation.ends
     stop.keep_free(spec.signal_lead_seconds)
-    stop.watch([partial(_told_by_file, run), partial(_leave_if_superseded, attempt)])
+    stop.watch(_conditions(run, ranks, attempt))
     outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
     # The others are through before the outputs are published, and the first word about the end stands.
     if ranks.rank == 0 or outcome == "failed":
@@ -133,13 +139,30 @@ def _outlook(spec: Spec) -> str:
     return f"; the next attempt {'continues where this one was' if spec.stage in COLLECTIVE_STAGES else 'starts over'}"
 
 
-def _told_by_file(run: RunDir) -> str | None:
-    """Why to stop, where a file says so: STOP in the folder of the run or its sweep, or that of this batch script."""
+def _conditions(
+    run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt
+) -> list[tuple[float, Callable[[], str | None]]]:
+    """What a rank asks the shared file system for while it works, and how often.
+
+    One rank of each node asks; the others hear of it at the next step, and look themselves now and then, for that one
+    may be gone and they in a wait without end.
+    """
     told = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
-    for home in (run, RunDir(told.parent.parent)):
-        if fresh.exists(home.stop):
-            return f"{home.stop} says so"
+    by_user = partial(_told_by_user, [run, RunDir(told.parent.parent)])
+    by_script, superseded = partial(_told_by_script, told), partial(_leave_if_superseded, attempt)
+    if ranks.local_rank > 0:
+        return [(LOOK_SECONDS, one) for one in (by_script, by_user, superseded)]
+    return [(0, by_script), (ASK_SECONDS, by_user), (ASK_SECONDS, superseded)]
+
+
+def _told_by_script(told: Path) -> str | None:
+    """Why to stop, where the batch script says so by its file."""
     return "the job was told to stop" if told.exists() else None
+
+
+def _told_by_user(homes: list[RunDir]) -> str | None:
+    """Why to stop, where STOP lies in the folder of the run or of its sweep."""
+    return next((f"{home.stop} says so" for home in homes if fresh.exists(home.stop)), None)
 
 
 def _leave_if_superseded(attempt: Attempt) -> None:

@@ -21,7 +21,7 @@ SLOT_ENDS = "the allocation is about to end"
 SAVING_SECONDS = 120
 """How long a process may still run when its launcher is gone."""
 POLL_SECONDS = 2.0
-"""How often the conditions are asked that come without a signal."""
+"""The least time between two questions to conditions that come without a signal."""
 WAITING_SECONDS = 3
 """How long a process that was told to stop goes on waiting for the other ranks."""
 EXIT_CODE = exit_codes.LEAVES
@@ -52,9 +52,12 @@ class StopFlag:
         if launcher:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
-    def watch(self, conditions: Sequence[Callable[[], str | None]]) -> None:
-        """Ask for the end of the allocation and for these, which give a reason or None, again and again."""
-        asked = (self._deadline, *conditions)
+    def watch(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
+        """Ask for the end of the allocation and for these, which give a reason or None, again and again.
+
+        Each condition comes with the seconds between two questions.
+        """
+        asked = ((POLL_SECONDS, self._deadline), *conditions)
         threading.Thread(target=self._ask, args=(asked,), daemon=True).start()
 
     def keep_free(self, seconds: float) -> None:
@@ -94,10 +97,14 @@ class StopFlag:
             return None
         return SLOT_ENDS
 
-    def _ask(self, conditions: Sequence[Callable[[], str | None]]) -> None:
+    def _ask(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
+        due = [0.0] * len(conditions)
         # To the end: one that was told to stop may hang, and must still notice that it was replaced.
         while True:
-            for ask in conditions:
+            for number, (seconds, ask) in enumerate(conditions):
+                if time.monotonic() < due[number]:
+                    continue
+                due[number] = time.monotonic() + seconds
                 # A hiccup of the file system must not end the watch.
                 with suppress(OSError, UserError):
                     told = ask()

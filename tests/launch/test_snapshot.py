@@ -51,7 +51,7 @@ def test_what_is_kept_runs_alone_and_says_what_it_is(checkout, run):
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*str(code).split(), f"{kept}/hpcddm/provenance.py"]
     stored = json.loads((run.code / f"{code.digest}.json").read_text())
-    assert stored["commit"] == code.commit and stored["submitted_with"]["torch"]
+    assert stored["commit"] == code.commit and "hpcddm/cli.py" in stored["files"]
     assert (kept / "slurm/job.sbatch.j2").read_bytes() == (checkout / "slurm/job.sbatch.j2").read_bytes()
     assert (kept / "hpcddm/report/page.html.j2").is_file()
 

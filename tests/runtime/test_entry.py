@@ -16,7 +16,7 @@ from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.attempt import SUPERSEDED, Superseded, open_attempt
 from hpcddm.runtime.inputs import Inputs
 from hpcddm.runtime.ranks import Ranks
-from hpcddm.runtime.stopping import StopFlag, Stopped
+from hpcddm.runtime.stopping import POLL_SECONDS, StopFlag, Stopped
 from hpcddm.runtime.unit import Result
 from hpcddm.site import Site
 from tests.helpers import tiny
@@ -149,3 +149,18 @@ def test_a_cache_of_another_user_is_not_used(cache):
     cache.mkdir()
     os.chown(cache, 12345, 12345)
     assert entry._own_cache() != cache
+
+
+@pytest.mark.parametrize("local_rank", [0, 1])
+def test_one_rank_of_a_node_asks_often_and_the_others_find_the_same_in_the_end(tmp_path, monkeypatch, local_rank):
+    run, ranks = RunDir(tmp_path), Ranks(local_rank, local_rank, 2, 1, "me")
+    attempt = open_attempt(run.logs("train/expert-00"), Ranks(0, 0, 2, 1, "me"))
+    monkeypatch.setenv(entry.STOP_VARIABLE, str(run.jobs / "7_0.0.stop"))
+    conditions = entry._conditions(run, ranks, attempt)
+    per_hour = sum(3600 / max(seconds, POLL_SECONDS) for seconds, _ in conditions)
+    assert per_hour <= (2 * 360 + 1800 if local_rank == 0 else 3 * 60)
+    assert [ask() for _, ask in conditions] == [None, None, None]
+    run.jobs.mkdir()
+    (run.jobs / "7_0.0.stop").touch()
+    run.stop.touch()
+    assert {ask() for _, ask in conditions} == {"the job was told to stop", f"{run.stop} says so", None}
