@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hpcddm import plugins
 from hpcddm.config import Experiment, Training
+from hpcddm.launch import quotas
 from hpcddm.pipeline import EXTRACTOR, JUDGE, PlannedUnit, evaluate_range
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -101,13 +102,19 @@ def _statuses(folder: Path) -> Iterator[os.stat_result]:
 
 
 def free(folder: Path) -> tuple[int, int | None]:
-    """Bytes and inodes that may still be taken where `folder` is or will be; None where inodes are not counted."""
+    """Bytes and inodes that may still be taken where `folder` is or will be; None where inodes are not counted.
+
+    What the disk has counts, and what the user's quota leaves where one is known.
+    """
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent
     statistics = os.statvfs(folder)
     inodes = statistics.f_favail if statistics.f_files else None
-    return statistics.f_bavail * statistics.f_frsize, inodes
+    disk = statistics.f_bavail * statistics.f_frsize
+    quota_bytes, quota_files = quotas.remaining(folder)
+    files = [count for count in (inodes, quota_files) if count is not None]
+    return disk if quota_bytes is None else min(disk, quota_bytes), min(files, default=None)
 
 
 def readable(count: int) -> str:

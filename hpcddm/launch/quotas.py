@@ -1,0 +1,94 @@
+"""What a user's quota leaves on a file system, asked where `quota`, `lfs quota` or `mmlsquota` answer."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS = 10
+"""A file server that answers more slowly is not asked: a quota is a help and no condition."""
+MOUNTS = Path("/proc/self/mountinfo")
+NUMBER = re.compile(r"\[?(\d+)\]?\*?")
+"""A count; '*' marks one that is over its quota, brackets one of which a server did not answer."""
+Left = tuple[int | None, int | None]
+"""Bytes and files that may still be taken; None where there is no limit, or none is known."""
+
+
+def remaining(folder: Path) -> Left:
+    """What the user's quota leaves where `folder`, which is there, lies."""
+    device, place, kind = mount_of(folder, MOUNTS.read_text(errors="replace") if MOUNTS.exists() else "")
+    command, parse = ASK.get(kind, ASK["other"])
+    words = [word.format(user=os.getuid(), device=device, place=place) for word in command]
+    try:
+        answer = subprocess.run(
+            words, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None, None
+    return parse(answer.stdout, device, place)
+
+
+def mount_of(folder: Path, mounts: str) -> tuple[str, str, str]:
+    """Device, mount point and type of the file system of a folder, from the text of /proc/self/mountinfo."""
+    found = ("", "/", "")
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        if len(before.split()) > 4 and len(after.split()) > 1:
+            place = before.split()[4].encode().decode("unicode_escape")
+            # Of several that are mounted over each other the last one counts.
+            if folder.resolve().is_relative_to(place) and len(place) >= len(found[1]):
+                found = (after.split()[1], place, after.split()[0])
+    return found
+
+
+def of_table(text: str, device: str, place: str) -> Left:
+    """From lines 'FILESYSTEM used quota limit grace files quota limit grace', in KiB: of `quota` and `lfs quota`.
+
+    A line that is about neither the device nor the mount point counts for nothing.
+    """
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 9 and words[0] in (device, place):
+            numbers = [_number(word) for word in words[1:4] + words[5:8]]
+            if None not in numbers:
+                return _left(numbers[:3], 1024), _left(numbers[3:], 1)
+    return None, None
+
+
+def of_mmlsquota(text: str, device: str, place: str) -> Left:
+    """From `mmlsquota -Y`: fields between colons, named by a line HEADER, in KiB."""
+    names: list[str] = []
+    for line in text.splitlines():
+        words = line.split(":")
+        if "HEADER" in words:
+            names = words
+        row = dict(zip(names, words, strict=False))
+        if row.get("quotaType") == "USR" and row.get("filesystemName") in (device, Path(device).name):
+            counts = [
+                [_number(row.get(f"{kind}{what}", "")) for what in ("Usage", "Quota", "Limit")]
+                for kind in ("block", "files")
+            ]
+            if all(None not in count for count in counts):
+                return _left(counts[0], 1024), _left(counts[1], 1)
+    return None, None
+
+
+ASK: dict[str, tuple[list[str], Callable[[str, str, str], Left]]] = {
+    "lustre": (["lfs", "quota", "-q", "-u", "{user}", "{place}"], of_table),
+    "gpfs": (["mmlsquota", "-u", "{user}", "-Y", "--block-size", "1K", "{device}"], of_mmlsquota),
+    "other": (["quota", "-u", "-w", "-p", "-v", "{user}"], of_table),
+}
+"""Type of the file system -> command, and what reads its answer."""
+
+
+def _number(word: str) -> int | None:
+    match = NUMBER.fullmatch(word)
+    return int(match[1]) if match else None
+
+
+def _left(counts: list[int], unit: int) -> int | None:
+    """What is left of (used, quota, limit): the limit counts; where there is none, the quota; 0 means none."""
+    used, soft, hard = counts
+    limit = hard or soft
+    return max(limit - used, 0) * unit if limit else None
