@@ -174,7 +174,7 @@ def through(home, tmp_path_factory):
     try:
         number = first_id(place.submit())
         assert "nothing new to submit" in place.submit()
-        wait_for(lambda: {row["state"] for row in place.units().values()} <= {"complete", "failed", "stopped"}, 300)
+        wait_for(lambda: {row["state"] for row in place.units().values()} <= {"complete", "failed", "stopped"}, 900)
     finally:
         place.end()
     return place, number
