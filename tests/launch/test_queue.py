@@ -206,3 +206,27 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
     assert names == sorted(one.script for one in rendered) and names[0].startswith("0002-")
     assert len(set(names)) == len(plan(experiment))
     assert "#SBATCH --array=0-0%1\n" in (run.scripts / names[0]).read_text()
+
+
+BOTH = {"cluster": "north", "stages": {"train/expert-01": {"cluster": "south"}}}
+
+
+def test_no_dependency_crosses_clusters_and_what_waits_for_another_one_looks_later(run, tmp_path):
+    experiment = tiny(tmp_path)
+    queue = Queue(run, **BOTH)
+    decision = decide(experiment, run, queue)
+    submitted = {key: one for one in submit_all(experiment, run, queue, decision) for key in one.keys}
+    assert submitted["train/expert-00"].job.cluster == "north" and submitted["train/expert-01"].job.cluster == "south"
+    assert {after.cluster for one in submitted.values() for after in one.after} == {"north"}
+    assert submitted["train/expert-00"].after and submitted["train/expert-00"].begin_seconds == 0
+    assert not submitted["train/expert-01"].after and submitted["train/expert-01"].begin_seconds == 60
+    assert {one.cluster for one in Journal(run.journal).submissions()} == {"north", "south"}
+
+
+def test_a_cluster_without_room_leaves_out_its_units_and_what_reads_them(run, tmp_path):
+    experiment = tiny(tmp_path)
+    queue = Queue(run, **BOTH)
+    queue.limits = lambda wanted, cluster: Limits(room=0 if cluster == "south" else None, reason=f"{cluster} is full")
+    batches, _ = batches_of(all_of(experiment, run), run, queue)
+    keys = {item.unit.key for batch in batches for item in batch.items}
+    assert "train/expert-00" in keys and keys.isdisjoint({"train/expert-01", "report/all"})
