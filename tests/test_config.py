@@ -135,6 +135,10 @@ WRONG_SITES = {
         "schedular: unknown key; valid keys: partition, account",
     ),
     "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
+    "one cluster without a name": (
+        {"stages": {"train/expert-02": {"cluster": "south"}}},
+        "cluster: needed here, too, since stages name south",
+    ),
     "nested resources": ({"resources": {"cpu": 1}}, "resources.cpu: unknown key; valid keys: partition,"),
 }
 
