@@ -95,6 +95,8 @@ class Site(UnitKeys):
     escalate: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
     """So many times the memory the next attempt asks for when there was too little, or the minutes when a slot was too
     short for any progress; never more than its partition has."""
+    max_excluded_nodes: Annotated[int, Field(ge=0)] = 4
+    """So many nodes on which jobs ended before Python began are not taken again."""
     watchdog_minutes: Positive = 20
     """A training that makes no step for so long is ended, and tried again."""
     look_again_seconds: Positive = 300

@@ -11,9 +11,10 @@ from hpcddm.errors import ConfigError
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
 from hpcddm.launch.client import on
+from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.launch.submission import batch_of
-from hpcddm.launch.watching import Known, Work, state_of
+from hpcddm.launch.watching import Known, Work, has_vanished, state_of
 from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Submission
@@ -162,7 +163,7 @@ def look(run: RunDir, queue: Queue) -> Overview:
     states = survey(plan(experiment), run)
     sites = {one.site for one in submissions}
     is_told = any(fresh.exists(home.stop) for home in homes(run))
-    rows = []
+    rows, vanished = [], []
     for key, status in states.items():
         own = [one for one in submissions if key in one.units]
         is_silent = queue.jobs is None and any(one.scheduler != "local" for one in own)
@@ -170,6 +171,9 @@ def look(run: RunDir, queue: Queue) -> Overview:
         job = (queue.jobs or {}).get(key)
         known = Known(status, activity(run, key), own, job, is_silent, is_told, is_foreign)
         rows.append(_row(known, experiment, run))
+        vanished += [key] if has_vanished(known) else []
+    ends = early_ends(submissions, vanished)
+    rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
     rows = _without_hints_while_driven(rows, submissions)
     refusal = _refusal(states, {None} | sites)
     is_continued = CONTINUATION in (queue.jobs or {})

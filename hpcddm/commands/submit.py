@@ -12,6 +12,7 @@ from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
 from hpcddm.launch.continuation import Rest, arrange
 from hpcddm.launch.continuation import forget as forget_rest
 from hpcddm.launch.continuation import read as read_rest
+from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.ending import end
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
@@ -33,6 +34,7 @@ from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
+from hpcddm.runtime.records import records
 from hpcddm.site import Site
 
 PATIENCE_SECONDS = 60
@@ -224,6 +226,7 @@ def hand_over(
     """
     from hpcddm.launch.queue import batches_of, submit_batches
 
+    _avoid_lost_nodes(items, home, launcher)
     batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
     launcher.prove_folder([array_spec(batch.items, launcher.site) for batch in batches])
     jobs: dict[str, Job] = {}
@@ -255,6 +258,21 @@ def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
     """Whether a place in the queue has to be kept for a job that continues."""
     waiting = active.get(CONTINUATION)
     return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
+
+
+def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
+    """Record on which nodes the last jobs of these items ended before Python began: what is submitted avoids them."""
+    journal = Journal(home.journal)
+    submissions = journal.submissions()
+    newest = {unit: one for one in submissions for unit in one.units}
+    idle = [item for item in items if item.name in newest]
+    tokens = {item.name: {record.token for record in records(item.run.logs(item.unit.key))} for item in idle}
+    vanished = [name for name, begun in tokens.items() if newest[name].uuid not in begun]
+    for name, early in early_ends(submissions, vanished).items():
+        if early.node not in journal.lost_nodes():
+            journal.lost(newest[name].uuid, [name], early.node)
+            most = launcher.site.max_excluded_nodes
+            click.echo(f"{name}: {early.text} Jobs avoid it from now on (max_excluded_nodes: {most})")
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:

@@ -22,10 +22,10 @@ from hpcddm.launch.shared_folder import prove
 from hpcddm.launch.template import render
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission, current, job_name
+from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.share import share_folder
-from hpcddm.site import Site
+from hpcddm.site import Resources, Site
 from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/job.sbatch.j2"
@@ -116,7 +116,7 @@ class Slurm(Launcher):
             own.get(TEMPLATE) or place.read_text(),
             TEMPLATE if TEMPLATE in own else str(place),
             self.site,
-            array.resources,
+            self._resources(array),
             own,
             array=array,
             plain=self._takes_no_arrays(array.resources.cluster),
@@ -127,6 +127,13 @@ class Slurm(Launcher):
             scheduler_prefixes=SCHEDULER_PREFIXES,
             passing_refusals=f"{TRANSIENT.pattern}|{FULL.pattern}",
         )
+
+    def _resources(self, array: ArraySpec) -> Resources:
+        """What an array asks for, without the nodes on which the newest jobs ended before Python began."""
+        most = self.site.max_excluded_nodes
+        lost = Journal(self.run.journal).lost_nodes()[-most:] if most else []
+        excluded = ",".join(filter(None, (array.resources.exclude, *lost)))
+        return array.resources.model_copy(update={"exclude": excluded or None})
 
     def prove_folder(self, arrays: list[ArraySpec]) -> None:
         """Let every cluster show that it sees the run, where the site has several."""

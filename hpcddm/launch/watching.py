@@ -180,6 +180,12 @@ def _by_files(known: Known) -> tuple[str, str]:
     return Work.UNKNOWN, f"attempt {last.number} left no word{_last_sign(known)}"
 
 
+def has_vanished(known: Known) -> bool:
+    """Whether the unit's newest job is in no queue and opened no attempt, so that only the scheduler knows its end."""
+    is_over = known.job is None and known.is_queued and not known.is_silent and not known.has_begun
+    return is_over and known.status.state is State.MISSING
+
+
 def _before_python(known: Known, newest: Submission) -> tuple[str, str]:
     """The newest job opened no attempt: what an older one said is no news."""
     if known.is_silent:

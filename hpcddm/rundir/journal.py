@@ -15,11 +15,13 @@ KEYS = {
     "refused": ("uuid",),
     "cancelled": ("uuid",),
     "kept": ("uuid", "units"),
+    "lost": ("uuid", "units", "node"),
 }
 """What each kind of line holds.
 
 An intent also names its array, and the cluster where the site names one; a cancellation its units unless it means all.
-A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses.
+A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses. 'lost' names
+a node on which the jobs of units ended before Python began.
 """
 
 
@@ -83,6 +85,15 @@ class Journal:
         """Record that the jobs of these units were not cancelled after all."""
         self._append(event="kept", uuid=token, units=units)
 
+    def lost(self, token: str, units: list[str], node: str) -> None:
+        """Record that the jobs of these units ended on a node before Python began."""
+        self._append(event="lost", uuid=token, units=units, node=node)
+
+    def lost_nodes(self) -> list[str]:
+        """Nodes on which jobs ended before Python began, each once, the one seen last at the end."""
+        nodes = [str(event["node"]) for event in self._events() if event["event"] == "lost"]
+        return list(dict.fromkeys(reversed(nodes)))[::-1]
+
     def submissions(self) -> list[Submission]:
         """All submissions that were not refused, oldest first.
 
@@ -103,7 +114,7 @@ class Journal:
             elif before and event["event"] == "kept":
                 cancelled = tuple(unit for unit in before.cancelled if unit not in event["units"])
                 found[before.uuid] = replace(before, cancelled=cancelled)
-            elif before:
+            elif before and event["event"] == "refused":
                 del found[before.uuid]
         return list(found.values())
 

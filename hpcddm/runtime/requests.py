@@ -86,11 +86,14 @@ def raised(
 
 def minutes(text: str) -> int | None:
     """Slurm's [days-][hours:]minutes:seconds in minutes; None for none or no limit."""
+    return seconds_of(text) // 60 or None
+
+
+def seconds_of(text: str) -> int:
+    """Slurm's [days-][hours:]minutes:seconds in seconds; 0 for anything else."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
-    if not match:
-        return None
-    days, hours, mins, _ = (int(part or 0) for part in match.groups())
-    return (24 * days + hours) * 60 + mins
+    days, hours, mins, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    return ((24 * days + hours) * 60 + mins) * 60 + seconds
 
 
 def _gigabytes(text: str) -> float | None:
