@@ -41,10 +41,10 @@ def place(home, tmp_path):
     try:
         yield run, site, blind, others
     finally:
-        slurm(home, "scontrol", "update", f"NodeName={others}", "State=RESUME")
         hpcddm("cancel", run.root, "--now", SLURM_CONF=home)
         daemon.terminate()
         daemon.wait(30)
+        # It also resumes nodes that are still drained.
         hand.repair()
 
 
