@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.flags import SRUN, complaint, sbatch_complaint
@@ -114,6 +114,8 @@ class Site(UnitKeys):
     resources: Resources = Resources()
     stages: dict[str, dict[str, int | str | list[str]]] = {}
     """Per stage (or per unit, as 'train/monolith'), what differs from `resources` and from the keys above."""
+    _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
+    """Resources by the entry of `stages` that is the most special one: a sweep asks thousands of times."""
 
     @model_validator(mode="after")
     def _stage_resources(self) -> "Site":
@@ -134,14 +136,19 @@ class Site(UnitKeys):
         return [one for one in dict.fromkeys(one.cluster for one in asked) if one]
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
-        """What a unit asks for: the site's default, changed by its stage's entry, then by its own."""
+        """Resources that a unit asks for: the site's default, changed by its stage's entry, then by its own."""
+        key = f"{stage}/{unit}"
+        place = key if key in self.stages else stage
+        if place not in self._shapes:
+            self._shapes[place] = self._combined(stage, self.stages.get(stage, {}) | self.stages.get(key, {}))
+        return self._shapes[place]
+
+    def _combined(self, stage: str, changes: dict[str, int | str | list[str]]) -> Resources:
         asked = {name: getattr(self, name) for name in UnitKeys.model_fields}
         asked |= self.resources.model_dump(exclude_none=True)
         asked |= SMALL if stage == "submission" else {}
-        for key in (stage, f"{stage}/{unit}"):
-            asked |= self.stages.get(key, {})
         try:
-            return Resources.model_validate(asked)
+            return Resources.model_validate(asked | changes)
         except ValidationError as error:
             context = {"text": f"stages.{stage}.{first_error(error, Resources)}"}
             raise PydanticCustomError("inner", "{text}", context) from None
