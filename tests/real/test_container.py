@@ -53,10 +53,11 @@ def inside(process, image):
 
 def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, image, runtime):
     # The image holds libraries only: the code is the run's own copy.
-    keys = f"{ON_SLURM}\npython: python3\ncontainer: {json.dumps(runtime)}"
+    own = {"container": runtime, "python": "python3", "setup": ["export USER=$SLURM_JOB_USER"]}  # ch-run asks for it
+    keys = "\n".join([ON_SLURM, *(f"{key}: {json.dumps(value)}" for key, value in own.items())])
     storm = Storm(tmp_path, home, 0, images=3_200, keys=keys)
     storm.submit(storm.run, "slurm")
-    storm.until(lambda: storm.phase() == "step", 300, "a step")
+    storm.until(lambda: storm.phase() == "step", 900, "a step")
     ranks = storm.ranks()
     assert [inside(rank, image) for rank in ranks] == [True, True]
     assert [rank.environ()["SLURM_NODEID"] for rank in ranks] == ["0", "1"]
