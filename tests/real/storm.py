@@ -93,6 +93,8 @@ class Storm:
     images: int = 480_000
     keys: str = ON_SLURM
     """Of the site."""
+    settings: tuple[str, ...] = ()
+    """Further ones of the experiment."""
     targets: list[psutil.Process] = field(default_factory=list)
     """The ranks that a disturbance may strike."""
     neighbours_attempts: int = 0
@@ -117,6 +119,7 @@ class Storm:
             *LONG,
             f"experts.training.images={self.images}",
             f"experts.sites=[storm,{neighbour},nobody,nobody]",
+            *self.settings,
         ]
         where = ["--site", site, "--run-dir", run]
         done = hpcddm("submit", "quickstart", *where, *own, SLURM_CONF=self.conf, timeout=1800)

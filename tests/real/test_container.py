@@ -44,18 +44,25 @@ def runtime(image):
 
 def inside(process, image):
     """Whether a process runs the image's Python, with the image's torch."""
-    libraries = {Path(entry.path).name: entry.path for entry in process.memory_maps()}
-    root = Path(f"/proc/{process.pid}/root")
-    torch = root / libraries["libtorch_cpu.so"].lstrip("/")
-    own = next(image.glob("usr/local/lib/python3*/dist-packages/torch/lib/libtorch_cpu.so"))
-    return os.path.samefile(f"/proc/{process.pid}/exe", image / "usr/bin/python3") and os.path.samefile(torch, own)
+    (torch,) = {entry.path for entry in process.memory_maps() if entry.path.endswith("/libtorch_cpu.so")}
+    seen = [f"/proc/{process.pid}/exe", f"/proc/{process.pid}/root{torch}"]
+    own = [image / "usr/bin/python3", *image.glob("usr/local/lib/python3*/dist-packages/torch/lib/libtorch_cpu.so")]
+    return list(map(identity, seen)) == list(map(identity, own))
+
+
+def identity(path):
+    """Of a file, also through an overlay, which has another device number."""
+    file = os.stat(path)
+    return file.st_ino, file.st_size, file.st_mtime_ns
 
 
 def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, image, runtime):
     # The image holds libraries only: the code is the run's own copy.
     own = {"container": runtime, "python": "python3", "setup": ["export USER=$SLURM_JOB_USER"]}  # ch-run asks for it
     keys = "\n".join([ON_SLURM, *(f"{key}: {json.dumps(value)}" for key, value in own.items())])
-    storm = Storm(tmp_path, home, 0, images=3_200, keys=keys)
+    # As every folder that the image must see, below /tmp.
+    data = shutil.copytree(REPOSITORY / "experiments/quickstart", tmp_path / "data")
+    storm = Storm(tmp_path, home, 0, images=24_000, keys=keys, settings=(f"data.source.folder={data}",))
     storm.submit(storm.run, "slurm")
     storm.until(lambda: storm.phase() == "step", 900, "a step")
     ranks = storm.ranks()
