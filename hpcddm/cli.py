@@ -8,6 +8,7 @@ import click
 from hpcddm import __version__, exit_codes
 from hpcddm.errors import UserError
 
+PATH = click.Path(path_type=Path)
 EPILOG = """\b
 Two commands do everything:
   make submit                 the whole pipeline, here or through Slurm
@@ -30,8 +31,7 @@ class Group(click.Group):
             click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
         except click.UsageError as error:
-            place = (error.ctx or context).command_path
-            click.echo(f"error: {error.format_message()} See '{place} --help'.", err=True)
+            click.echo(f"error: {error.format_message()} See '{(error.ctx or context).command_path} --help'.", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; the same command continues", err=True)
@@ -48,7 +48,7 @@ def main() -> None:
 @click.argument("experiment", default="quickstart")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Default: runs/<the experiment's name>.")
+@click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
 @click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
@@ -74,7 +74,7 @@ def submit(
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--watch", is_flag=True, help="Show it anew every 5 seconds, until Ctrl-C or until all is complete.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.option("--exit-code", is_flag=True, help="0 complete, 3 needs somebody, 4 the scheduler is silent, 5 under way.")
@@ -89,7 +89,7 @@ def status(run: Path, watch: bool, as_json: bool, exit_code: bool) -> None:
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: for ever.")
 def wait(run: Path, timeout: float | None) -> None:
     """Wait until RUN, or the sweep in that folder, is complete, or until nothing more goes on by itself.
@@ -105,7 +105,7 @@ def wait(run: Path, timeout: float | None) -> None:
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("unit", metavar="STAGE/UNIT")
 @click.option("--attempt", type=int, help="Default: the last one.")
 @click.option("--all", "every", is_flag=True, help="All attempts, oldest first, each with how it ended.")
@@ -119,7 +119,7 @@ def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, r
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--records", "own", is_flag=True, help="From the run's own records, even where sacct answers.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def cost(run: Path, own: bool, as_json: bool) -> None:
@@ -133,7 +133,7 @@ def cost(run: Path, own: bool, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option(
     "--strategy",
     default="top-1",
@@ -149,7 +149,7 @@ def cost(run: Path, own: bool, as_json: bool) -> None:
 @click.option("--shift", type=float, help="Step spacing; above 1 more steps at high noise. Default as above.")
 @click.option("--conversion", help="snr_matched or as_reported. Default as above.")
 @click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
-@click.option("--output", type=click.Path(path_type=Path), default=Path("grid.png"), show_default=True)
+@click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
 def sample(run: Path, output: Path, **options: object) -> None:
     """Draw images with the trained networks of RUN into one picture."""
     from hpcddm.commands import sample as command
@@ -158,7 +158,7 @@ def sample(run: Path, output: Path, **options: object) -> None:
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
 @click.option("--site", help="A site's name or YAML file. Default: the site as the run last used it.")
@@ -174,7 +174,7 @@ def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: s
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
 @click.option("--now", is_flag=True, help="Do not wait until what runs has saved.")
 def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
@@ -191,7 +191,7 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
 @main.command()
 @click.argument("name", metavar="SWEEP")
 @click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
-@click.option("--dir", "--run-dir", "folder", type=click.Path(path_type=Path), help="Default: sweeps/<its name>.")
+@click.option("--dir", "--run-dir", "folder", type=PATH, help="Default: sweeps/<its name>.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
@@ -207,7 +207,7 @@ def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: 
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
 def clean(run: Path, yes: bool) -> None:
     """Remove what RUN needs no more, after saying what and how much it is.
@@ -223,7 +223,7 @@ def clean(run: Path, yes: bool) -> None:
 
 
 @main.command("continue-submission", hidden=True)
-@click.argument("home", type=click.Path(path_type=Path))
+@click.argument("home", type=PATH)
 def continue_submission(home: Path) -> None:
     """Submit what had no room in the queue; the last job of such a submission runs this."""
     from hpcddm.commands import continue_submission as command
@@ -232,7 +232,7 @@ def continue_submission(home: Path) -> None:
 
 
 @main.command("run-stage")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("unit", metavar="STAGE/UNIT")
 @click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of the unit.")
 def run_stage(run: Path, unit: str, ranks: int) -> None:
@@ -249,7 +249,7 @@ def run_stage(run: Path, unit: str, ranks: int) -> None:
 @click.argument("experiment", default="quickstart")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Default: runs/<the experiment's name>.")
+@click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
 @click.option(
     "--flops-per-second",
     type=click.FloatRange(min=0, min_open=True),
@@ -274,10 +274,10 @@ def plan(
 
 
 @main.command()
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=PATH)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--like", required=True, metavar="EXPERIMENT", help="Whose denoiser it shall be: a name or a YAML file.")
-@click.option("--output", type=click.Path(path_type=Path), default=Path("seed.safetensors"), show_default=True)
+@click.option("--output", type=PATH, default=Path("seed.safetensors"), show_default=True)
 @click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
 @click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
@@ -294,9 +294,9 @@ def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, *
 
 
 @main.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("unit", metavar="STAGE/UNIT")
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@click.option("--output", type=PATH, required=True, help="A new folder.")
 def export(run: Path, unit: str, output: Path) -> None:
     """Write a denoiser of RUN, as train/expert-02, train/monolith or distill/student, for stock diffusers."""
     from hpcddm.commands import export as command
@@ -307,7 +307,7 @@ def export(run: Path, unit: str, output: Path) -> None:
 @main.command()
 @click.argument("experiment", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--folder", type=click.Path(path_type=Path), help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
+@click.option("--folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
 def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
     """Fetch the pretrained weights of EXPERIMENT, or of everything, on a node with network.
 
@@ -321,11 +321,7 @@ def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | 
 @main.command()
 @click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
 @click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where runs will lie: this file system is tried.",
+    "--folder", type=PATH, default="runs", show_default=True, help="Where runs will lie: this file system is tried."
 )
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="MINUTES")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
@@ -342,7 +338,7 @@ def selftest(site: str, folder: Path, timeout: float, as_json: bool) -> None:
 @main.command("site-init")
 @click.argument("name", required=False)
 @click.option("--partition", help="Default: the cluster's default partition.")
-@click.option("--output", type=click.Path(path_type=Path), help="Default: slurm/sites/NAME.yaml.")
+@click.option("--output", type=PATH, help="Default: slurm/sites/NAME.yaml.")
 def site_init(name: str | None, partition: str | None, output: Path | None) -> None:
     """Draft the file of a new site from what this cluster says about itself; NAME defaults to the cluster's."""
     from hpcddm.commands import site_init as command

@@ -62,12 +62,12 @@ def current_device() -> torch.device:
 
 
 def visible_gpus() -> int:
-    """How many GPUs torch can use in this process."""
+    """Count the GPUs that torch can use in this process."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def local_rank_of(device: torch.device, ranks: Ranks) -> int:
-    """What LOCAL_RANK must say: DeepSpeed takes it for the number of the GPU."""
+    """Return the value for LOCAL_RANK, which DeepSpeed takes for the number of the GPU."""
     return ranks.local_rank if device.type == "cpu" else device.index
 
 
@@ -117,12 +117,12 @@ def complaint(devices: Sequence[Device]) -> str:
 
 
 def device_name(device: torch.device) -> str:
-    """What a device is called by its maker; 'cpu' for the CPU."""
+    """Return the name that its maker gave to a device; 'cpu' for the CPU."""
     return "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
 
 
 def advice() -> str:
-    """Why torch may see no GPU here, by what torch, the driver and the device files say."""
+    """Explain why torch may see no GPU here, by what torch, the driver and the device files say."""
     if torch.version.cuda is None and torch.version.hip is None:
         return f"torch {torch.__version__} of these jobs is built for CPUs only: install the build for your GPUs"
     if not any(DEVICE_FILES.glob("nvidia[0-9]*")) and not (DEVICE_FILES / "kfd").exists():

@@ -21,4 +21,4 @@ MEANINGS = {
     LEAVES: "in a job: another execution holds the unit, or this rank left while others waited for it",
     INTERRUPTED: "Ctrl-C; jobs in a queue go on, and the same command continues",
 }
-"""What each code means, for people."""
+"""Meaning of each code, for people."""

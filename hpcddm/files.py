@@ -170,7 +170,7 @@ def _with_starts(experiment: Experiment, change: Callable[[Start], Start]) -> Ex
 
 
 def _has_slurm() -> bool:
-    """Whether this machine belongs to a cluster.
+    """Tell if this machine belongs to a cluster.
 
     Raises `UserError` when its Slurm does not answer: what is started here by mistake takes a login node.
     """

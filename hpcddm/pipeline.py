@@ -60,14 +60,14 @@ def shard_keys(experiment: Experiment) -> list[str]:
 
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
-    """What every class is called, by the manifests of the shards; its number where the images came without names."""
+    """Names of the classes, by the manifests of the shards; their numbers where the images came without names."""
     known = next((shards[key].facts.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
     numbers = range(experiment.data.num_classes)
     return [known[number] if number < len(known) else str(number) for number in numbers]
 
 
 def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
-    """What every class of a run is called, as far as its shards are there."""
+    """Names of the classes of a run, as far as its shards are there; numbers for the others."""
     found = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
     return class_names(experiment, {key: shard for key, shard in found.items() if shard is not None})
 
@@ -123,7 +123,7 @@ def _images(experiment: Experiment) -> dict[str, Any]:
 
 
 def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
-    """What every model but the critics depends on; the prompts only if it is conditioned on them."""
+    """Settings that every model but the critics depends on; the prompts only if it is conditioned on them."""
     data, shape = experiment.data, _images(experiment)
     if getattr(model, "condition", None) == "text":
         shape["text"] = covered(data.text)
@@ -236,9 +236,9 @@ class Stage:
     wants: Callable[[Experiment], list[str]] = lambda experiment: []
     """Earlier units of which `evaluate.min_experts` are enough."""
     gpus: Gpus = Gpus.NONE
-    """What it can use at most."""
+    """GPUs that it can use at most."""
     gpus_of: Callable[[Experiment], Gpus] | None = None
-    """What it can use in one experiment, where that may be less."""
+    """GPUs that it can use in one experiment, where those may be fewer."""
 
 
 def _gpus_to_sample(experiment: Experiment) -> Gpus:

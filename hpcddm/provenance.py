@@ -19,7 +19,7 @@ from hpcddm.share import AROUND, share_file
 
 PACKAGE = Path(__file__).parent.name
 TEMPLATES = tuple(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh"))
-"""What a job is made of beside the package."""
+"""Templates that a job is made from beside the package."""
 LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors", "submitit")
 """Packages beside torch that shape what a unit makes, or how it starts."""
 DIGEST_CHARACTERS = 16
@@ -34,7 +34,7 @@ class Code:
     digest: str
     commit: str | None = None
     modified: bool | None = None
-    """Whether the files differ from those of the commit."""
+    """True where the files differ from those of the commit."""
 
     def __str__(self) -> str:
         if self.commit is None:
@@ -65,7 +65,7 @@ def code_digest(hashes: Mapping[str, str]) -> str:
 
 
 def is_checkout() -> bool:
-    """Whether the package runs from a git checkout, and not from an installation or a snapshot."""
+    """Tell if the package runs from a git checkout, and not from an installation or a snapshot."""
     return (AROUND / ".git").exists()
 
 

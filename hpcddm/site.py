@@ -49,11 +49,11 @@ class UnitKeys(StrictModel):
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
     """Further words for srun, for instance '--mpi=pmix'."""
     cpu_bind: Word | None = None
-    """How srun binds ranks to cores; by default 'none'."""
+    """Binding of ranks to cores by srun; by default 'none'."""
 
 
 SMALL = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_node": 0, "memory_gb": 2}
-"""What the job asks for that continues a submission, where the site's `stages` say nothing else of it."""
+"""Resources of the job that continues a submission, where the site's `stages` say nothing else of it."""
 
 
 class Resources(UnitKeys):
@@ -93,10 +93,10 @@ class Site(UnitKeys):
     requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
     """How a job that has to leave comes back: requeued, submitted anew by itself, or by the user's hand."""
     escalate: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
-    """So many times the memory the next attempt asks for when there was too little, or the minutes when a slot was too
-    short for any progress; never more than its partition has."""
+    """Factors by which the next attempt asks for more memory when there was too little, or more minutes when a slot was
+    too short for any progress; never more than its partition has."""
     max_excluded_nodes: Annotated[int, Field(ge=0)] = 4
-    """So many nodes on which jobs ended before Python began are not taken again."""
+    """Number of nodes, the newest ones, that jobs avoid because earlier jobs ended there before Python began."""
     watchdog_minutes: Positive = 20
     """A training that makes no step for so long is ended, and tried again."""
     look_again_seconds: Positive = 300
@@ -106,7 +106,7 @@ class Site(UnitKeys):
     max_submitted: Positive | None = None
     """Jobs that this user may have in the queue; by default what Slurm says."""
     continue_submission: bool = True
-    """Whether a last small job submits what the limit on jobs left out, when there is room."""
+    """True where a last small job submits what the limit on jobs left out, when there is room."""
     mail: Word | None = None
     mail_events: list[MailEvent] = ["END", "FAIL", "INVALID_DEPEND"]
     hook: str | None = None

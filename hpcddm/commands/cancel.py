@@ -24,7 +24,7 @@ from hpcddm.site import Site
 PATIENCE_SECONDS = 60
 """How long it waits for a submit that is at work."""
 POLL_SECONDS = 3
-"""How often the queue is asked for jobs that are leaving."""
+"""Seconds between two questions to the queue about jobs that are leaving."""
 
 
 def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:

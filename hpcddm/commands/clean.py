@@ -23,7 +23,7 @@ from hpcddm.runtime.attempt import attempts
 from hpcddm.status import State, UnitStatus, survey
 
 PATIENCE_SECONDS = 10
-"""How long it waits for a submit that is at work."""
+"""Seconds that it waits for a submit that is at work."""
 STATE_FOLDER, STATE_FILE = "state", "state.json"
 SETTLED = {*State, *Work} - UNDER_WAY - {Work.HELD}
 """States of units of which no job is in a queue or running."""
@@ -73,7 +73,7 @@ def clean(root: Path, yes: bool) -> int:
 
 
 def find(run: RunDir) -> list[Waste]:
-    """What can go: nothing of a unit that is under way, no output of a unit that is complete, nothing in the journal.
+    """Find what can go: nothing of a unit that is under way, no output of a complete unit, nothing in the journal.
 
     Raises `SchedulerSilent` when a job may be running and its scheduler does not answer.
     """
@@ -102,7 +102,7 @@ def _is_settled(row: Row, run: RunDir) -> bool:
 
 
 def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
-    """What ranks wrote in all attempts but the last; their records stay, for costs are counted by them."""
+    """Logs of the ranks of all attempts but the last; their records stay, for costs are counted by them."""
     for _, folder in attempts(run.logs(key))[:-1]:
         yield from sorted(folder.glob("*.log"))
 

@@ -66,9 +66,9 @@ class Row:
     silent_seconds: float | None
     """Since the last sign of life of a unit that is under way."""
     user: str
-    """Who submitted it last; empty where nobody knows."""
+    """User who submitted it last; empty where nobody knows."""
     changes: list[str]
-    """What code and packages of the attempts that it was made by differ in."""
+    """Differences in code and packages between the attempts that made it."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Overview:
     expert_images: tuple[int, int]
     """Images that all experts together have seen, and shall see."""
     is_continued: bool = False
-    """Whether a job in the queue submits what had no room in it."""
+    """True where a job in the queue submits what had no room in it."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -110,7 +110,7 @@ class Overview:
 
     @property
     def exit_code(self) -> int:
-        """What `wait` and `status --exit-code` end with: complete, under way, or not going on by itself."""
+        """Exit code of `wait` and `status --exit-code`: complete, silent, under way, or not going on by itself."""
         states = {row.state for row in self.rows}
         if states == {State.COMPLETE}:
             return exit_codes.DONE

@@ -19,7 +19,7 @@ from hpcddm.status import State, survey
 
 STRATEGIES = "ensemble/strategies"
 SHOWN_CLASSES = 20
-"""So many classes are named by an error; of more, those that resemble what was given."""
+"""Number of classes that an error names at most; of more, those that resemble what was given."""
 
 
 def sample(

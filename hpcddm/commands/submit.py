@@ -139,7 +139,7 @@ def bring(
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
-    """Whether somebody cancelled the submission that is to be continued while it waited for the lock."""
+    """Tell, and print, if somebody cancelled the submission that is to be continued while this waited for the lock."""
     if rest is None or read_rest(home) is not None:
         return False
     click.echo("cancelled meanwhile; nothing more is submitted")
@@ -255,7 +255,7 @@ def hand_over(
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
-    """Whether a place in the queue has to be kept for a job that continues."""
+    """Tell if a place in the queue has to be kept for a job that continues."""
     waiting = active.get(CONTINUATION)
     return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
 

@@ -33,7 +33,7 @@ class Execution:
 
 
 def executions(names: Mapping[str | None, list[str]], since: float) -> list[Execution]:
-    """All executions of jobs with these names, by cluster, oldest first, in one call of sacct for each cluster.
+    """List all executions of jobs with these names, by cluster, oldest first, with one call of sacct for each cluster.
 
     Raises `Silent` with the reason when sacct is not there, gives no answer, or has nothing to say.
     """

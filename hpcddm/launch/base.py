@@ -48,7 +48,7 @@ class ArraySpec:
     throttle: int
     """How many elements may run at the same time."""
     begin_seconds: int = 0
-    """How long to wait before the first look for what another cluster makes: no dependency crosses clusters."""
+    """Seconds to wait before the first look for what another cluster makes: no dependency crosses clusters."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Launcher(ABC):
         self.site = site
         self.run = run
         self.code: Snapshot | Checkout = Snapshot(run)
-        """What the jobs that it starts run."""
+        """Code that is run by the jobs that it starts."""
         self.template_parts = own_parts()
         """Texts of the user's own parts of the batch script's template."""
 
@@ -104,7 +104,7 @@ class Launcher(ABC):
         """End jobs; raises `UserError` with the scheduler's words when it refuses."""
 
     def limits(self, wanted: int, cluster: str | None = None) -> Limits:
-        """What the scheduler takes when `wanted` jobs are to be submitted to one of the site's clusters."""
+        """Limits of the scheduler when `wanted` jobs are to be submitted to one of the site's clusters."""
         return Limits(max_array=max(wanted, 1))
 
 

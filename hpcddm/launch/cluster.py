@@ -27,7 +27,7 @@ class Cluster:
 
     def __init__(self, name: str | None = None) -> None:
         self._on = on(name)
-        """Nothing for the cluster that Slurm's commands talk to by default."""
+        """Flag that names the cluster; none for the one that Slurm's commands talk to by default."""
 
     @cached_property
     def config(self) -> dict[str, str]:

@@ -19,25 +19,25 @@ from hpcddm.rundir.layout import RunDir
 NICE = 10_000
 """Above the niceness of whoever does not ask for any: what there is already comes first."""
 BLIND_MINUTES = 10
-"""How long it waits where none of its own jobs tells when there may be room."""
+"""Minutes that the job waits where no job of the run tells when there may be room."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What a submission left out, and how to submit it."""
+    """Units that a submission left out, and the way to submit them."""
 
     site: str
     units: list[str]
     """By their names in the home's journal."""
     folder: str
-    """Where the command was typed: bare names of files are looked for there."""
+    """Folder in which the command was typed: bare names of files are looked for there."""
     sweep: str | None = None
     """The file of the sweep; None of a run."""
     is_live: bool = False
 
 
 def read(home: RunDir) -> Rest | None:
-    """What is left, or None when nothing is, or somebody has cancelled it."""
+    """Read what is left to submit, or None when nothing is, or somebody has cancelled it."""
     values = atomic.read_json(_path(home))
     try:
         return Rest(**values) if values else None

@@ -17,7 +17,7 @@ SACCT_FIELDS = "JobID,State,ExitCode,NodeList,ElapsedRaw"
 
 @dataclass(frozen=True)
 class EarlyEnd:
-    """How the newest job of a unit ended, and on which node its script was to start."""
+    """End of the newest job of a unit, and the node on which its script was to start."""
 
     job: JobId
     node: str
@@ -35,7 +35,7 @@ class EarlyEnd:
 
 
 def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, EarlyEnd]:
-    """How the newest jobs of these units, which opened no attempt, ended, where they ended so.
+    """Find the early ends of the newest jobs of these units, which opened no attempt: failures within `EARLY_SECONDS`.
 
     Asks the controller once per array, then the accounting; what neither remembers is left out.
     """

@@ -32,5 +32,5 @@ def whose(jobs: Collection[Job], submissions: list[Submission]) -> str:
 
 
 def is_foreign(job: Job, submissions: list[Submission]) -> bool:
-    """Whether somebody else submitted a job."""
+    """Tell if somebody else submitted the job."""
     return bool(whose([job], submissions))

@@ -66,7 +66,7 @@ class GpuPool:
 
 
 def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES says where it is set, else what the driver shows; none for a torch without CUDA."""
+    """GPUs that CUDA_VISIBLE_DEVICES names where it is set, else those of the driver; none for a torch without CUDA."""
     if _is_built_for_cpus():
         return []
     if VISIBLE_VARIABLE in os.environ:

@@ -39,7 +39,7 @@ class Submitted:
     script: str
     after: list[JobId]
     begin_seconds: int = 0
-    """How long it waits before it looks for what another cluster makes."""
+    """Seconds that it waits before it looks for what another cluster makes."""
 
 
 def batches_of(

@@ -1,4 +1,4 @@
-"""What a user's quota leaves on a file system, asked where `quota`, `lfs quota` or `mmlsquota` answer."""
+"""Remainder of a user's quota on a file system, asked where `quota`, `lfs quota` or `mmlsquota` answer."""
 
 import os
 import re
@@ -16,7 +16,7 @@ Left = tuple[int | None, int | None]
 
 
 def remaining(folder: Path) -> Left:
-    """What the user's quota leaves where `folder`, which is there, lies."""
+    """Return what the user's quota leaves on the file system of `folder`, which is there."""
     device, place, kind = mount_of(folder, MOUNTS.read_text(errors="replace") if MOUNTS.exists() else "")
     command, parse = ASK.get(kind, ASK["other"])
     words = [word.format(user=os.getuid(), device=device, place=place) for word in command]
@@ -88,7 +88,7 @@ def _number(word: str) -> int | None:
 
 
 def _left(counts: list[int], unit: int) -> int | None:
-    """What is left of (used, quota, limit): the limit counts; where there is none, the quota; 0 means none."""
+    """Return what is left of (used, quota, limit): the limit counts; where there is none, the quota; 0 means none."""
     used, soft, hard = counts
     limit = hard or soft
     return max(limit - used, 0) * unit if limit else None

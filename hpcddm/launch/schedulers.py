@@ -57,7 +57,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
 
 
 def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
-    """Whether the files say that no job of this submission will work at the unit any more."""
+    """Tell by the files if no job of this submission will work at the unit any more."""
     run, key = _place(name, home)
     if name in submission.cancelled or manifest.read(run.unit(key)):
         return True

@@ -18,9 +18,9 @@ from hpcddm.rundir.layout import RunDir
 
 TOKEN_FILE = "folder.token"
 PROOF_SECONDS = 30
-"""How long submit waits for the jobs; a full queue is no reason to wait longer, or to refuse."""
+"""Seconds that submit waits for the jobs; a full queue is no reason to wait longer, or to refuse."""
 SEEN_SECONDS = 15
-"""How long a network file system may take to show here what a job wrote there before it left."""
+"""Seconds that a network file system may take to show here what a job wrote there before it left."""
 POLL_SECONDS = 1.0
 DROPPED_FLAGS = ("array", "output", "open-mode", "signal", "mail", "requeue")
 """Flags of a unit's script that a job of some seconds must not have."""
@@ -60,7 +60,7 @@ def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
 
 
 def _token(run: RunDir) -> str:
-    """What stands in the folder for the jobs to read; it names the folder, so that a copy proves nothing."""
+    """Return the token in the folder, for the jobs to read; its file names the folder, so a copy proves nothing."""
     path, place = run.jobs / TOKEN_FILE, str(run.root.resolve())
     known = atomic.read_json(path)
     if not isinstance(known, dict) or known.get("folder") != place:

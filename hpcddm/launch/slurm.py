@@ -31,7 +31,7 @@ from hpcddm.weights import cache_folder
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
 PASSED_OVER = re.compile("already complet|Invalid job id|Job/step already|is pending")
-"""What scancel says of jobs that have ended meanwhile, and of those that have nothing yet that a signal could reach."""
+"""Words of scancel about jobs that have ended meanwhile, or that have nothing yet that a signal could reach."""
 
 
 class Slurm(Launcher):
@@ -42,7 +42,7 @@ class Slurm(Launcher):
         self._clusters: dict[str | None, Cluster] = {}
 
     def _cluster(self, name: str | None) -> Cluster:
-        """What a cluster says about itself, asked for once."""
+        """Return a cluster by its name; what it says about itself is asked for once."""
         return self._clusters.setdefault(name, Cluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
@@ -129,7 +129,7 @@ class Slurm(Launcher):
         )
 
     def _resources(self, array: ArraySpec) -> Resources:
-        """What an array asks for, without the nodes on which the newest jobs ended before Python began."""
+        """Resources of an array, less the nodes on which the newest jobs ended before Python began."""
         most = self.site.max_excluded_nodes
         lost = Journal(self.run.journal).lost_nodes()[-most:] if most else []
         excluded = ",".join(filter(None, (array.resources.exclude, *lost)))

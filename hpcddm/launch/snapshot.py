@@ -34,7 +34,7 @@ class Snapshot:
 
     @cached_property
     def folder(self) -> Path:
-        """Where Python finds the package; there after `make`."""
+        """Folder where Python finds the package; there after `make`."""
         return (self._home / provenance.code_digest(self._hashes)).resolve()
 
     def make(self) -> Code:
@@ -104,7 +104,7 @@ class Checkout:
         return provenance.own_code()
 
     def others(self) -> list[Code]:
-        """Nothing is kept of a checkout."""
+        """Return an empty list: of a checkout no older versions are kept."""
         return []
 
 

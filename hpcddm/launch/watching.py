@@ -181,7 +181,7 @@ def _by_files(known: Known) -> tuple[str, str]:
 
 
 def has_vanished(known: Known) -> bool:
-    """Whether the unit's newest job is in no queue and opened no attempt, so that only the scheduler knows its end."""
+    """Tell if the unit's newest job is in no queue and opened no attempt, so that only the scheduler knows its end."""
     is_over = known.job is None and known.is_queued and not known.is_silent and not known.has_begun
     return is_over and known.status.state is State.MISSING
 

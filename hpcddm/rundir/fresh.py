@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something at a path now."""
+    """Tell if there is something at a path now."""
     return path.name in names(path.parent)
 
 

@@ -17,7 +17,7 @@ KEYS = {
     "kept": ("uuid", "units"),
     "lost": ("uuid", "units", "node"),
 }
-"""What each kind of line holds.
+"""Keys of each kind of line.
 
 An intent also names its array, and the cluster where the site names one; a cancellation its units unless it means all.
 A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses. 'lost' names
@@ -40,7 +40,7 @@ class Submission:
     cluster: str | None = None
     """The cluster that it went to; None where the site names none."""
     user: str = ""
-    """Who submitted it; '' in journals that do not tell."""
+    """User who submitted it; '' in journals that do not tell."""
     cancelled: tuple[str, ...] = ()
     """The units whose jobs somebody cancelled through us."""
 

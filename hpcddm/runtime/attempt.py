@@ -25,7 +25,7 @@ RESERVE, RESERVED_BYTES = ".reserve", 65536
 LOOK_BACK = 10
 """So many attempts may have been opened by others since one's own was."""
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.2, 2.0
-"""How often a rank looks for what rank 0 is to write: soon at first, and gently when that takes long."""
+"""Pauses between the looks of a rank for what rank 0 is to write: short at first, longer when that takes long."""
 SUPERSEDED = "a later execution of the same job has begun"
 EXECUTION = re.compile(r"slurm-(?P<name>.+)-(?P<array>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
 """The owner of an attempt under Slurm."""
@@ -48,7 +48,7 @@ class Attempt:
     origin: dict[str, Any] = field(default_factory=dict)
     """The code and the packages of rank 0, as manifests record them."""
     changes: list[str] = field(default_factory=list)
-    """What was other than in the attempts that this one continues: 'attempt 2: torch 2.12.0 -> 2.13.0'."""
+    """Differences from the attempts that this one continues: 'since attempt 2 torch 2.12.0 -> 2.13.0'."""
     ranks: Ranks | None = field(default=None, compare=False)
     """The place of this process in it."""
 
@@ -206,7 +206,7 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str,
 
 
 def _changes(before: Path, origin: dict[str, Any]) -> list[str]:
-    """What is other than in the attempt before, and what was other in that; after a complete one all begins anew."""
+    """List what the attempt before recorded as changed, then what differs from it; after a complete one nothing."""
     record, ended = (atomic.read_json(before / name) for name in (OWNER, ENDED))
     if not isinstance(record, dict) or not record.get("origin") or not origin:
         return []

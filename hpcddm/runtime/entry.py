@@ -42,9 +42,9 @@ LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, e
 """Errors of a file system that do not pass by themselves."""
 
 ASK_SECONDS = 10
-"""How often one rank of a node asks whether the unit is to stop, or belongs to a later attempt."""
+"""Seconds after which one rank of a node asks again whether the unit is to stop, or belongs to a later attempt."""
 LOOK_SECONDS = 60
-"""How often its other ranks look themselves."""
+"""Seconds after which the other ranks of the node look again for themselves."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
 """Set by the batch script: it makes this file when it is told to stop, for signals may not get through to us."""
@@ -142,7 +142,7 @@ def _outlook(spec: Spec) -> str:
 def _conditions(
     run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt
 ) -> list[tuple[float, Callable[[], str | None]]]:
-    """What a rank asks the shared file system for while it works, and how often.
+    """List what a rank asks the shared file system for while it works, each with the seconds between two questions.
 
     One rank of each node asks; the others hear of it at the next step, and look themselves now and then, for that one
     may be gone and they in a wait without end.
@@ -156,12 +156,12 @@ def _conditions(
 
 
 def _told_by_script(told: Path) -> str | None:
-    """Why to stop, where the batch script says so by its file."""
+    """Return the reason to stop where the batch script says so by its file, else None."""
     return "the job was told to stop" if told.exists() else None
 
 
 def _told_by_user(homes: list[RunDir]) -> str | None:
-    """Why to stop, where STOP lies in the folder of the run or of its sweep."""
+    """Return the reason to stop where STOP lies in the folder of the run or of its sweep, else None."""
     return next((f"{home.stop} says so" for home in homes if fresh.exists(home.stop)), None)
 
 

@@ -95,7 +95,7 @@ def _makes(submission: Submission, element: str, wanted: set[str]) -> bool:
 
 
 def seconds_to_next_look(age: float, longest: int) -> int:
-    """How long a job that was submitted `age` seconds ago waits before it looks at another cluster again.
+    """Seconds that a job, submitted `age` seconds ago, waits before it looks at another cluster again.
 
     A look costs a start of the job and a question to each cluster. A quarter of the time that it has waited already
     makes them few, and what they miss small beside the whole.

@@ -1,4 +1,4 @@
-"""Why an attempt failed, from what its ranks, srun and the kernel left: the cause, and not what followed from it."""
+"""Cause of a failed attempt, from what its ranks, srun and the kernel left, and not what followed from that cause."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ OUT_OF_MEMORY = re.compile(r"out of memory|oom[-_ ]?kill", re.IGNORECASE)
 HOST_MEMORY = re.compile(r"\bMemoryError|can't allocate memory|cannot allocate memory", re.IGNORECASE)
 """In a rank's own error: that of a GPU is not mended by more memory of the node."""
 SRUN_ENDING = re.compile(r"error: (?P<node>\S+): tasks? (?P<ranks>[0-9,-]+): (?P<how>.+)")
-"""How srun tells of ranks that ended badly."""
+"""Line by which srun tells of ranks that ended badly."""
 SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step")
 """From here on srun tells of ranks that it ended itself."""
 TAIL_BYTES = 4096
@@ -32,7 +32,7 @@ TAIL_BYTES = 4096
 
 @dataclass(frozen=True)
 class LastWord:
-    """How one rank ended, by itself."""
+    """Last word of one rank about its own end."""
 
     rank: int
     local_rank: int
@@ -50,7 +50,7 @@ class LastWord:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why an attempt failed; `is_memory` where there was too little of it."""
+    """Reason for the failure of an attempt; `is_memory` where there was too little memory."""
 
     reason: str
     is_memory: bool = False
@@ -64,7 +64,7 @@ def leave_word(folder: Path, ranks: Ranks, outcome: str, reason: str, exit_code:
 
 
 def last_words(folder: Path) -> list[LastWord]:
-    """What the ranks of an attempt said, the first one first."""
+    """Read the last words of the ranks of an attempt, the first ones first."""
     found = []
     for name in fresh.names(folder):
         content: Any = atomic.read_json(folder / name) if FILE.fullmatch(name) else None
@@ -76,7 +76,7 @@ def last_words(folder: Path) -> list[LastWord]:
 def cause_of(
     folder: Path, world_size: int | None, srun: str = "", output: str = "", oom_kills: int = 0
 ) -> Cause | None:
-    """Why the ranks of an attempt failed; None where nobody knows more than their exit code.
+    """Find out why the ranks of an attempt failed; None where nobody knows more than their exit code.
 
     srun: its words; output: the end of what Slurm wrote into the ranks' own files; oom_kills: as the kernel counted
     them on the node of the batch script. A rank's own error outranks those that its siblings got from its end.
@@ -106,7 +106,7 @@ def cause_of(
 
 
 def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """How many processes of this job the kernel has killed on this node for want of memory; 0 where nobody counts.
+    """Count the processes of this job that the kernel killed on this node for want of memory; 0 where nobody counts.
 
     Only under version 2 of cgroups, whose job folder also counts the steps that have ended.
     """

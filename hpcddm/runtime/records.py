@@ -67,7 +67,7 @@ class Record:
 
     @property
     def reason(self) -> str:
-        """Why it ended: in the words of the verdict, else of the rank whose error was the cause."""
+        """Reason for its end: in the words of the verdict, else of the rank whose error was the cause."""
         if not self.verdict and self.outcome == "failed" and (as_number(self.owner, "ranks") or 1) > 1:
             cause = cause_of(self.folder, int(self.owner["ranks"]))
             if cause:

@@ -1,4 +1,4 @@
-"""What a job asked for, and what its next attempt asks for instead, in the words of scontrol and of sbatch."""
+"""Requests of a job for memory and time, and those of its next attempt, in the words of scontrol and of sbatch."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MORE_MEMORY = 1.5
-"""So many times the memory is advised after there was too little, where the site says nothing else."""
+"""Factor for the memory that the user is advised to ask for after there was too little."""
 UNITS = {"K": 2**-20, "M": 2**-10, "": 2**-10, "G": 1.0, "T": 2.0**10}
 """Slurm's units of memory in GB."""
 
@@ -21,7 +21,7 @@ class Request:
     """By how many processors the memory of a node is divided; None where a job asks for it as a whole."""
 
     def advised_memory_gb(self, factor: float = MORE_MEMORY) -> int | None:
-        """What to ask for where this was too little."""
+        """Memory to ask for, in GB, where this was too little; None where none was asked for."""
         return math.ceil(self.memory_gb * factor) if self.memory_gb else None
 
     def updates(self, before: "Request") -> str:
@@ -47,7 +47,7 @@ class Request:
 
 
 def request_of(job: dict[str, str]) -> Request:
-    """What a job asked for, from the words of `scontrol show job`."""
+    """Read the request of a job from the words of `scontrol show job`."""
     cpus = int(job.get("NumCPUs", "1")) // max(int(job.get("NumNodes", "1")), 1)
     by_node, by_cpu = (_gigabytes(job.get(key, "")) for key in ("MinMemoryNode", "MinMemoryCPU"))
     if by_cpu:
@@ -58,7 +58,7 @@ def request_of(job: dict[str, str]) -> Request:
 def raised(
     before: Request, factors: dict[str, float], job: dict[str, str], is_memory: bool, is_time: bool
 ) -> tuple[Request, str]:
-    """What the next attempt asks for, and a word about it; never more than the largest node of the partition has.
+    """Raise the request for the next attempt, within the partition's largest node and time limit; add a word about it.
 
     factors: the site key escalate; job: the words of `scontrol show job`, with NodeMemory (MB) and PartitionTime of its
     partition; is_memory, is_time: what there was too little of.

@@ -21,7 +21,7 @@ class Spec:
     needs: list[str]
     threads: int
     gpus: int = 0
-    """How many GPUs of each node it was given."""
+    """Number of GPUs that it was given on each node."""
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20
@@ -30,7 +30,7 @@ class Spec:
     look_again_seconds: int = 300
     """The longest time after which it looks again for what another cluster makes."""
     escalate: dict[str, float] = field(default_factory=dict)
-    """So many times the memory_gb, or the minutes, the next attempt asks for after there were too few."""
+    """Factors by which the next attempt asks for more memory_gb, or more minutes, after there were too few."""
     wants: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings that they must have been made with."""
     minimum: int = 0

@@ -50,9 +50,9 @@ class Ending:
     ends: float | None
     lead_seconds: float
     is_told_off: bool = False
-    """Whether the journal says that somebody cancelled it."""
+    """True where the journal says that somebody cancelled it."""
     cause: Cause | None = None
-    """Why the ranks failed, where more is known than their exit code."""
+    """Reason why the ranks failed, where more is known than their exit code."""
 
     @property
     def is_requeued(self) -> bool:
@@ -71,7 +71,7 @@ class Ending:
         return ending and self.job.get("Reason") == "None" and not self.is_preempted
 
     def is_at_the_slots_end(self, last: Record) -> bool:
-        """Whether the attempt ended because its time was over."""
+        """Tell if the attempt ended because its time was over."""
         slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
         return slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit"
 
@@ -84,14 +84,14 @@ class Ending:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the batch script shall do."""
+    """Decision for the batch script to carry out, and the reason for it."""
 
     decision: str
     reason: str
     changes: str = ""
-    """What the next attempt asks for instead, in the words of scontrol or sbatch."""
+    """Resources that the next attempt asks for instead, in the words of scontrol or sbatch."""
     memory_gb: int | None = None
-    """What the user is advised to ask for."""
+    """Memory that the user is advised to ask for."""
 
 
 def main() -> None:
@@ -147,7 +147,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[Record], ending: Ending, stops
 
 
 def _cause(last: Record, map_path: Path, granted: allocation.Allocation) -> Cause | None:
-    """Why the ranks failed, from what they, srun and the kernel left."""
+    """Find out why the ranks failed, from what they, srun and the kernel left."""
     if last.outcome not in (None, "failed"):
         return None
     srun = map_path.parent / f"{granted.job}.{granted.restart}.srun"

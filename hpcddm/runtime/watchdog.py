@@ -11,7 +11,7 @@ from hpcddm import exit_codes
 EXIT_CODE = exit_codes.WATCHDOG
 LAST_WORDS_SECONDS = 60
 TICKS = 20
-"""So many ticks of the watching thread without a step are the time that is allowed.
+"""Number of ticks of the watching thread that make up the time allowed without a step.
 
 No clock is read: it runs on while the scheduler has suspended the job, and a tick that comes late counts as one.
 """

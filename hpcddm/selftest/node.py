@@ -1,4 +1,4 @@
-"""What runs on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; torch for GPUs and collectives only."""
+"""Steps that run on the nodes: `python -m hpcddm.selftest.node FOLDER STEP`; torch for GPUs and collectives only."""
 
 import sys
 from pathlib import Path

@@ -35,7 +35,7 @@ HOPELESS = (
 )
 """Reasons for which a job waits for ever."""
 HOPELESS_SECONDS = 5
-"""How long such a reason must stand: Slurm shows some of them for a second and then runs the job."""
+"""Seconds for which such a reason must stand: Slurm shows some of them for a second and then runs the job."""
 
 
 class SlurmTrial:

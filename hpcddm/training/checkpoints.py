@@ -190,7 +190,7 @@ def _describe(paths: list[Path], staged: Path) -> list[Written]:
 
 
 def _unseen(staged: Path, files: list[Written]) -> str | None:
-    """Why rank 0 cannot vouch for what the ranks have reported, or None."""
+    """Find a reason why rank 0 cannot vouch for what the ranks have reported, or None."""
     listed = {folder: fresh.names(folder) for folder in {(staged / file.name).parent for file in files}}
     for file in files:
         path = staged / file.name
@@ -202,7 +202,7 @@ def _unseen(staged: Path, files: list[Written]) -> str | None:
 
 
 def _fault(folder: Path, state: dict[str, Any], rank: int) -> str | None:
-    """Which of the files that a rank wrote is not as it was, or None."""
+    """Describe the first file of a rank that is not as the rank wrote it, or return None."""
     for file in _files(state):
         path = folder / file.name
         try:

@@ -13,7 +13,7 @@ from hpcddm.config import Training
 from hpcddm.runtime.ranks import Ranks
 
 PIECE = 4_000_000
-"""So many values travel at once when the weights are gathered: 16 MB."""
+"""Number of values that travel at once when the weights are gathered: 16 MB."""
 TAG = "deepspeed"
 """DeepSpeed's folder within a training state."""
 EMA_RAMP = 0.1

@@ -17,7 +17,7 @@ EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
 
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
-"""What the folder of a split may be called."""
+"""Valid names for the folder of each split."""
 
 
 class Settings(VariantSettings):

@@ -35,12 +35,12 @@ class Settings(VariantSettings):
 
 
 def recognises(stored: Stored) -> bool:
-    """Whether these are the tensors of this layout, and nothing says that SiT's train.py wrote them."""
+    """Tell if these are the tensors of this layout, and nothing says that SiT's train.py wrote them."""
     return has_tensors(stored.tensors) and "path_type" not in stored.arguments
 
 
 def has_tensors(names: Collection[str]) -> bool:
-    """Whether tensors of these names are those of a DiT, or of a SiT, which has the same ones."""
+    """Tell if tensors of these names are those of a DiT, or of a SiT, which has the same ones."""
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
 
 

@@ -35,7 +35,7 @@ class Stored:
     own: dict[str, Any] = field(default_factory=dict)
     """What hpcddm knows of the file: its metadata, or the manifest beside it."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """What the public train.py that left the file was told on its command line."""
+    """Command-line arguments of the public train.py that left the file."""
 
 
 @dataclass(frozen=True)

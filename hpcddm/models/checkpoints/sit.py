@@ -31,7 +31,7 @@ class Settings(VariantSettings):
 
 
 def recognises(stored: Stored) -> bool:
-    """Whether SiT's train.py wrote this file; the tensors alone are those of a DiT."""
+    """Tell if SiT's train.py wrote this file; the tensors alone are those of a DiT."""
     return original_dit.has_tensors(stored.tensors) and PATH in stored.arguments
 
 

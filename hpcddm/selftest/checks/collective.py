@@ -63,13 +63,13 @@ def _sum(device: Any) -> dict[str, Any]:
 
 
 def answers(start: Start | None) -> list[dict[str, Any]]:
-    """What the ranks wrote, those with a complaint first."""
+    """Read the answers that the ranks wrote, those with a complaint first."""
     found = map(atomic.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
     return sorted((one for one in found if one), key=lambda one: (not one["message"], one["rank"]))
 
 
 def judge(evidence: Evidence) -> Row:
-    """All ranks must have summed; slow is no failure, for nobody knows what the cluster's network can do."""
+    """Pass only if all ranks have summed; slow is no failure, for nobody knows what the cluster's network can do."""
     start = evidence.last(Part.NODES)
     if start and start.text("meet.exit") not in (None, "0"):
         return Row(STEP, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")

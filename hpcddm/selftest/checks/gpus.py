@@ -14,7 +14,7 @@ ADVICE = (
 
 
 def judge(evidence: Evidence) -> Row:
-    """What the site asks for first, then what the ranks of the job over all nodes saw."""
+    """Judge the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
     site, asked = evidence.site, evidence.resources.gpus_per_node
     texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
     if texts:
