@@ -81,12 +81,12 @@ def test_an_unknown_site(place):
 
 
 SITES = {
-    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: name, scheduler"),
+    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: partition, account"),
     "unknown stage": (
         {"stages": {"trian": {"nodes": 2}}},
         "stages.trian: unknown stage; valid: shard, encode, cluster",
     ),
-    "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: nodes"),
+    "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: partition, account"),
     "uneven ranks": (
         {"stages": {"train": {"nodes": 3}}},
         "3 ranks cannot share the batch of 16 of train/monolith evenly",

@@ -65,7 +65,7 @@ def test_what_nobody_kept_and_an_attempt_that_is_not_there_are_errors(run):
 
 
 def test_a_unit_that_died_on_this_machine_before_it_could_open_an_attempt(run, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr("hpcddm.launch.local.PYTHON", ("/bin/false",))
     done = hpcddm("run-stage", run.root, "shard/train-000")
     assert done.exit_code == 1 and f"hpcddm logs {run.root} shard/train-000" in done.stderr
     (one,) = Journal(run.journal).submissions()

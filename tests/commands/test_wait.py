@@ -9,6 +9,7 @@ from hpcddm.commands import wait as waiting
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import expert_key, plan
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
@@ -53,7 +54,7 @@ def test_a_run_that_fails_is_left_with_what_to_type(run, monkeypatch):
 
 @pytest.mark.parametrize("state", ["pending", "running", "suspended"])
 def test_jobs_are_waited_for_until_the_time_is_over(run, monkeypatch, state):
-    answer(monkeypatch, {EXPERT: Job("17_0", state, "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), state, "h1")})
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", heartbeat=beat())
     assert "the time is over and jobs wait or run" in ended(run, 5, "--timeout", "0.001").stderr
 
@@ -67,7 +68,7 @@ def test_a_scheduler_that_does_not_answer_is_no_end(run, monkeypatch):
 
 
 def test_what_becomes_complete_ends_the_wait(run, monkeypatch):
-    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
     submitted(run, [EXPERT])
     timer = threading.Timer(0.3, complete, [run])
     timer.start()
@@ -80,7 +81,7 @@ def test_what_becomes_complete_ends_the_wait(run, monkeypatch):
 
 
 def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
-    jobs = iter([{}, {EXPERT: Job("17_0", "running", "h1")}])
+    jobs = iter([{}, {EXPERT: Job(JobId("17_0"), "running", "h1")}])
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
     monkeypatch.setattr("hpcddm.launch.slurm.Slurm.states", lambda *given: answers.append(1) or next(jobs, {}))
@@ -88,7 +89,7 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
 
 
 def test_ctrl_c_leaves_the_jobs_alone(run, monkeypatch):
-    answer(monkeypatch, {EXPERT: Job("17_0", "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
     submitted(run, [EXPERT])
     cancelled = []
     monkeypatch.setattr("hpcddm.launch.slurm.Slurm.cancel", lambda self, *jobs: cancelled.append(jobs))
