@@ -86,7 +86,7 @@ SITES = {
         {"stages": {"trian": {"nodes": 2}}},
         "stages.trian: unknown stage; valid: shard, encode, cluster",
     ),
-    "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: partition, account"),
+    "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: partition"),
     "uneven ranks": (
         {"stages": {"train": {"nodes": 3}}},
         "3 ranks cannot share the batch of 16 of train/monolith evenly",
