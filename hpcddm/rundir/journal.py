@@ -118,6 +118,10 @@ class Journal:
                 del found[before.uuid]
         return list(found.values())
 
+    def is_cancelled(self, token: str, unit: str) -> bool:
+        """Tell if somebody cancelled the job of a unit in one submission."""
+        return any(one.uuid == token and unit in one.cancelled for one in self.submissions())
+
     def _append(self, **event: object) -> None:
         atomic.append_line(self._path, json.dumps(event | {"time": time.time()}))
 

@@ -2,7 +2,8 @@
 
 `python -m hpcddm.runtime.gate MAP` prints the job names to ask for, a line 'cluster|name,name' for each queue, or
 nothing; with the queues' answers ('A_T|name' lines, '?|cluster' where nobody answered) on its input and `start` after
-MAP it prints the flag of sbatch with which the job waits, or nothing.
+MAP it prints the flag of sbatch with which the job waits, or nothing. '!|cancelled' stands for a unit that somebody
+cancelled, '!' and a reason for one that waits no longer.
 """
 
 import os
@@ -11,16 +12,19 @@ import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.ranks import CLUSTER_VARIABLE, slurm_element
-from hpcddm.runtime.spec import Spec, read_map, read_spec
+from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
 TABLE = "table/all"
 """The last job of a sweep: it reads whatever the others have made."""
 UNANSWERED = "?"
 """Stands for the elements in the queue of a cluster that gave no answer: what it makes may be in the making."""
+LONGEST_SILENCE = 86_400
+"""Seconds for which a job looks again at a cluster that gives no answer at all."""
 
 
 def main() -> None:
@@ -28,12 +32,39 @@ def main() -> None:
     map_path = Path(sys.argv[1])
     home = RunDir(map_path.resolve().parent.parent)
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
+    token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
+    if Journal(home.journal).is_cancelled(token, name_in(home, run, spec.key)):
+        print("!|cancelled")
+        return
     wanted = lacking(spec, run, home)
     if len(sys.argv) > 2:
-        print(start_flag(sys.stdin.read(), wanted, home, spec.look_again_seconds))
+        queue = sys.stdin.read()
+        reason = silence(queue, wanted, home)
+        print(f"!{reason}" if reason else start_flag(queue, wanted, home, spec.look_again_seconds))
         return
     for cluster, some in names(wanted, home).items():
         print(f"{cluster or ''}|{','.join(some)}")
+
+
+def silence(queue: str, wanted: set[str], home: RunDir) -> str:
+    """Reason to wait no longer: a cluster that makes some of these units has given no answer for too long; '' if none.
+
+    Keeps the time of the first look that a cluster left unanswered, until it answers.
+    """
+    token, now = os.environ["SLURM_JOB_NAME"].rpartition("-")[2], time.time()
+    silent = {line.partition("|")[2] for line in queue.splitlines() if line.partition("|")[0] == UNANSWERED}
+    for cluster in filter(None, names(wanted, home)):
+        path = home.jobs / f"{token}@{cluster}.silent"
+        if cluster not in silent:
+            path.unlink(missing_ok=True)
+            continue
+        since = atomic.read_json(path)
+        if not isinstance(since, (int, float)):
+            atomic.write_json(path, now)
+        elif now - since > LONGEST_SILENCE:
+            hours = round((now - since) / 3600)
+            return f"cluster {cluster}, on which its inputs are made, has given no answer for {hours} h: submit again"
+    return ""
 
 
 def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:

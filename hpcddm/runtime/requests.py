@@ -25,13 +25,13 @@ class Request:
         return math.ceil(self.memory_gb * factor) if self.memory_gb else None
 
     def updates(self, before: "Request") -> str:
-        """The words of `scontrol update` that make this of what was before; empty where nothing differs."""
-        words = []
-        if self.memory_gb and self.memory_gb != before.memory_gb:
-            words.append(f"MinMemory{'CPU' if self.cpus else 'Node'}={self._megabytes()}")
-        if self.minutes and self.minutes != before.minutes:
-            words.append(f"TimeLimit={self.minutes}")
-        return " ".join(words)
+        """Words of `scontrol update` that change the memory to this; empty where it does not differ.
+
+        The time limit of a job that exists is for operators to raise.
+        """
+        if not self.memory_gb or self.memory_gb == before.memory_gb:
+            return ""
+        return f"MinMemory{'CPU' if self.cpus else 'Node'}={self._megabytes()}"
 
     def flags(self) -> str:
         """The words of sbatch that ask for this."""

@@ -50,6 +50,11 @@ class Spec:
         return path
 
 
+def name_in(home: RunDir, run: RunDir, key: str) -> str:
+    """Name of a unit of a run in the journal of `home`, where a setting of a sweep stands before it."""
+    return key if home.root.resolve() == run.root.resolve() else f"{run.root.name}/{key}"
+
+
 def read_map(path: Path) -> list[Path]:
     """The specs of an array's elements, from `<run>/jobs/<token>.json`, which names them relative to itself."""
     content = atomic.read_json(path)

@@ -3,7 +3,7 @@
 `scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
 changes is what the next attempt asks for: words of `scontrol update`, or of sbatch where the decision is to resubmit.
 Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that asks for the
-user's hand; with 'update' for the decision they are a remark only.
+user's hand; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
 """
 
 import os
@@ -23,7 +23,7 @@ from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, subm
 from hpcddm.runtime.last_words import Cause, cause_of, oom_kills, tails
 from hpcddm.runtime.records import Record, read_record, records
 from hpcddm.runtime.requests import raised, request_of
-from hpcddm.runtime.spec import Spec, read_map, read_spec
+from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 from hpcddm.runtime.stopping import SLOT_ENDS
 
 FRUITLESS = 3
@@ -35,6 +35,7 @@ SIGNAL_CODES = (138, 140, 143)
 ASK_FOR_THE_USER = ("failed", "gave up", "by hand")
 """Decisions after which nothing more happens by itself."""
 UPDATE = "update"
+WAIT = "wait"
 LAST_UNITS = ("report/all", "table/all")
 """With it a run ends, and with the other one a sweep; the report of a sweep's setting is not the end of all."""
 
@@ -114,15 +115,18 @@ def main() -> None:
         tried.append(_late_record(logs, owner, granted))
         is_own = True
     home = RunDir(map_path.parent.parent)
-    # A setting of a sweep has its name before its units.
-    name = spec.key if home.root.resolve() == run.root else f"{run.root.name}/{spec.key}"
+    name = name_in(home, run, spec.key)
     if is_replaced:
         found = Verdict("superseded", "Slurm has started the job anew by itself, or will")
+    elif refused == WAIT:
+        found = Verdict("by hand", words)
     elif refused:
         reason = f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
         found = Verdict("by hand", reason)
     else:
-        ending = replace(ending, is_told_off=_is_cancelled(home, name), cause=_cause(tried[-1], map_path, granted))
+        token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
+        is_told_off = Journal(home.journal).is_cancelled(token, name)
+        ending = replace(ending, is_told_off=is_told_off, cause=_cause(tried[-1], map_path, granted))
         found = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
     if is_own:
         _record(tried[-1], ending, granted.started, found)
@@ -139,6 +143,9 @@ def _verdict(spec: Spec, run: RunDir, tried: list[Record], ending: Ending, stops
         is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
         after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
         reason = "; ".join(filter(None, (reason, remark)))
+        if after.minutes != before.minutes:
+            # Only operators may raise the time limit of a job that exists; anybody may submit one with another limit.
+            decision = "resubmit"
         return Verdict(decision, reason, after.updates(before) if decision == "requeue" else after.flags())
     advised = before.advised_memory_gb() if is_memory and decision in ASK_FOR_THE_USER else None
     if advised:
@@ -160,11 +167,6 @@ def _remark(own: Record | None, remark: str) -> None:
     if own and own.verdict:
         with suppress(OSError, UserError):
             atomic.write_json(own.folder / VERDICT, own.verdict | {"reason": f"{own.reason}; {remark}"})
-
-
-def _is_cancelled(home: RunDir, name: str) -> bool:
-    token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
-    return any(one.uuid == token and name in one.cancelled for one in Journal(home.journal).submissions())
 
 
 def _owner(record: Record) -> str:
@@ -203,14 +205,14 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
         return "complete", ""
     if last.ended.get("final"):
         return "failed", reason
-    if last.outcome == "waiting":
-        return "waiting", reason
     if ending.is_told_off:
         return "cancelled", "by hpcddm cancel"
     if ending.is_cancelled:
         return "cancelled", "cancelled by scancel"
     if stops:
         return "stopped", f"{stops[0]} says so: remove it and submit again"
+    if last.outcome == "waiting":
+        return "waiting", reason
     if fruitless(tried, reached, ending.is_from_outside(last)) >= FRUITLESS:
         return "gave up", f"{FRUITLESS} attempts without progress; the last one: {reason}"
     if way == "none":

@@ -56,3 +56,78 @@ def test_a_refusal_is_believed_after_a_few_tries(tmp_path):
 def test_who_is_told_to_leave_waits_for_nobody(tmp_path):
     (tmp_path / "stop").touch()
     assert patiently(tmp_path, FULL, 10_000) == (False, 0)
+
+
+CONTROLLER = """
+known_as=7_0 job=7_0 SLURMD_NODENAME=n9 HPCDDM_ENDS=
+scontrol() {
+    case $1 in
+        show)
+            [ $2 = hostnames ] && tr , '\\n' <<<"$3" && return
+            echo "$state PreemptTime=None ExcNodeList=$avoided NodeList=n9"
+            ;;
+        requeue)
+            [ $slept -ge $busy ] && echo requeue >>"$calls" && return
+            echo "Unable to contact slurm controller"
+            false
+            ;;
+        update) echo "$*" >>"$calls" ;;
+    esac
+}
+"""
+
+
+def elsewhere(folder, excluded="(null)", restarts=0, state="JobState=RUNNING Reason=None", busy=0, exclude=None):
+    """Commands of scontrol with which a script that could not begin makes its job run elsewhere."""
+    script = rendered(folder, resources={"exclude": exclude} if exclude else {})
+    code = CLOCK + CONTROLLER + f"HPCDDM_STOP_FILE={folder}/stop calls={folder}/calls avoided='{excluded}'\n"
+    code += f"state='{state}' SLURM_RESTART_COUNT={restarts} busy={busy}\n"
+    names = ("patiently", "is_cancelled", "go_elsewhere")
+    head = script[: script.index("trap go_elsewhere EXIT")]
+    # All that the trap needs stands above it.
+    code += re.search(r"^hostnames.*\n", head, re.MULTILINE)[0] + "".join(function(head, name) for name in names)
+    (folder / "calls").touch()
+    subprocess.run(["bash", "-c", code + "go_elsewhere"], timeout=20, check=False)
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_a_job_leaves_a_node_that_cannot_see_the_run_however_often_its_slots_ended(tmp_path):
+    calls = ["requeue", "update JobId=7_0 ExcNodeList=n1,n2,n3,n9"]
+    assert elsewhere(tmp_path, "n1,n2,n3", restarts=9) == calls
+
+
+def test_a_job_avoids_so_many_nodes_and_no_more_beside_those_that_the_site_excludes(tmp_path):
+    assert elsewhere(tmp_path, "n1,n2,n3,n4") == []
+    assert elsewhere(tmp_path, "n1,n2,n3,n4", exclude="n1,n2") != []
+
+
+def test_a_busy_controller_does_not_end_a_unit_on_a_blind_node(tmp_path):
+    assert elsewhere(tmp_path, busy=40) == ["requeue", "update JobId=7_0 ExcNodeList=n9"]
+
+
+def test_a_job_that_is_told_to_stop_in_its_setup_goes_nowhere(tmp_path):
+    for state in ("COMPLETING", "CANCELLED"):
+        assert elsewhere(tmp_path, state=f"JobState={state} Reason=None") == []
+    (tmp_path / "stop").touch()
+    assert elsewhere(tmp_path) == []
+
+
+GATE = """
+judge() { echo judge "$@"; }
+patiently() { words='?|annex'; }
+python=(gate)
+gate() { case $* in *start*) echo "$later" ;; *) echo "$first" ;; esac; }
+timeout() { false; }
+element=7_0
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "start", "words"),
+    [("!|cancelled", "", "judge 143\n"), ("annex|x", "!annex is silent", "judge 1 wait annex is silent\n")],
+)
+def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start(tmp_path, first, start, words):
+    script = function(rendered(tmp_path), "wait_for_others")
+    code = GATE + f"first='{first}' later='{start}' map=m job=7_0\n{script}wait_for_others; echo trains"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.returncode) == (words, 1)

@@ -1,11 +1,14 @@
 """A job whose inputs are still in the making, under ids that its dependency does not know, waits behind them."""
 
+import json
+import time
+
 import pytest
 
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, publish
-from hpcddm.runtime.gate import lacking, names, seconds_to_next_look, start_flag
+from hpcddm.runtime.gate import LONGEST_SILENCE, lacking, main, names, seconds_to_next_look, silence, start_flag
 from hpcddm.runtime.spec import Spec
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
@@ -85,6 +88,33 @@ def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_
 def test_looks_at_another_cluster_become_rarer_up_to_the_longest_time():
     assert [seconds_to_next_look(age, 300) for age in (0, 240, 400, 1000, 9000)] == [60, 60, 100, 250, 300]
     assert seconds_to_next_look(0, 1) == 1
+
+
+def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, monkeypatch):
+    token = Journal(run.journal).intend("slurm", "both", EXPERTS, "x-train", "north")
+    run.jobs.mkdir()
+    now = time.time()
+    answers = [("?|north", 0), ("?|north", 0.9), (f"9_0|x-train-{token}", 0.95), ("?|north", 1.1), ("?|north", 2.2)]
+    reasons = []
+    for queue, days in answers:
+        monkeypatch.setattr("hpcddm.runtime.gate.time.time", lambda days=days: now + days * LONGEST_SILENCE)
+        reasons.append(silence(queue, set(EXPERTS), run))
+    assert reasons[:4] == [""] * 4 and "cluster north" in reasons[4] and "submit again" in reasons[4]
+
+
+def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
+    journal = Journal(run.journal)
+    token = journal.intend("slurm", "north", [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
+    path = Spec("evaluate/0-8", 1, {}, {}, [], 1).write(run)
+    run.jobs.mkdir()
+    map_path = run.jobs / f"{token}.json"
+    map_path.write_text(json.dumps({"specs": [f"../{path.relative_to(run.root)}"] * 2}))
+    monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{token}")
+    monkeypatch.setattr("sys.argv", ["gate", str(map_path)])
+    for units, words in (([EXPERTS[0]], ""), (["evaluate/0-8"], "!|cancelled\n")):
+        journal.cancelled(token, units)
+        main()
+        assert capsys.readouterr().out == words
 
 
 def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):

@@ -29,7 +29,7 @@ def test_too_little_is_asked_for_again_as_more_of_it():
     assert (after.updates(before), after.flags()) == ("MinMemoryNode=6144", "--mem=6144M --time=20")
     assert remark == "asks for 6 GB now"
     after, remark = raised(before, FACTORS, PARTITION, is_memory=False, is_time=True)
-    assert (after.updates(before), remark) == ("TimeLimit=40", "asks for 40 minutes now")
+    assert (after.updates(before), after.minutes, remark) == ("", 40, "asks for 40 minutes now")
 
 
 def test_memory_by_processor_is_asked_for_by_processor():

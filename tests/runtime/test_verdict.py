@@ -58,6 +58,13 @@ class Unit:
         assert unit == KEY
         return decision, event, reason
 
+    def journal(self, units):
+        """The journal of the run, with the submission of these units."""
+        journal = Journal(self.run.journal)
+        token = journal.intend("slurm", "north", units, "x")
+        self.run.journal.write_text(self.run.journal.read_text().replace(token, TOKEN))
+        return journal
+
     def record(self):
         return json.loads((self.run.logs(KEY) / f"attempt-{self.restart + 1}" / VERDICT).read_text())
 
@@ -98,15 +105,40 @@ def test_a_unit_whose_inputs_are_missing_waits_for_them_and_has_not_failed(unit)
     assert unit.attempt(waiting)[:2] == ("waiting", "")
 
 
+def test_a_unit_that_was_cancelled_or_stopped_waits_for_nothing(unit):
+    waiting = {"outcome": "waiting", "reason": "it cannot start: train/expert-00 is not complete"}
+    job = "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=None"
+    assert unit.attempt(waiting, job=job)[0] == "cancelled"
+    unit.run.stop.touch()
+    assert unit.attempt(waiting)[0] == "stopped"
+    unit.journal([KEY]).cancelled(TOKEN, [KEY])
+    assert unit.attempt(waiting)[0] == "cancelled"
+
+
+def test_a_longer_slot_is_asked_for_by_a_new_job_for_only_operators_may_raise_a_limit(tmp_path):
+    unit = Unit(tmp_path, escalate={"minutes": 1.5, "memory_gb": 2})
+    job = RUNNING + " TimeLimit=00:20:00 MinMemoryNode=4G"
+    decision, _, reason = unit.attempt(STOPPED, begun=0, job=job, slot=10)
+    assert (decision, reason) == ("resubmit", "SIGTERM; asks for 30 minutes now")
+    assert unit.changes == "--mem=4096M --time=30"
+
+
+def test_a_unit_that_waits_no_longer_asks_for_the_user_with_the_reason(unit):
+    unit.restart = 0
+    assert unit.verdict(1, RUNNING, 3600, ("wait", "cluster annex is silent")) == (
+        "by hand",
+        "stopped",
+        "cluster annex is silent",
+    )
+
+
 def test_scancel_is_the_users_word(unit):
     job = "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=None"
     assert unit.attempt(STOPPED, begun=0, job=job, reached=64)[0] == "cancelled"
 
 
 def test_who_was_cancelled_through_us_does_not_come_back_whatever_slurm_knows_of_it(unit):
-    journal = Journal(unit.run.journal)
-    token = journal.intend("slurm", "north", [KEY, "train/expert-01"], "x")
-    unit.run.journal.write_text(unit.run.journal.read_text().replace(token, TOKEN))
+    journal = unit.journal([KEY, "train/expert-01"])
     journal.cancelled(TOKEN, ["train/expert-01"])
     assert unit.attempt(STOPPED, begun=0, reached=64)[0] == "requeue"
     journal.cancelled(TOKEN, [KEY])
