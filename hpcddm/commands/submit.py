@@ -12,7 +12,7 @@ from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
 from hpcddm.launch.continuation import Rest, arrange
 from hpcddm.launch.continuation import forget as forget_rest
 from hpcddm.launch.continuation import read as read_rest
-from hpcddm.launch.early_ends import early_ends
+from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
 from hpcddm.launch.hook import call_hook
 from hpcddm.launch.items import Item, array_spec, arrays, items_of
@@ -261,7 +261,7 @@ def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
 
 
 def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
-    """Record on which nodes the last jobs of these items ended before Python began: what is submitted avoids them."""
+    """Tell on which nodes the last jobs of these items ended before Python began, and avoid those that are to blame."""
     journal = Journal(home.journal)
     submissions = journal.submissions()
     newest = {unit: one for one in submissions for unit in one.units}
@@ -269,10 +269,12 @@ def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -
     tokens = {item.name: {record.token for record in records(item.run.logs(item.unit.key))} for item in idle}
     vanished = [name for name, begun in tokens.items() if newest[name].uuid not in begun]
     for name, early in early_ends(submissions, vanished).items():
-        if early.node not in journal.lost_nodes():
-            journal.lost(newest[name].uuid, [name], early.node)
+        words = f"{name}: {early.text}"
+        if is_nodes_fault(early, name, submissions, home):
+            journal.lost(newest[name].uuid, name, early.node)
             most = launcher.site.max_excluded_nodes
-            click.echo(f"{name}: {early.text} Jobs avoid it from now on (max_excluded_nodes: {most})")
+            words += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
+        click.echo(words)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:

@@ -7,19 +7,20 @@ from functools import cached_property
 
 from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
 from hpcddm.launch.client import Silent, ask, on, user_name
-from hpcddm.site import Site
+from hpcddm.site import Resources, Site
 
 UNLIMITED = 2**31
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition: whether jobs that name none go there, the longest time, the most nodes of one job."""
+    """One partition: whether jobs that name none go there, the longest time, the most nodes of one job and in all."""
 
     name: str
     is_default: bool
     max_minutes: int
     max_nodes: int
+    total_nodes: int = UNLIMITED
 
 
 class Cluster:
@@ -41,6 +42,17 @@ class Cluster:
         text = ask("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
         found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
         return {one.name: one for one in found}
+
+    def partitions_of(self, asked: str | None) -> list[str]:
+        """Names of the partitions to which a job goes that asks for these, or for none."""
+        return asked.split(",") if asked else [one.name for one in self.partitions.values() if one.is_default]
+
+    def spare_nodes(self, asked: Resources) -> int:
+        """Number of nodes that a job can do without in its smallest partition, beside those that it excludes."""
+        names = self.partitions_of(asked.partition)
+        total = min((self.partitions[name].total_nodes for name in names if name in self.partitions), default=UNLIMITED)
+        excluded = ask("scontrol", "show", "hostnames", asked.exclude).split() if asked.exclude else []
+        return max(total - asked.nodes - len(excluded), 0)
 
     @property
     def max_array(self) -> int:
@@ -102,8 +114,9 @@ def submit_limit(text: str, site: Site) -> int | None:
 
 def _partition(line: str) -> Partition:
     values = dict(word.partition("=")[::2] for word in line.split())
-    nodes = min(_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
-    return Partition(values["PartitionName"], values.get("Default") == "YES", minutes(values.get("MaxTime", "")), nodes)
+    most, total = (_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
+    longest = minutes(values.get("MaxTime", ""))
+    return Partition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
 
 
 def minutes(text: str) -> int:

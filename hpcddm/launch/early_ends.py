@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from hpcddm.launch.client import Silent, ask, on
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.records import records
 from hpcddm.runtime.requests import seconds_of
 from hpcddm.runtime.verdict import parse_job
 
 EARLY_SECONDS = 60
 """A job that failed after more than this had at least begun."""
-FAILURES = ("FAILED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
+NODE_FAILURES = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
+FAILURES = ("FAILED", *NODE_FAILURES)
+NO_OUTPUT = "0:53"
+"""Exit code of a job whose output file slurmd could not open: its script never began."""
 SACCT_FIELDS = "JobID,State,ExitCode,NodeList,ElapsedRaw"
 
 
@@ -30,8 +35,14 @@ class EarlyEnd:
         """For people."""
         return (
             f"its job {self.job} ended on {self.node} after {self.seconds} s, before Python began ({self.state},"
-            f" exit code {self.exit_code}); does {self.node} see the run's folder?"
+            f" exit code {self.exit_code}); does {self.node} see the run's folder? Or setup, python or container may be"
+            " wrong."
         )
+
+    @property
+    def is_before_the_script(self) -> bool:
+        """Whether not even the batch script began, so that none of its lines can be wrong."""
+        return self.state in NODE_FAILURES or self.exit_code == NO_OUTPUT
 
 
 def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, EarlyEnd]:
@@ -53,6 +64,34 @@ def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, Ear
     return found
 
 
+def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], home: RunDir) -> bool:
+    """Tell if the node of an early end is to blame: on another one, the same stage began Python since that submission.
+
+    Else a wrong line of `setup`, a wrong `python` or `container` would make every healthy node look like this one.
+    """
+    if early.is_before_the_script:
+        return True
+    lost = next(one for one in reversed(submissions) if unit in one.units)
+    place, stage = (lost.site, lost.cluster), unit.split("/")[-2]
+    since = submissions[submissions.index(lost) :]
+    peers = {one.uuid: one for one in since if (one.site, one.cluster) == place}
+    units = dict.fromkeys(name for one in peers.values() for name in one.units if name.split("/")[-2] == stage)
+    for name in units:
+        *folder, _, _ = name.split("/")
+        logs = RunDir(home.root.joinpath(*folder)).logs("/".join(name.split("/")[-2:]))
+        for record in records(logs):
+            node = first_node(str(record.owner.get("node_list", "")))
+            if record.token in peers and node and node != early.node:
+                return True
+    return False
+
+
+def first_node(nodes: str) -> str:
+    """Name of the first node of a list such as h[1-2,5], where the script starts; '' for none."""
+    first = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
+    return "".join(part or "" for part in first.groups()) if first else ""
+
+
 def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
     try:
         text = ask("scontrol", *on(array.cluster), "show", "job", "--oneliner", array.number)
@@ -60,9 +99,12 @@ def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
         return {}
     found = {}
     for job in map(parse_job, text.splitlines()):
-        if job.get("ArrayTaskId", "").isdigit() and job.get("BatchHost"):
+        # A job that is no array is the element 0 of itself.
+        is_plain = "ArrayJobId" not in job
+        index = "0" if is_plain else job.get("ArrayTaskId", "")
+        if index.isdigit() and job.get("BatchHost"):
             values = job["BatchHost"], job["JobState"], job["ExitCode"], seconds_of(job.get("RunTime", ""))
-            element = JobId.of(f"{job['ArrayJobId']}_{job['ArrayTaskId']}", array.cluster)
+            element = array.element(int(index))
             found[element] = EarlyEnd(element, *values)
     return found
 
@@ -76,9 +118,6 @@ def _from_accounting(array: JobId) -> dict[JobId, EarlyEnd]:
     found = {}
     for line in text.splitlines():
         job, state, exit_code, nodes, seconds = line.split("|")
-        element = JobId.of(job, array.cluster)
-        # The script starts on the first node of h[1-2,5].
-        first = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
-        node = "".join(part or "" for part in first.groups()) if first else ""
-        found[element] = EarlyEnd(element, node, state.split()[0], exit_code, int(seconds or 0))
+        element = JobId.of(job if "_" in job else f"{job}_0", array.cluster)
+        found[element] = EarlyEnd(element, first_node(nodes), state.split()[0], exit_code, int(seconds or 0))
     return found

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher
+from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher, QueueFull, Refused
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.client import Silent, ask, call, on, words
 from hpcddm.launch.cluster import UNLIMITED, Cluster
@@ -63,13 +64,13 @@ class Slurm(Launcher):
                 return
             # A queue that is full now says nothing about the shape.
             if answer.returncode != 0 and not FULL.search(words(answer)):
-                raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {words(answer)}")
+                refusal = f"{words(answer)}{self._way_out(array, words(answer))}"
+                raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {refusal}")
 
     def _check_partition(self, array: ArraySpec) -> None:
         """Refuse what Slurm takes and never starts."""
-        asked, partitions = array.resources, self._cluster(array.resources.cluster).partitions
-        default = [one.name for one in partitions.values() if one.is_default]
-        names = asked.partition.split(",") if asked.partition else default
+        asked, cluster = array.resources, self._cluster(array.resources.cluster)
+        partitions, names = cluster.partitions, cluster.partitions_of(asked.partition)
         for name in names:
             if name not in partitions:
                 raise self._refusal(array, "partition", f"invalid partition {name}, there are {', '.join(partitions)}")
@@ -130,10 +131,25 @@ class Slurm(Launcher):
 
     def _resources(self, array: ArraySpec) -> Resources:
         """Resources of an array, less the nodes on which the newest jobs ended before Python began."""
-        most = self.site.max_excluded_nodes
-        lost = Journal(self.run.journal).lost_nodes()[-most:] if most else []
-        excluded = ",".join(filter(None, (array.resources.exclude, *lost)))
+        excluded = ",".join(filter(None, (array.resources.exclude, *self._lost_nodes(array))))
         return array.resources.model_copy(update={"exclude": excluded or None})
+
+    def _lost_nodes(self, array: ArraySpec) -> list[str]:
+        """Nodes of the array's cluster that it avoids because they lost jobs, as far as its partition has others."""
+        most, cluster = self.site.max_excluded_nodes, array.resources.cluster
+        lost = Journal(self.run.journal).lost_nodes(self.site.name, cluster) if most else []
+        if not lost:
+            return []
+        with suppress(Silent):
+            most = min(most, self._cluster(cluster).spare_nodes(array.resources))
+        return lost[-most:] if most else []
+
+    def _way_out(self, array: ArraySpec, refusal: str) -> str:
+        """Advice where sbatch refuses for the sake of nodes, and some are avoided."""
+        lost = self._lost_nodes(array) if "node" in refusal.lower() else []
+        if not lost:
+            return ""
+        return f"; it avoids {','.join(lost)}, where jobs ended early: the site key max_excluded_nodes: 0 allows them"
 
     def prove_folder(self, arrays: list[ArraySpec]) -> None:
         """Let every cluster show that it sees the run, where the site has several."""
@@ -153,7 +169,12 @@ class Slurm(Launcher):
         write_map(array.specs, folder, token)
         name = job_name(array.name, token)
         sbatch = Sbatch(self.render(array, script), name, _start(array), self.site.has_sacct, cluster)
-        return JobId.of(TemplateExecutor(folder, token, sbatch).submit_elements(), cluster)
+        try:
+            return JobId.of(TemplateExecutor(folder, token, sbatch).submit_elements(), cluster)
+        except QueueFull:
+            raise
+        except Refused as refusal:
+            raise Refused(f"{refusal}{self._way_out(array, str(refusal))}") from None
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
         """One squeue call per cluster, whoever submitted; ids are used again, so the token tells our jobs."""

@@ -15,7 +15,7 @@ KEYS = {
     "refused": ("uuid",),
     "cancelled": ("uuid",),
     "kept": ("uuid", "units"),
-    "lost": ("uuid", "units", "node"),
+    "lost": ("uuid", "units", "node", "time"),
 }
 """Keys of each kind of line.
 
@@ -23,6 +23,8 @@ An intent also names its array, and the cluster where the site names one; a canc
 A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses. 'lost' names
 a node on which the jobs of units ended before Python began.
 """
+LOST_SECONDS = 86_400
+"""A node that lost jobs longer ago may have been mended."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,18 @@ class Journal:
         """Record that the jobs of these units were not cancelled after all."""
         self._append(event="kept", uuid=token, units=units)
 
-    def lost(self, token: str, units: list[str], node: str) -> None:
-        """Record that the jobs of these units ended on a node before Python began."""
-        self._append(event="lost", uuid=token, units=units, node=node)
+    def lost(self, token: str, unit: str, node: str) -> None:
+        """Record, once, that the job of a unit ended on a node before Python began, by the node's fault."""
+        losses = (event for event in self._events() if event["event"] == "lost" and event["uuid"] == token)
+        if not any(unit in event["units"] for event in losses):
+            self._append(event="lost", uuid=token, units=[unit], node=node)
 
-    def lost_nodes(self) -> list[str]:
-        """Nodes on which jobs ended before Python began, each once, the one seen last at the end."""
-        nodes = [str(event["node"]) for event in self._events() if event["event"] == "lost"]
+    def lost_nodes(self, site: str, cluster: str | None) -> list[str]:
+        """Nodes of a site's cluster that lost jobs within `LOST_SECONDS`, each once, the one seen last at the end."""
+        there = {one.uuid for one in self.submissions() if (one.site, one.cluster) == (site, cluster)}
+        since = time.time() - LOST_SECONDS
+        losses = (event for event in self._events() if event["event"] == "lost" and event["uuid"] in there)
+        nodes = [str(event["node"]) for event in losses if event["time"] > since]
         return list(dict.fromkeys(reversed(nodes)))[::-1]
 
     def submissions(self) -> list[Submission]:

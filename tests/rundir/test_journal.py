@@ -1,10 +1,11 @@
 import json
 import os
 import pwd
+import time
 
 import pytest
 
-from hpcddm.rundir.journal import Journal, current
+from hpcddm.rundir.journal import LOST_SECONDS, Journal, current
 
 
 @pytest.fixture
@@ -93,6 +94,23 @@ def test_of_a_unit_the_last_submission_of_each_site_can_be_in_a_queue(journal):
         "nobody knows what became of it"
     )
     assert first not in {one.uuid for one in current(journal.submissions())}
+
+
+def test_lost_nodes_are_those_of_one_cluster_of_a_site_for_a_day_the_last_one_seen_at_the_end(journal, monkeypatch):
+    tokens = {
+        (site, cluster): [journal.intend("slurm", site, ["a/x", "a/y"], cluster=cluster) for _ in range(2)]
+        for site, cluster in (("north", None), ("north", "annex"), ("south", None))
+    }
+    first, second = tokens["north", None]
+    for token, unit, node in ((first, "a/x", "n1"), (first, "a/y", "n2"), (second, "a/x", "n1"), (first, "a/y", "n2")):
+        journal.lost(token, unit, node)
+    journal.lost(tokens["north", "annex"][0], "a/x", "annex-n1")
+    journal.lost(tokens["south", None][0], "a/x", "south-n1")
+    assert journal.lost_nodes("north", None) == ["n2", "n1"], "one loss is told once, a second one is the newest"
+    assert journal.lost_nodes("north", "annex") == ["annex-n1"] and journal.lost_nodes("south", None) == ["south-n1"]
+    later = time.time() + LOST_SECONDS
+    monkeypatch.setattr("hpcddm.rundir.journal.time.time", lambda: later)
+    assert journal.lost_nodes("north", None) == []
 
 
 def test_it_tells_who_submitted_and_reads_lines_that_do_not(tmp_path):

@@ -1,0 +1,146 @@
+"""Jobs that ended before Python began: how Slurm tells of them, whose fault it is, and which nodes are avoided then."""
+
+import subprocess
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.launch import early_ends as module
+from hpcddm.launch import slurm
+from hpcddm.launch.base import ArraySpec, Refused
+from hpcddm.launch.client import Silent
+from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.launch.early_ends import EarlyEnd, early_ends, first_node, is_nodes_fault
+from hpcddm.rundir.job import JobId
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.ranks import Ranks
+from hpcddm.site import Site
+
+UNITS = ["train/expert-00", "train/expert-01"]
+PLAIN = {
+    "scontrol": "JobId=81 JobName=x JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3 NodeList=n3\n",
+    "sacct": "81|FAILED|1:0|n3|2\n",
+}
+ARRAY = {
+    "scontrol": "JobId=82 ArrayJobId=81 ArrayTaskId=0 JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3\n",
+    "sacct": "81_0|FAILED|1:0|n3|2\n",
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path)
+
+
+def submit(run, units=UNITS, cluster=None, site="here"):
+    journal = Journal(run.journal)
+    token = journal.intend("slurm", site, units, "x", cluster)
+    journal.submitted(token, JobId.of("81", cluster))
+    return token
+
+
+@pytest.mark.parametrize("cluster", [None, "annex"])
+@pytest.mark.parametrize("program", ["scontrol", "sacct"])
+@pytest.mark.parametrize("answers", [PLAIN, ARRAY], ids=["plain job", "array"])
+def test_an_early_end_is_found_where_there_are_no_arrays_too(run, monkeypatch, answers, program, cluster):
+    def ask(name, *flags):
+        if name != program:
+            raise Silent("no")
+        return answers[name]
+
+    monkeypatch.setattr(module, "ask", ask)
+    submit(run, UNITS[:1], cluster)
+    ends = early_ends(Journal(run.journal).submissions(), UNITS[:1])
+    assert ends == {UNITS[0]: EarlyEnd(JobId.of("81_0", cluster), "n3", "FAILED", "1:0", 2)}
+    assert "setup, python or container may be wrong" in ends[UNITS[0]].text
+
+
+def begin(run, token, node, unit=UNITS[1]):
+    """Write the attempt that a job began on a node."""
+    open_attempt(run.logs(unit), Ranks(0, 0, 1, 1, f"slurm-x-{token}-81_1.0"), {"node_list": node})
+
+
+def blames(run, exit_code="1:0", state="FAILED"):
+    early = EarlyEnd(JobId("81_0"), "n3", state, exit_code, 2)
+    return is_nodes_fault(early, UNITS[0], Journal(run.journal).submissions(), run)
+
+
+def test_a_wrong_line_of_the_user_is_not_the_fault_of_a_node(run):
+    earlier = submit(run)
+    begin(run, earlier, "n1")
+    token = submit(run)
+    assert not blames(run), "with the setup of another submission"
+    begin(run, token, "n3")
+    assert not blames(run), "on the same node"
+    begin(run, submit(run, UNITS[1:], site="there"), "n1")
+    assert not blames(run), "at another site"
+    begin(run, submit(run, ["route/router"]), "n1", "route/router")
+    assert not blames(run), "another stage may have another setup"
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_the_node_is_to_blame_where_its_like_began_elsewhere(run, is_later):
+    token = submit(run)
+    begin(run, submit(run, UNITS[1:]) if is_later else token, "n[1-2]")
+    assert blames(run)
+
+
+@pytest.mark.parametrize("end", [{"exit_code": "0:53"}, {"state": "NODE_FAIL"}])
+def test_the_node_is_to_blame_where_the_script_did_not_begin(run, end):
+    submit(run)
+    assert blames(run, **end)
+
+
+def test_the_script_starts_on_the_first_node_of_a_list():
+    assert [first_node(text) for text in ("h[01-2,5]", "h7,h9", "h7", "")] == ["h01", "h7", "h7", ""]
+
+
+def excluded(run, monkeypatch, cluster=None, **site):
+    """Nodes that an array excludes at a site whose partition has four."""
+    partitions = {"main": Partition("main", True, 60, 4, 4)}
+    monkeypatch.setattr(Cluster, "partitions", partitions)
+    monkeypatch.setattr("hpcddm.launch.cluster.ask", lambda *command: command[-1].replace(",", "\n"))
+    launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), run)
+    resources = launcher.site.resources_for("train").model_copy(update={"cluster": cluster})
+    array = ArraySpec("x-train", UNITS, [], resources, [], 2)
+    return launcher, array, launcher._resources(array).exclude
+
+
+def lose(run, *nodes, **place):
+    journal = Journal(run.journal)
+    for node in nodes:
+        journal.lost(submit(run, **place), UNITS[0], node)
+
+
+def test_nodes_of_another_cluster_or_site_are_not_named_to_this_one(run, monkeypatch):
+    lose(run, "annex-n1", cluster="annex")
+    lose(run, "there-n1", site="there")
+    assert excluded(run, monkeypatch)[2] is None
+    assert excluded(run, monkeypatch, "annex")[2] == "annex-n1"
+
+
+def test_a_partition_keeps_the_nodes_that_a_unit_needs(run, monkeypatch):
+    lose(run, "n1", "n2", "n3", "n4")
+    assert excluded(run, monkeypatch)[2] == "n2,n3,n4"
+    assert excluded(run, monkeypatch, resources={"nodes": 3})[2] == "n4"
+    assert excluded(run, monkeypatch, resources={"nodes": 4})[2] is None
+    assert excluded(run, monkeypatch, resources={"exclude": "n9,n8"})[2] == "n9,n8,n4"
+
+
+def test_where_sbatch_has_no_nodes_left_the_key_that_allows_them_is_named(run, monkeypatch):
+    lose(run, "n1")
+    launcher, array, _ = excluded(run, monkeypatch)
+    words = "sbatch: error: Requested node configuration is not available"
+    monkeypatch.setattr(slurm, "call", lambda *command, **options: subprocess.CompletedProcess([], 1, "", words))
+    with pytest.raises(UserError, match="avoids n1, .* max_excluded_nodes: 0"):
+        launcher.check([array])
+    monkeypatch.setattr("hpcddm.launch.executor.TemplateExecutor.submit_elements", refuse)
+    monkeypatch.setattr(launcher.code, "make", lambda: "code")
+    with pytest.raises(Refused, match="Invalid node name; it avoids n1, .* max_excluded_nodes: 0"):
+        launcher.submit(array, "0123456789ab", "0001-x.sbatch")
+
+
+def refuse(executor):
+    raise Refused("sbatch refused x: Invalid node name")
