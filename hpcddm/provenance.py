@@ -50,7 +50,14 @@ def code_files() -> dict[str, bytes]:
         for name in names:
             path = Path(folder, name)
             found[str(path.relative_to(AROUND))] = path.read_bytes()
-    return found | {name: share_file(name).read_bytes() for name in TEMPLATES}
+    # A process that runs from a snapshot hands on what was submitted, whatever a checkout holds by now.
+    return found | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
+
+
+def _snapshot() -> dict[str, Any] | None:
+    """Record of the snapshot that this process runs from, None elsewhere."""
+    stored = atomic.read_json(record_of(AROUND))
+    return stored if isinstance(stored, dict) and stored.get("digest") == AROUND.name else None
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -91,8 +98,8 @@ def commit() -> tuple[str | None, bool | None]:
 @cache
 def own_code() -> Code:
     """The code of this process: what the snapshot that it runs from says of itself, else what the files say now."""
-    stored = atomic.read_json(record_of(AROUND))
-    if isinstance(stored, dict) and stored.get("digest") == AROUND.name:
+    stored = _snapshot()
+    if stored is not None:
         return Code(AROUND.name, stored.get("commit"), stored.get("modified"))
     return Code(code_digest(digests(code_files())), *commit())
 

@@ -9,8 +9,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
-from hpcddm.launch.continuation import Rest, arrange
-from hpcddm.launch.continuation import forget as forget_rest
+from hpcddm.launch.continuation import Rest, leave
 from hpcddm.launch.continuation import read as read_rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
@@ -28,7 +27,7 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
-from hpcddm.launch.template import store_parts, stored_parts
+from hpcddm.launch.template import store_parts, stored_part, stored_parts
 from hpcddm.pipeline import CONTINUATION, REPORT, STAGE_NAMES
 from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
@@ -36,6 +35,7 @@ from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
+from hpcddm.sweep.settings import Sweep
 
 PATIENCE_SECONDS = 60
 """How long one submit waits for another of the same run."""
@@ -93,7 +93,7 @@ def bring(
     """
     launcher = launcher_of(site, run)
     if as_submitted:
-        _follow_stored_template(launcher, run)
+        follow_stored_template(launcher, run)
     if live:
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only)
@@ -134,7 +134,7 @@ def bring(
         _announce(site, run, decision)
         announce_code(launcher)
         if is_queue:
-            return _queue(experiment, run, launcher, decision)
+            return _queue(experiment, run, launcher, decision, only)
         return _run_here(experiment, run, launcher, decision, only)
 
 
@@ -146,13 +146,15 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
     return True
 
 
-def _follow_stored_template(launcher: Launcher, run: RunDir) -> None:
+def follow_stored_template(launcher: Launcher, run: RunDir) -> None:
     """Take the template with which the run was submitted, and say so where another one is in the way."""
     here, launcher.template_parts = launcher.template_parts, stored_parts(run)
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
             kept = (
-                f"{run.root / part}, as submitted" if part in launcher.template_parts else "the package's, as submitted"
+                f"{stored_part(run, part)}, as submitted"
+                if part in launcher.template_parts
+                else "the package's, as submitted"
             )
             other = f"; {part} here is another one, which hpcddm submit would take" if part in here else ""
             click.echo(f"note: the batch script follows {kept}{other}")
@@ -210,19 +212,26 @@ def _run_here(
     return 0
 
 
-def _queue(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
-    hand_over(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
+def _queue(
+    experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision, only: Collection[str] | None
+) -> int:
+    hand_over(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
     return 0
 
 
 def hand_over(
-    items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job], sweep: Path | None = None
+    items: Sequence[Item],
+    home: RunDir,
+    launcher: Launcher,
+    active: Mapping[str, Job],
+    only: Collection[str] | None = None,
+    sweep: Sweep | None = None,
 ) -> None:
     """Submit as many items as the queue takes, tell of every array, and leave the rest to a job that continues.
 
-    sweep: the file of the sweep, where it is one.
+    only: units that were looked for, where not all of the run or sweep were; sweep: None of a run.
     """
     from hpcddm.launch.queue import batches_of, submit_batches
 
@@ -241,17 +250,13 @@ def hand_over(
             click.echo(f"job {array.job.range(last)}  {names}{after}")
     except QueueFull as full:
         limit = str(full)
-    left = [item.name for item in items if item.name not in jobs]
-    if not left:
-        forget_rest(home)
-        return
-    click.echo(f"{len(left)} units remain, for the queue takes no more of your jobs now ({limit})")
-    words = "later the same command submits them"
-    if launcher.site.continue_submission:
-        place = None if sweep is None else str(sweep.resolve())
-        rest = Rest(launcher.site.name, left, str(Path.cwd()), place, launcher.code.is_live)
-        words = arrange(rest, items, home, launcher, {**active, **jobs})
-    click.echo(words)
+    remaining = [item.name for item in items if item.name not in jobs]
+    if remaining:
+        click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
+    files = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
+    rest = Rest(launcher.site.name, remaining, str(Path.cwd()), *files, launcher.code.is_live)
+    if words := leave(rest, items, only, home, launcher, {**active, **jobs}):
+        click.echo(words)
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
@@ -281,15 +286,15 @@ def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: 
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
-    rehearse(items_of(decision.to_run, experiment, run), run, launcher)
+    rehearse(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
     return 0
 
 
-def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
+def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
     """Write the scripts that `hand_over` would submit, and tell of every one."""
     from hpcddm.launch.queue import batches_of, render_batches
 
-    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, {}))
+    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
     for array in render_batches(batches, launcher):
         click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
     left = len(items) - sum(len(batch.items) for batch in batches)

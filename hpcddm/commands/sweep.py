@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.comparison import print_results
-from hpcddm.commands.submit import PATIENCE_SECONDS, announce_code, hand_over, is_cancelled, make_folder, rehearse
+from hpcddm.commands.submit import (
+    PATIENCE_SECONDS,
+    announce_code,
+    follow_stored_template,
+    hand_over,
+    is_cancelled,
+    make_folder,
+    rehearse,
+)
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
@@ -31,19 +39,18 @@ from hpcddm.launch.submission import (
     store_site,
     submitted_jobs,
 )
-from hpcddm.launch.template import own_parts, store_parts
+from hpcddm.launch.template import store_parts
 from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
-from hpcddm.share import find_yaml
 from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.members import Member, assign, members_of, survey_members
 from hpcddm.sweep.outputs import publish
-from hpcddm.sweep.settings import FOLDER, Sweep, read_sweep
+from hpcddm.sweep.settings import Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
 
 
@@ -63,12 +70,14 @@ def sweep(
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
-    asked = read_sweep(name)
+    asked = read_sweep(name, rest and rest.experiment)
     home = RunDir(folder or Path("sweeps") / asked.name)
     members = members_of(asked, home)
     for left, taken in asked.folded:
         click.echo(f"note: setting {left} means the same as {taken} and runs once")
     launcher = launcher_of(load_site(site_name), home)
+    if rest is not None:
+        follow_stored_template(launcher, home)
     if live:
         launcher.code = Checkout()
     seen = look(asked, members, home, launcher, is_final=not only_table)
@@ -88,11 +97,11 @@ def sweep(
             return _dry_run(seen, home, launcher)
         if not seen.items:
             return _show(seen, home)
-        _store(seen, home, launcher.site)
+        _store(seen, home, launcher)
         _announce(seen, home, launcher.site)
         announce_code(launcher)
         if is_queue:
-            return _queue(seen, home, launcher, find_yaml(name, FOLDER, "sweep"), rest)
+            return _queue(asked, seen, home, launcher, rest)
         return _run_here(asked, seen, home, launcher)
 
 
@@ -215,11 +224,11 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
     warn_of_node_local(site, home)
 
 
-def _store(seen: Look, home: RunDir, site: Site) -> None:
+def _store(seen: Look, home: RunDir, launcher: Launcher) -> None:
     """The index before the links, which it explains; none of it waits for the disk: the same command makes it anew."""
     write_index(seen.index, home)
-    store_site(site, home)
-    store_parts(home, own_parts())
+    store_site(launcher.site, home)
+    store_parts(home, launcher.template_parts)
     for member in seen.members:
         link(member.run, member.owners)
         values = within_run(member.experiment, member.run).model_dump(mode="json")
@@ -227,7 +236,7 @@ def _store(seen: Look, home: RunDir, site: Site) -> None:
             atomic.write_json(member.run.experiment, values, durable=False)
 
 
-def _queue(seen: Look, home: RunDir, launcher: Launcher, file: Path, rest: Rest | None) -> int:
+def _queue(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher, rest: Rest | None) -> int:
     if is_cancelled(rest, home):
         return 0
     if rest is not None:
@@ -240,7 +249,8 @@ def _queue(seen: Look, home: RunDir, launcher: Launcher, file: Path, rest: Rest 
         seen.recalled[job.id] = job
     end(seen.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
-    hand_over(items, home, launcher, {name: job for name, job in seen.active.items() if name not in names}, file)
+    active = {name: job for name, job in seen.active.items() if name not in names}
+    hand_over(items, home, launcher, active, rest and rest.units, asked)
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
     click.echo(f"next     the same command   hpcddm status {seen.members[0].run.root}")
     return 0
@@ -259,7 +269,7 @@ def _dry_run(seen: Look, home: RunDir, launcher: Launcher) -> int:
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(item.name for item in seen.items))
     else:
-        rehearse([*seen.items, _table_item(seen, home)], home, launcher)
+        rehearse([*seen.items, _table_item(seen, home)], home, launcher, seen.active)
     return 0
 
 

@@ -4,7 +4,7 @@ It is a unit like any other, `submission/all`, with a place in the journal; of a
 one that waits. What is left stands in a file beside the jobs, so that the one that waits always knows the latest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -33,6 +33,8 @@ class Rest:
     """Folder in which the command was typed: bare names of files are looked for there."""
     sweep: str | None = None
     """The file of the sweep; None of a run."""
+    experiment: str | None = None
+    """The file of the sweep's base experiment: in a snapshot of the code no experiments are found by their names."""
     is_live: bool = False
 
 
@@ -50,13 +52,54 @@ def forget(home: RunDir) -> None:
     _path(home).unlink(missing_ok=True)
 
 
+def withdraw(home: RunDir, units: Collection[str]) -> list[str]:
+    """Take units out of what is left to submit; return those that were there."""
+    before = read(home)
+    withdrawn = [unit for unit in before.units if unit in units] if before else []
+    if withdrawn:
+        _store(replace(before, units=[unit for unit in before.units if unit not in withdrawn]), home)
+    return withdrawn
+
+
+def leave(
+    rest: Rest,
+    items: Sequence[Item],
+    only: Collection[str] | None,
+    home: RunDir,
+    launcher: Launcher,
+    active: Mapping[str, Job],
+) -> str:
+    """See to it that what a submission left out is submitted, and what one before it left out; return words for people.
+
+    rest: units that this submission left out; items: all that it looked at, handed over or not; only: units that it was
+    to look for, None where it looked for everything. What it did not look for stays in the rest of before.
+    """
+    before = read(home)
+    if before is not None and before.site != rest.site:
+        later = f"site {before.site} has units to submit in this folder first; later the same command submits these"
+        return later if rest.units else ""
+    if before is not None and only is not None:
+        looked_at = {*only, *(item.name for item in items)}
+        kept = [unit for unit in before.units if unit not in looked_at]
+        is_continued = not rest.units and CONTINUATION in active
+        rest = replace(before, units=[*kept, *rest.units])
+        if is_continued:
+            _store(rest, home)
+            return ""
+    if not rest.units:
+        forget(home)
+        return ""
+    if not launcher.site.continue_submission:
+        return "later the same command submits them"
+    return arrange(rest, items, home, launcher, active)
+
+
 def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> str:
     """Store the rest and submit the job that continues, behind the first of `active`; return words for people.
 
     items: any of the submission, for the job's name. A job that waits already takes this rest, too.
     """
-    home.jobs.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(_path(home), asdict(rest))
+    _store(rest, home)
     waiting = active.get(CONTINUATION)
     if waiting and waiting.state == "pending":
         return f"job {waiting.id} submits them when there is room"
@@ -73,9 +116,19 @@ def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher,
     try:
         job = submit_array([item], home, launcher, spec, f"{number:04d}-submission.sbatch")
     except Refused:
-        forget(home)
+        # One that runs has yet to look at the rest.
+        if CONTINUATION not in active:
+            forget(home)
         return "later the same command submits them"
     return f"job {job} submits them when there is room"
+
+
+def _store(rest: Rest, home: RunDir) -> None:
+    if not rest.units:
+        forget(home)
+        return
+    home.jobs.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(_path(home), asdict(rest))
 
 
 def _number(job: JobId) -> int:

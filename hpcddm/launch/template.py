@@ -34,18 +34,23 @@ def _is_same(part: str, folder: Path) -> bool:
     return (folder / part).is_file() and Path(part).samefile(folder / part)
 
 
+def stored_part(run: RunDir, part: str) -> Path:
+    """The run's copy of a part; never where the user's own lies if the run's folder is the working directory."""
+    return run.template / Path(part).name
+
+
 def stored_parts(run: RunDir) -> dict[str, str]:
     """Texts of the user's own parts with which the run was last submitted."""
-    return {part: (run.root / part).read_text() for part in PARTS if (run.root / part).is_file()}
+    return {part: stored_part(run, part).read_text() for part in PARTS if stored_part(run, part).is_file()}
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
     """Keep the user's own parts with the run, so that a later retry follows them wherever it is called."""
     for part in PARTS:
         if part in parts:
-            atomic.write_text(run.root / part, parts[part], durable=False)
+            atomic.write_text(stored_part(run, part), parts[part], durable=False)
         else:
-            (run.root / part).unlink(missing_ok=True)
+            stored_part(run, part).unlink(missing_ok=True)
 
 
 def render(

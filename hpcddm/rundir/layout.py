@@ -41,6 +41,11 @@ class RunDir:
         return self.root / "scripts"
 
     @property
+    def template(self) -> Path:
+        """Copies of the user's own parts of the batch script's template, as they were last submitted."""
+        return self.root / "template"
+
+    @property
     def jobs(self) -> Path:
         """The scheduler's own small files."""
         return self.root / "jobs"

@@ -77,22 +77,27 @@ class Sweep:
     """All settings of a sweep, by the label that is also the name of the setting's run folder."""
 
     name: str
+    file: Path
+    base: Path
+    """File of the experiment that its settings vary."""
     settings: dict[str, Setting]
     experiments: dict[str, Experiment]
     folded: list[tuple[str, str]]
     """Settings that mean the same as one before them: (left out, taken)."""
 
 
-def read_sweep(name: str) -> Sweep:
+def read_sweep(name: str, base: str | None = None) -> Sweep:
     """Read a sweep by name or path and validate every setting.
 
+    base: path of the experiment that the file names, where that was found before.
     Raises `ConfigError` with the file, the setting, the key and the valid values.
     """
     path = find_yaml(name, FOLDER, "sweep")
     file = validate(SweepFile, read_yaml(path), str(path))
-    values = _base(file, path)
+    place = _base_file(file, path) if base is None else Path(base)
+    values = _base(file, path, place)
     short = short_names(file.varied)
-    sweep = Sweep(file.name, {}, {}, [])
+    sweep = Sweep(file.name, path, place, {}, {}, [])
     known: dict[str, str] = {}
     for setting in file.settings():
         label = label_of(setting, short)
@@ -109,12 +114,16 @@ def read_sweep(name: str) -> Sweep:
     return sweep
 
 
-def _base(file: SweepFile, path: Path) -> dict[str, Any]:
-    """The experiment's values with what all settings have in common; its path is relative to the sweep's file."""
+def _base_file(file: SweepFile, path: Path) -> Path:
+    """The experiment's file; its path is relative to the sweep's file."""
     beside = path.parent / file.experiment
-    found = beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
-    values = read_yaml(found)
-    resolve_folder(values, found.resolve().parent)
+    return beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
+
+
+def _base(file: SweepFile, path: Path, place: Path) -> dict[str, Any]:
+    """The experiment's values, from the file at `place`, with what all settings have in common."""
+    values = read_yaml(place)
+    resolve_folder(values, place.resolve().parent)
     for key, value in file.set.items():
         set_value(values, key, value, f"{path}: set")
     return values

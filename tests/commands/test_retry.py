@@ -78,7 +78,7 @@ def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue,
     monkeypatch.chdir(tmp_path / "elsewhere")
     said = retry(run)
     assert queue.template_parts == stored_parts(run) == OWN
-    assert f"the batch script follows {run.root}/slurm/job.sbatch.j2, as submitted" in said
+    assert f"the batch script follows {run.root}/template/job.sbatch.j2, as submitted" in said
     (tmp_path / "elsewhere/slurm/start.sh.j2").write_text("# another one\n")
     queue.template_parts = own_parts()
     said = retry(run)

@@ -1,5 +1,7 @@
 """What a full queue leaves out is submitted by a last small job: one at a time, and none after a cancel."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpcddm.commands import submit as command
@@ -87,6 +89,57 @@ def test_what_fits_whole_leaves_nothing_behind(run, items):
     queue = handed_over(items, run, room=len(items))
     assert len([key for array in queue.submitted for key in array.keys]) == len(items)
     assert continuation.read(run) is None
+
+
+def test_a_retry_that_fits_leaves_the_rest_to_the_job_that_waits_for_it(run, items):
+    handed_over(items, run)
+    before, (failed, *_) = continuation.read(run), items
+    waiting = {CONTINUATION: Job(JobId("9_0"), "pending")}
+    command.hand_over([failed], run, Queue(run), waiting, only=[failed.name])
+    assert continuation.read(run) == before
+    takes_up = next(item for item in items if item.name in before.units)
+    command.hand_over([failed, takes_up], run, Queue(run), waiting, only=[failed.name])
+    assert continuation.read(run).units == [unit for unit in before.units if unit != takes_up.name]
+
+
+def test_a_retry_that_does_not_fit_joins_the_rest(run, items, tmp_path, monkeypatch):
+    handed_over(items, run)
+    before, (failed, *_) = continuation.read(run), items
+    monkeypatch.chdir(tmp_path)
+    full = Queue(run, limits=Limits(room=0), room=0)
+    command.hand_over([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
+    after = continuation.read(run)
+    assert (after.units, after.folder) == ([*before.units, failed.name], before.folder)
+
+
+def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
+    handed_over(items, run)
+    before = continuation.read(run)
+    (late, *_) = [item.name for item in items if item.name not in before.units]
+    continuation.leave(
+        replace(before, units=[late]), items, [late], run, Queue(run), {CONTINUATION: Job(JobId("9_0"), "pending")}
+    )
+    remaining = [item for item in items if item.name in before.units]
+    running = {CONTINUATION: Job(JobId("9_0"), "running")}
+    command.hand_over(remaining, run, Queue(run), running, only=before.units)
+    assert continuation.read(run).units == [late]
+
+
+@pytest.mark.parametrize("room", [0, 1000])
+def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
+    handed_over(items, run)
+    before = continuation.read(run)
+    other = Queue(run, limits=Limits(room=room), room=room, name="south")
+    command.hand_over(items[:1], run, other, {CONTINUATION: Job(JobId("9_0"), "pending")})
+    assert continuation.read(run) == before
+    assert ("site north has units to submit in this folder first" in capsys.readouterr().out) == (room == 0)
+
+
+def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monkeypatch):
+    monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
+    for active, taken in (({}, ROOM - 1), ({CONTINUATION: Job(JobId("9_0"), "pending")}, ROOM)):
+        command.rehearse(items, run, Queue(run, limits=Limits(room=ROOM, reason="its limit"), room=ROOM), active)
+        assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
 
 
 def test_after_a_cancel_nothing_continues(run, items, monkeypatch):

@@ -145,6 +145,18 @@ def test_the_users_own_template_is_kept_with_the_run_and_the_packages_is_not(tmp
     assert stored_parts(run) == {}
 
 
+def test_a_run_in_the_project_folder_leaves_the_users_template_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run, mine = RunDir(tmp_path), tmp_path / "slurm/start.sh.j2"
+    mine.parent.mkdir()
+    mine.write_text("# own way to start\n")
+    store_parts(run, own_parts())
+    store_parts(run, {})
+    assert mine.read_text() == "# own way to start\n" and stored_parts(run) == {}
+    store_parts(run, {"slurm/start.sh.j2": "# as submitted\n"})
+    assert mine.read_text() == "# own way to start\n" and stored_parts(run) == {"slurm/start.sh.j2": "# as submitted\n"}
+
+
 @pytest.mark.parametrize("text", ["{{ arry.name }}", "{% if %}", "{{ site.queue.name }}"])
 def test_a_mistake_in_the_template_is_named(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)

@@ -148,3 +148,15 @@ def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_
     break_imports(checkout, "hpcddm/stages/encode.py")
     again = hpcddm(checkout, *submit)
     assert f"earlier jobs were submitted with other code and keep theirs; the last was {record['code']}" in again.stdout
+
+
+def test_a_job_that_submits_hands_on_the_templates_of_its_snapshot(checkout, run, tmp_path, monkeypatch):
+    code = Snapshot(run).make()
+    pulled = tmp_path / "pulled"
+    (pulled / "slurm").mkdir(parents=True)
+    for name in provenance.TEMPLATES:
+        (pulled / name).write_text("# of a later pull\n")
+    for module in (provenance, snapshot):
+        monkeypatch.setattr(module, "AROUND", run.code.resolve() / code.digest)
+    monkeypatch.setattr(provenance, "share_file", lambda name: pulled / name)
+    assert Snapshot(run).make() == code

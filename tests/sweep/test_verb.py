@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import sweep as command
+from hpcddm.launch import continuation
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.template import stored_parts
 from hpcddm.pipeline import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Journal
@@ -16,7 +18,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import gate
 from hpcddm.runtime.spec import read_map, read_spec
 from tests.attempts import write_attempt
-from tests.helpers import finish, hpcddm
+from tests.helpers import finish, hpcddm, write_experiment, write_source
 from tests.launch.queues import Queue
 
 EVALUATE = "evaluate/0000000-0000024"
@@ -219,6 +221,38 @@ def test_nobody_knows_what_runs_when_the_scheduler_is_silent(sweep):
     assert "the scheduler does not answer" in said and queue.submitted == []
     _, said = sweep(1.0, 2.0, alive=None, options=["--table"])
     assert "states are from the files alone" in said and "shard/train-000 missing" in said
+
+
+def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path, monkeypatch):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "slurm").mkdir()
+    mine = tmp_path / "slurm/start.sh.j2"
+    mine.write_text("# as submitted\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "named").mkdir()
+    call_values = {"experiment": "base"}
+    room = {"limits": Limits(room=6, reason="its limit"), "room": 6}
+    write_base(tmp_path)
+    sweep(1.0, 2.0, values=call_values, **room)
+    rest = continuation.read(home)
+    assert rest.experiment == str(tmp_path / "experiments/base.yaml")
+    # Another folder finds no experiment by that name, and a pull has changed the template.
+    mine.write_text("# another one\n")
+    (tmp_path / "experiments").rename(tmp_path / "moved")
+    continued = Taking(home)
+    monkeypatch.setattr(command, "launcher_of", lambda site, where: continued)
+    moved = replace(rest, experiment=str(tmp_path / "moved/base.yaml"))
+    assert command.sweep(rest.sweep, str(home.site("north")), home.root, False, False, rest=moved) == 0
+    assert {*names(continued)} == {*rest.units, "table/all"}
+    assert continued.template_parts == stored_parts(home) == {"slurm/start.sh.j2": "# as submitted\n"}
+    assert continuation.read(home) is None
+
+
+def write_base(folder):
+    """The tiny experiment where a bare name finds it."""
+    (folder / "tiny.yaml").exists() or write_experiment(folder)
+    write_source(folder / "experiments/images")
+    (folder / "experiments/base.yaml").write_text((folder / "tiny.yaml").read_text())
 
 
 def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, members):
