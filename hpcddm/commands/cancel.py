@@ -9,8 +9,8 @@ import click
 
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.files import is_sweep, stored_experiment
+from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, launcher_of
-from hpcddm.launch.continuation import forget as forget_rest
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.pipeline import CONTINUATION, plan
@@ -46,17 +46,17 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     sharing.follow(run.root)
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         if not units and not prefix:
-            forget_rest(run)
             reads |= {CONTINUATION: []}
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
         launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
             raise SchedulerSilent(f"{root}: the scheduler does not answer; nothing was cancelled")
+        _withdraw(run, None if CONTINUATION in reads else units or tuple(reads))
         # What waits for a job starts when that job ends; so the last ones go first.
         chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:
-            click.echo("nothing of this is in the queue; nothing was cancelled")
+            click.echo("nothing of this is in the queue; no job was cancelled")
             return
         saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
         # What may be refused comes last, so that the rest is ended all the same.
@@ -81,16 +81,26 @@ def _cancel(
 
     The journal knows it first: a job that leaves asks there whether it may come back.
     """
-    submissions = _by_submission(chosen, queued)
-    for token, keys in submissions.items():
-        journal.cancelled(token, keys)
-    try:
-        launcher.cancel(*_ids(job for key, job in chosen.items() if key not in saving))
-        launcher.dismiss(*_ids(chosen[key] for key in saving))
-    except UserError as error:
+    ended = {key: job for key, job in chosen.items() if key not in saving}
+    leaving = {key: chosen[key] for key in saving}
+    for jobs, request in ((ended, launcher.cancel), (leaving, launcher.dismiss)):
+        submissions = _by_submission(jobs, queued)
         for token, keys in submissions.items():
-            journal.kept(token, keys)
-        raise UserError(f"{error}{whose(chosen.values(), queued)}") from None
+            journal.cancelled(token, keys)
+        try:
+            request(*_ids(jobs.values()))
+        except UserError as error:
+            for token, keys in submissions.items():
+                journal.kept(token, keys)
+            raise UserError(f"{error}{whose(jobs.values(), queued)}") from None
+
+
+def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> None:
+    """Let no job submit these units, or any where None is given, for which the queue had no room; say which."""
+    rest = continuation.read(home)
+    withdrawn = continuation.withdraw(home, rest.units if rest and units is None else units or ())
+    if withdrawn:
+        click.echo(f"{len(withdrawn)} units that waited for room in the queue are not submitted: {withdrawn[0]} ...")
 
 
 def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> None:
@@ -140,6 +150,8 @@ def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
     """
     if is_sweep(run):
         units = [unit for one in Journal(run.journal).submissions() for unit in one.units]
+        rest = continuation.read(run)
+        units += rest.units if rest else []
         return run, "", {unit: [] for unit in units}
     home = RunDir(run.root.resolve().parent)
     prefix = f"{run.root.resolve().name}/" if is_sweep(home) else ""

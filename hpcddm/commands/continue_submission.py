@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.rundir.layout import RunDir
 
@@ -17,7 +18,13 @@ def continue_submission(root: Path) -> int:
         click.echo("nothing is left to submit: it was cancelled, or somebody has submitted it")
         return 0
     # Experiments, sites and the template are looked for where the command was typed.
-    os.chdir(rest.folder)
+    try:
+        os.chdir(rest.folder)
+    except OSError as error:
+        if rest.sweep is not None:
+            words = "but the sweep's files are looked for there; repeat hpcddm sweep by hand"
+            raise UserError(f"{rest.folder}: not to be seen from here ({error.strerror}), {words}") from error
+        click.echo(f"note: {rest.folder} is not to be seen from here ({error.strerror})")
     if rest.sweep is not None:
         from hpcddm.commands.sweep import sweep
 

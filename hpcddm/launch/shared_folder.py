@@ -49,9 +49,11 @@ def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
     """
     token = _token(run)
     missing = {cluster: text for cluster, text in scripts.items() if not _is_proven(run, cluster, token)}
-    sent = [_send(run, cluster, text, token) for cluster, text in missing.items()]
-    deadline = time.monotonic() + PROOF_SECONDS
+    sent: list[Messenger] = []
     try:
+        for cluster, text in missing.items():
+            sent.append(_send(run, cluster, text, token))
+        deadline = time.monotonic() + PROOF_SECONDS
         for messenger in sent:
             _wait_for(messenger, run, token, deadline)
     finally:

@@ -1,8 +1,11 @@
 """The verb cancel: this run's jobs, told by token, and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpcddm.errors import UserError
+from hpcddm.launch import continuation
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal
@@ -64,6 +67,36 @@ def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monke
     assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
 
+def test_only_what_a_refused_request_named_is_kept(run, queue, monkeypatch):
+    def refuse(*jobs):
+        raise UserError("scancel: Access/permission denied")
+
+    kinds = {"train/expert-00": "running"}
+    states = queue.states
+    monkeypatch.setattr(queue, "dismiss", refuse)
+    monkeypatch.setattr(
+        queue,
+        "states",
+        lambda known: {key: replace(job, state=kinds.get(key, "pending")) for key, job in states(known).items()},
+    )
+    cancel(run, code=1)
+    first, second = Journal(run.journal).submissions()
+    assert first.cancelled == () and {*second.cancelled} == {*UNITS[1:]}
+
+
+def test_the_rest_goes_only_when_the_scheduler_answers_and_is_told_of(run, queue):
+    rest = continuation.Rest("north", ["train/monolith", "route/router"], str(run.root))
+    queue.alive = None
+    continuation._store(rest, run)
+    cancel(run, code=4)
+    assert continuation.read(run) == rest
+    queue.alive = []
+    assert "1 units that waited for room" in cancel(run, "train/monolith")
+    assert continuation.read(run).units == ["route/router"]
+    assert "1 units that waited for room in the queue are not submitted: route/router" in cancel(run)
+    assert continuation.read(run) is None
+
+
 def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):
     said = cancel(run, "train/expert-00")
     assert queue.gone == ["7_0"] and "cancelled job 7_0  train/expert-00" in said
@@ -115,7 +148,7 @@ def test_nobody_is_waited_for_with_now_and_after_the_second_interrupt(run, queue
 
 def test_nothing_in_the_queue_is_no_error(run, queue):
     queue.alive = []
-    assert "nothing was cancelled" in cancel(run) and queue.gone == []
+    assert "no job was cancelled" in cancel(run) and queue.gone == []
     assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
 

@@ -1,10 +1,13 @@
 """What a full queue leaves out is submitted by a last small job: one at a time, and none after a cancel."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from hpcddm import exit_codes
 from hpcddm.commands import submit as command
+from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job
 from hpcddm.launch.chunks import Limits
@@ -14,6 +17,7 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
+from hpcddm.stages import submission
 from tests.attempts import answer
 from tests.helpers import hpcddm, tiny
 from tests.launch.queues import Queue
@@ -161,3 +165,22 @@ def test_a_site_may_say_what_the_job_asks_for():
     site = Site(name="x", scheduler="slurm", resources={"nodes": 4}, stages={"submission": {"partition": "short"}})
     assert (site.resources_for("submission", "all").nodes, site.resources_for("train").nodes) == (1, 4)
     assert site.resources_for("submission", "all").partition == "short"
+
+
+def test_a_folder_that_the_node_does_not_see_is_named_and_stops_a_sweep_only(run, items, tmp_path, monkeypatch):
+    rest = continuation.Rest("north", [items[0].name], str(tmp_path / "unseen"))
+    monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda home, rest: 0)
+    for sweep, code in ((None, 0), ("s.yaml", 1)):
+        continuation._store(replace(rest, sweep=sweep), run)
+        done = hpcddm("continue-submission", run.root)
+        assert done.exit_code == code and f"{tmp_path}/unseen" in done.output, done.output
+
+
+def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
+    unit = SimpleNamespace(run=run)
+    monkeypatch.setattr(submission.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
+    codes = [exit_codes.FAILED, exit_codes.SILENT]
+    with pytest.raises(RuntimeError, match="does not answer"):
+        submission.run(None, unit, 1)
+    with pytest.raises(UserError, match="exit code 1"):
+        submission.run(None, unit, 1)
