@@ -15,7 +15,7 @@ from hpcddm.files import stored_experiment
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import Work
 from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import atomic, manifest, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.manifest import Manifest
@@ -50,6 +50,7 @@ def clean(root: Path, yes: bool) -> int:
     """
     run = RunDir(root)
     stored_experiment(run)
+    sharing.follow(run.root)
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
         found = [waste for waste in find(run) if waste.paths]
         if not found:

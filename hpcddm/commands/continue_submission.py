@@ -5,13 +5,23 @@ from pathlib import Path
 
 import click
 
+from hpcddm import exit_codes
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.lease import HeldElsewhere
 
 
 def continue_submission(root: Path) -> int:
-    """Submit what is left of a run or of a sweep; return the exit code."""
+    """Submit what is left of a run or of a sweep; return the exit code, `LEAVES` where another command is at work."""
+    try:
+        return _continue(root)
+    except HeldElsewhere as held:
+        click.echo(f"error: {held}", err=True)
+        return exit_codes.LEAVES
+
+
+def _continue(root: Path) -> int:
     home = RunDir(root.resolve())
     rest = continuation.read(home)
     if rest is None:

@@ -17,7 +17,7 @@ from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import Known, Work, has_vanished, state_of
 from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir import fresh
-from hpcddm.rundir.journal import Submission
+from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus, activity, check_stale, survey
@@ -81,7 +81,10 @@ class Queue:
     @classmethod
     def ask(cls, run: RunDir) -> "Queue":
         """Ask once for all jobs of the run; this machine's own units are known by their heartbeats."""
-        own = [one for one in submissions_of(run) if one.scheduler != "local"]
+        # A sweep's job that continues names no setting, but it may have units of this one to submit.
+        more = [one for home in homes(run) for one in Journal(home.journal).submissions() if CONTINUATION in one.units]
+        known = {one.uuid: one for one in (*more, *submissions_of(run))}
+        own = [one for one in known.values() if one.scheduler != "local"]
         if not own:
             return cls({}, time.time())
         return cls(launcher_of(Site(name=own[-1].site, scheduler=own[-1].scheduler), run).states(own), time.time())

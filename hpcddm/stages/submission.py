@@ -16,9 +16,10 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """
     command = [sys.executable, "-P", "-m", "hpcddm.cli", "continue-submission", str(unit.run.root)]
     code = subprocess.run(command, check=False).returncode
-    if code == exit_codes.SILENT:
-        # Not final: the next attempt may find one that answers.
-        raise RuntimeError("the scheduler does not answer, so the rest could not be submitted yet")
+    if code in (exit_codes.SILENT, exit_codes.LEAVES):
+        # Not final: the next attempt may find a scheduler that answers, and the run free.
+        why = "the scheduler does not answer" if code == exit_codes.SILENT else "another command is at work here"
+        raise RuntimeError(f"{why}, so the rest could not be submitted yet")
     if code:
         raise UserError(f"the rest could not be submitted (exit code {code}); see the log, then submit again by hand")
     return Result([], {})

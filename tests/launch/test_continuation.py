@@ -7,6 +7,7 @@ import pytest
 
 from hpcddm import exit_codes
 from hpcddm.commands import submit as command
+from hpcddm.commands.overview import Queue as QueueOfARun
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job
@@ -16,6 +17,7 @@ from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.lease import HeldElsewhere
 from hpcddm.site import Site
 from hpcddm.stages import submission
 from tests.attempts import answer
@@ -179,8 +181,31 @@ def test_a_folder_that_the_node_does_not_see_is_named_and_stops_a_sweep_only(run
 def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
     unit = SimpleNamespace(run=run)
     monkeypatch.setattr(submission.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
-    codes = [exit_codes.FAILED, exit_codes.SILENT]
+    codes = [exit_codes.FAILED, exit_codes.SILENT, exit_codes.LEAVES]
+    with pytest.raises(RuntimeError, match="another command is at work"):
+        submission.run(None, unit, 1)
     with pytest.raises(RuntimeError, match="does not answer"):
         submission.run(None, unit, 1)
     with pytest.raises(UserError, match="exit code 1"):
         submission.run(None, unit, 1)
+
+
+def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
+    continuation._store(continuation.Rest("north", ["x/y"], str(run.root)), run)
+
+    def held(home, rest):
+        raise HeldElsewhere("somebody is at work here", "somebody")
+
+    monkeypatch.setattr("hpcddm.commands.retry.continue_run", held)
+    assert hpcddm("continue-submission", run.root).exit_code == exit_codes.LEAVES
+
+
+def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):
+    journal = Journal(run.journal)
+    journal.submitted(journal.intend("slurm", "north", [CONTINUATION]), "9")
+    monkeypatch.setattr(
+        "hpcddm.launch.slurm.Slurm.states", lambda self, known: {unit: 1 for one in known for unit in one.units}
+    )
+    setting = RunDir(run.root / "guidance=1.0")
+    setting.root.mkdir()
+    assert CONTINUATION in QueueOfARun.ask(setting).jobs
