@@ -95,13 +95,12 @@ def _notes(source: Any, target: Any) -> list[str]:
 
 
 def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
-    from safetensors.torch import save_file
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         # No training ever starts from a torn file.
         with atomic.replacing(output) as staged:
-            save_file(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
+            save_tensors(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
 

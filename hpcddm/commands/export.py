@@ -111,13 +111,12 @@ def _write(
     own: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
-    from safetensors.torch import save_file
 
     from hpcddm.models.checkpoints.reading import DIFFUSERS_WEIGHTS
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)
-    save_file(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(own, sort_keys=True)})
+    save_tensors(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(own, sort_keys=True)})
     _json(transformer / "config.json", config)
     if scheduler is not None:
         (output / "scheduler").mkdir()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import nn
 
 from hpcddm.config import Experiment
@@ -14,6 +13,7 @@ from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
+from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.objectives import path
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
@@ -92,7 +92,7 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         router.fit(reader, advance)
         unit.attempt.require_ownership()
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
-            save_file(router.state_dict(), staged)
+            save_tensors(router.state_dict(), staged)
     return Result([WEIGHTS], facts), [0.0] * settings.cluster.experts
 
 

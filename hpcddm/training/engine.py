@@ -6,10 +6,11 @@ from types import ModuleType
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from hpcddm.config import Training
+from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runtime.ranks import Ranks
 
 PIECE = 4_000_000
@@ -73,7 +74,7 @@ class Engine:
     def save(self, folder: Path) -> list[Path]:
         """Write this rank's part of the training state and return the files that it consists of."""
         self._engine.save_checkpoint(str(folder), tag=TAG, save_latest=False)
-        save_file({str(group): shard for group, shard in enumerate(self._ema)}, self._ema_file(folder))
+        save_tensors({str(group): shard for group, shard in enumerate(self._ema)}, self._ema_file(folder))
         optimizer = self._engine._get_zero_ckpt_name(str(folder), TAG)
         network = [self._engine._get_ckpt_name(str(folder), TAG)] if self._engine.save_non_zero_checkpoint else []
         return [self._ema_file(folder), Path(optimizer), *map(Path, network)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
@@ -18,6 +18,7 @@ from hpcddm.config import Training
 from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
+from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
@@ -113,7 +114,7 @@ def train(task: Task, training: Training, unit: Unit) -> Trained:
         require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
         unit.attempt.require_ownership()
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
-            save_file(weights, staged)
+            save_tensors(weights, staged)
         atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
     return Trained([WEIGHTS, CURVE], {"skipped_steps": progress.skipped})

@@ -1,0 +1,21 @@
+"""Writing tensors: safetensors files with the permissions that any other new file gets."""
+
+import stat
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from hpcddm.rundir import atomic
+
+
+def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors to a safetensors file that others may read as far as the umask says.
+
+    safetensors makes its files for their owner alone: in a folder of a group nobody else could go on with them.
+    """
+    save_file(tensors, path, metadata)
+    probe = path.with_name(f".{atomic.unused()}")
+    probe.touch()
+    path.chmod(stat.S_IMODE(probe.stat().st_mode))
+    probe.unlink()
