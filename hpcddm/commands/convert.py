@@ -95,6 +95,7 @@ def _notes(source: Any, target: Any) -> list[str]:
 
 
 def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
+    from hpcddm.models.checkpoints.writing import save_tensors
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -113,6 +113,7 @@ def _write(
 ) -> None:
 
     from hpcddm.models.checkpoints.reading import DIFFUSERS_WEIGHTS
+    from hpcddm.models.checkpoints.writing import save_tensors
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)
