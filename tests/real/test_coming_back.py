@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -93,8 +92,8 @@ def test_what_may_not_come_back_by_itself_waits_for_the_user(home, finished, tmp
     site.until_the_ranks_meet()
     site.ranks()[1].send_signal(signal.SIGTERM)
     assert site.verdict() == "by hand"
-    time.sleep(2)
-    assert (site.row()["state"], site.row()["next"]) == ("stopped", "submit again")
+    site.until(lambda: site.row()["state"] == "stopped", 60, "the job to leave the queue")
+    assert site.row()["next"] == "submit again"
     assert (site.run / "told").read_text() == f"stopped {KEY}\n"
 
     site.until_the_ranks_meet()
@@ -107,8 +106,7 @@ def test_what_may_not_come_back_by_itself_waits_for_the_user(home, finished, tmp
     site.until_the_ranks_meet()
     site.slurm("scancel", site.last.job)
     assert site.verdict() == "cancelled"
-    time.sleep(2)
-    assert site.row()["state"] == "cancelled"
+    site.until(lambda: site.row()["state"] == "cancelled", 60, "the job to leave the queue")
 
     again = site.call("retry", site.run)
     assert again.returncode == 0, again.stdout + again.stderr
