@@ -45,18 +45,19 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         return
     sharing.follow(run.root)
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
-        if not units and not prefix:
+        is_whole = not units and not prefix
+        if is_whole:
             reads |= {CONTINUATION: []}
         queued = [one for one in journal.submissions() if one.scheduler != "local"]
         launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
             raise SchedulerSilent(f"{root}: the scheduler does not answer; nothing was cancelled")
-        _withdraw(run, None if CONTINUATION in reads else units or tuple(reads))
+        withdrawn = _withdraw(run, None if is_whole else units or tuple(reads))
         # What waits for a job starts when that job ends; so the last ones go first.
         chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:
-            click.echo("nothing of this is in the queue; no job was cancelled")
+            click.echo(f"nothing of this is in the queue; {'no job' if withdrawn else 'nothing'} was cancelled")
             return
         saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
         # What may be refused comes last, so that the rest is ended all the same.
@@ -95,12 +96,13 @@ def _cancel(
             raise UserError(f"{error}{whose(jobs.values(), queued)}") from None
 
 
-def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> None:
-    """Let no job submit these units, or any where None is given, for which the queue had no room; say which."""
+def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:
+    """Let no job submit these units, or any where None is given, for which there was no room; return and name them."""
     rest = continuation.read(home)
     withdrawn = continuation.withdraw(home, rest.units if rest and units is None else units or ())
     if withdrawn:
         click.echo(f"{len(withdrawn)} units that waited for room in the queue are not submitted: {withdrawn[0]} ...")
+    return withdrawn
 
 
 def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> None:

@@ -125,17 +125,15 @@ def bring(
             return _dry_run(experiment, run, launcher, decision)
         # Before anything is set aside: what belongs to somebody else may be refused.
         end(decision.recalled, Journal(run.journal).submissions(), launcher)
-        for unit in decision.to_run:
-            if unit.stage in redo:
-                set_aside(run, unit.key)
+        for key in (unit.key for unit in decision.to_run if unit.stage in redo):
+            set_aside(run, key)
         store_experiment(experiment, run)
         store_site(site, run)
         store_parts(run, launcher.template_parts)
         _announce(site, run, decision)
         announce_code(launcher)
-        if is_queue:
-            return _queue(experiment, run, launcher, decision, only)
-        return _run_here(experiment, run, launcher, decision, only)
+        start = _queue if is_queue else _run_here
+        return start(experiment, run, launcher, decision, only)
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:

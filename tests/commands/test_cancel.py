@@ -7,7 +7,7 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import plan
+from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import hpcddm, tiny
@@ -97,6 +97,15 @@ def test_the_rest_goes_only_when_the_scheduler_answers_and_is_told_of(run, queue
     assert continuation.read(run) is None
 
 
+def test_one_unit_of_a_sweep_that_a_job_continues_takes_nothing_else_out_of_its_rest(run, queue):
+    run.experiment.unlink()
+    (run.root / "sweep.json").write_text("{}")
+    Journal(run.journal).intend("slurm", "north", [CONTINUATION])
+    continuation._store(continuation.Rest("north", ["a/x", "b/x"], str(run.root), "s.yaml"), run)
+    said = cancel(run, "b/x")
+    assert continuation.read(run).units == ["a/x"] and "no job was cancelled" in said and queue.gone == []
+
+
 def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):
     said = cancel(run, "train/expert-00")
     assert queue.gone == ["7_0"] and "cancelled job 7_0  train/expert-00" in said
@@ -148,7 +157,7 @@ def test_nobody_is_waited_for_with_now_and_after_the_second_interrupt(run, queue
 
 def test_nothing_in_the_queue_is_no_error(run, queue):
     queue.alive = []
-    assert "no job was cancelled" in cancel(run) and queue.gone == []
+    assert "nothing was cancelled" in cancel(run) and queue.gone == []
     assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
 
