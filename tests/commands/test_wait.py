@@ -84,6 +84,7 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
     jobs = iter([{}, {EXPERT: Job(JobId("17_0"), "running", "h1")}])
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
+    monkeypatch.setattr(waiting, "ASK_SECONDS", 0.1)
     monkeypatch.setattr("hpcddm.launch.slurm.Slurm.states", lambda *given: answers.append(1) or next(jobs, {}))
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2
 
