@@ -105,7 +105,7 @@ def test_names_hold_no_variables(key):
 
 def test_a_stage_and_a_unit_change_the_sites_keys():
     keys = {"train": {"setup": ["b"], "python": "python3"}, "train/expert-03": {"container": [], "cluster": "south"}}
-    one = site(setup=["a"], container=["box"], stages=keys)
+    one = site(cluster="north", setup=["a"], container=["box"], stages=keys)
     assert one.resources_for("shard", "train-000").setup == ("a",)
     unit = one.resources_for("train", "expert-03")
     assert (unit.setup, unit.python, unit.container, unit.cluster) == (("b",), "python3", (), "south")
