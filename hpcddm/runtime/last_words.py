@@ -25,7 +25,9 @@ HOST_MEMORY = re.compile(r"\bMemoryError|can't allocate memory|cannot allocate m
 """In a rank's own error: that of a GPU is not mended by more memory of the node."""
 SRUN_ENDING = re.compile(r"error: (?P<node>\S+): tasks? (?P<ranks>[0-9,-]+): (?P<how>.+)")
 """Line by which srun tells of ranks that ended badly."""
-SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step")
+LAUNCH_FAILED = re.compile(r"error: Task launch for \S+ failed on node (?P<node>\S+): (?P<how>.+)")
+"""Line by which srun tells of a node on which it could start nothing."""
+SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step|Job step aborted")
 """From here on srun tells of ranks that it ended itself."""
 TAIL_BYTES = 4096
 
@@ -81,6 +83,8 @@ def cause_of(
     srun: its words; output: the end of what Slurm wrote into the ranks' own files; oom_kills: as the kernel counted
     them on the node of the batch script. A rank's own error outranks those that its siblings got from its end.
     """
+    if launch := LAUNCH_FAILED.search(srun):
+        return Cause(f"srun could not start the ranks on {launch['node']}: {launch['how'].strip()}")
     words = last_words(folder)
     failed = [word for word in words if word.outcome == "failed"]
     own = [word for word in failed if not OF_A_PEER.search(word.reason)]

@@ -1,6 +1,7 @@
 """What a full queue leaves out is submitted by a last small job: one at a time, and none after a cancel."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +29,9 @@ ROOM = 5
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch):
+    # The verb changes the folder of its process; this one goes on.
+    monkeypatch.chdir(Path.cwd())
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
     return run

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.runtime.records import Record, records
+from tests.helpers import REPOSITORY
 from tests.runs import TINY, hpcddm
 
 KEY, NEIGHBOUR = "train/expert-00", "train/expert-01"
@@ -205,8 +206,8 @@ class Storm:
 
     def repair(self) -> None:
         """Start the daemons that are dead."""
-        testbed = Path(self.conf).parent.parent
-        subprocess.run(["bash", "slurm/testbed/up.sh", str(testbed)], check=True, capture_output=True, timeout=120)
+        command = ["bash", REPOSITORY / "slurm/testbed/up.sh", Path(self.conf).parent.parent]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
 
     def daemon(self, program: str, *words: str) -> psutil.Process:
         """A daemon of this cluster."""

@@ -25,6 +25,12 @@ srun: error: h2: tasks 1-2: Killed
 OOM = """srun: error: h3: tasks 1,3: Out Of Memory
 srun: launch/slurm: _step_signal: Terminating StepId=12.0
 """
+NOT_STARTED = """srun: error: Task launch for StepId=12.0 failed on node h2: Communication connection failure
+srun: error: Application launch failed: Communication connection failure
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+srun: error: h1: task 0: Killed
+srun: launch/slurm: _step_signal: Terminating StepId=12.0
+"""
 SEEMS = "out of memory on h2, it seems: rank 1 was killed without a word"
 
 
@@ -48,6 +54,12 @@ def test_a_ranks_own_error_outranks_those_that_its_siblings_got_from_its_end(att
 
 def test_where_all_have_lost_their_peers_the_first_word_counts(attempt):
     assert cause_of(attempt({1: PEER, 0: STORE}), 2).reason == f"rank 1 on h2: {PEER}"
+
+
+def test_a_node_on_which_srun_could_start_nothing_is_the_cause_and_not_the_ranks_that_it_killed_then(attempt):
+    cause = cause_of(attempt({}), None, NOT_STARTED)
+    assert cause.reason == "srun could not start the ranks on h2: Communication connection failure"
+    assert not cause.is_memory
 
 
 @pytest.mark.parametrize("srun", [KILLED, SWAPPED], ids=["in order", "its sibling was heard first"])
