@@ -4,13 +4,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
 from hpcddm.commands.overview import UNDER_WAY, Queue, Row, look
-from hpcddm.errors import SchedulerSilent
+from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import Work
@@ -52,24 +52,27 @@ def clean(root: Path, yes: bool) -> int:
     stored_experiment(run)
     sharing.follow(run.root)
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
-        found = [waste for waste in find(run) if waste.paths]
-        if not found:
-            click.echo(f"{root}: nothing to remove")
-            return 0
-        for waste in found:
-            size, count = waste.size
-            click.echo(f"{readable(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
-        size, count = (sum(values) for values in zip(*(waste.size for waste in found), strict=True))
-        if not yes and not sys.stdin.isatty():
-            click.echo(f"{readable(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
-            return 0
-        if not yes and not click.confirm(f"remove {readable(size)} in {count:,} files for ever?"):
-            click.echo("nothing was removed")
-            return 0
-        for waste in found:
-            for path in waste.paths:
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        click.echo(f"removed {readable(size)} in {count:,} files")
+        shown = find(run)
+    if not shown:
+        click.echo(f"{root}: nothing to remove")
+        return 0
+    for waste in shown:
+        size, count = waste.size
+        click.echo(f"{readable(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
+    size, count = _total(shown)
+    if not yes and not sys.stdin.isatty():
+        click.echo(f"{readable(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
+        return 0
+    if not yes and not click.confirm(f"remove {readable(size)} in {count:,} files for ever?"):
+        click.echo("nothing was removed")
+        return 0
+    # Not locked while the user thinks: a submit in between may have made use of something, so look once more.
+    with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
+        removable = _both(shown, find(run))
+        size, count = _total(removable)
+        for path in [path for waste in removable for path in waste.paths]:
+            _remove(path)
+    click.echo(f"removed {readable(size)} in {count:,} files")
     return 0
 
 
@@ -85,14 +88,43 @@ def find(run: RunDir) -> list[Waste]:
     units = {unit.key: unit for unit in plan(stored_experiment(run))}
     states = survey(list(units.values()), run)
     settled = [key for key in units if _is_settled(rows[key], run)]
-    return [
-        Waste("outputs that --redo replaced", [run.superseded] if run.superseded.is_dir() else []),
-        Waste("logs of attempts before the last", [path for key in settled for path in _old_logs(run, key)]),
-        Waste(
-            "training states that nothing can continue",
-            [*_states(run, settled, states), *_foreign(run, units, queue)],
-        ),
-    ]
+    paths = {
+        "outputs that --redo replaced": [run.superseded] if run.superseded.is_dir() else [],
+        "logs of attempts before the last": [path for key in settled for path in _old_logs(run, key)],
+        "training states that nothing can continue": [*_states(run, settled, states), *_foreign(run, units, queue)],
+    }
+    return [Waste(kind, places) for kind, places in paths.items() if places]
+
+
+def _both(shown: list[Waste], current: list[Waste]) -> list[Waste]:
+    """Keep of what the user was shown what can still go."""
+    still = {path for waste in current for path in waste.paths}
+    return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
+
+
+def _total(found: list[Waste]) -> tuple[int, int]:
+    """Bytes and files of all kinds together."""
+    sizes = [waste.size for waste in found]
+    return sum(size for size, _ in sizes), sum(count for _, count in sizes)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder; raises `UserError` naming what could not be removed and whose it is."""
+    try:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    except OSError as error:
+        place = Path(error.filename or path)
+        raise UserError(
+            f"{place}: cannot be removed ({error.strerror}); its folder belongs to {_owner(place.parent)},"
+            " who can run hpcddm clean"
+        ) from error
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return folder.owner()
+    except (KeyError, OSError):
+        return "somebody else"
 
 
 def _is_settled(row: Row, run: RunDir) -> bool:

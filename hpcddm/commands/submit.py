@@ -39,6 +39,8 @@ from hpcddm.sweep.settings import Sweep
 
 PATIENCE_SECONDS = 60
 """How long one submit waits for another of the same run."""
+SIGNS_IN_PATHS = {"%": "Slurm", ":": "Python, which finds the run's code by PYTHONPATH"}
+"""Signs that the path of a run must not hold, and who would take them for something else."""
 
 
 def submit(
@@ -176,10 +178,12 @@ def _check_prompts(experiment: Experiment, decision: Decision) -> None:
 def make_folder(run: RunDir) -> None:
     """Make the folder of a run.
 
-    Raises `ConfigError` when that cannot be, or when Slurm would not understand its name.
+    Raises `ConfigError` when that cannot be, or when Slurm or Python would not understand its name.
     """
-    if "%" in str(run.root.resolve()):
-        raise ConfigError(f"--run-dir {run.root}: '%' in a path means something to Slurm; take another name")
+    for sign, reader in SIGNS_IN_PATHS.items():
+        if sign in str(run.root.resolve()):
+            text = f"'{sign}' in a path means something to {reader}"
+            raise ConfigError(f"--run-dir {run.root}: {text}; take another name")
     sharing.follow(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)

@@ -152,6 +152,12 @@ def test_a_run_directory_that_cannot_be_made(place, run):
     assert f"--run-dir {run}: cannot be made" in submit(run=run)
 
 
+@pytest.mark.parametrize("run, reader", [("100%", "Slurm"), ("12:30", "Python")])
+def test_a_run_directory_whose_name_means_something_else(place, run, reader):
+    assert f"in a path means something to {reader}" in submit(run=run)
+    assert not (place / run).exists()
+
+
 def test_a_run_directory_that_is_read_only(place):
     (place / "run").mkdir()
     for options in (["--bind", "run", "run"], ["-o", "remount,bind,ro", "run"]):

@@ -1,9 +1,11 @@
 """The verb clean: says before what goes, and touches nothing that anybody may still need."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from hpcddm.commands import clean as command
 from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
@@ -11,6 +13,7 @@ from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.lease import lease
 from hpcddm.rundir.manifest import Manifest
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
@@ -110,3 +113,31 @@ def test_what_a_link_leads_to_is_anothers(run, tmp_path):
     run.logs(EXPERT).symlink_to(shared)
     hpcddm("clean", run.root, "--yes")
     assert (shared / "attempt-1" / "rank0.log").exists()
+
+
+def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_stays(run, monkeypatch):
+    bad, gone = state(run, EXPERT, "0000128", "of other settings"), state(run, "train/expert-07", "0000064", "any")
+
+    def think(question):
+        with lease(run.lock, "another submit"):
+            answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "pending")})
+            submitted(run, [EXPERT])
+        return True
+
+    monkeypatch.setattr(command.click, "confirm", think)
+    monkeypatch.setattr(command.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    assert command.clean(run.root, yes=False) == 0
+    assert bad.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
+    assert not gone.exists() and not (run.logs(OTHER) / "attempt-1" / "rank0.log").exists()
+
+
+def test_what_belongs_to_somebody_else_is_named_with_its_owner(run, monkeypatch):
+    kept = state(run, EXPERT, "0000128", "of other settings")
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(kept / "rank0.pt"))
+
+    monkeypatch.setattr(command.shutil, "rmtree", refused)
+    done = hpcddm("clean", run.root, "--yes")
+    assert done.exit_code == 1 and f"{kept / 'rank0.pt'}: cannot be removed (Permission denied)" in done.stderr
+    assert f"belongs to {kept.owner()}, who can run hpcddm clean" in done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.network import node_name, own_address
 from hpcddm.runtime.ranks import Ranks
@@ -83,7 +83,7 @@ def _receive(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
 
 def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.socket]:
     deadline = time.time() + MEETING_SECONDS
-    while (place := atomic.read_json(folder / "meeting.json")) is None:
+    while (place := fresh.read_json(folder / "meeting.json")) is None:
         if time.time() > deadline:
             raise UserError(f"{node_name()} did not see rank 0's meeting.json in {MEETING_SECONDS} s")
         time.sleep(0.05)
