@@ -11,7 +11,7 @@ from hpcddm.runtime.records import records
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.real.storm import Storm
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.long]
 KEY = expert_key(0)
 KILL_THE_SCRIPT_AT_ITS_FIRST_UPDATE = """#!/bin/bash
 [ "$1" = update ] && mkdir {tools}/killed 2>/dev/null && kill -9 $(ps -o ppid= $PPID) && exit 1
