@@ -20,7 +20,7 @@ LIGHT_MODULES = (
     "typing",
     "pydantic",
     "hpcddm.schema",
-    "hpcddm.weights",
+    "hpcddm.pretrained",
     "hpcddm.models.size",
     "hpcddm.objectives.settings",
 )

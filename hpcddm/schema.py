@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError
-from hpcddm.weights import Weights
+from hpcddm.pretrained import PretrainedFile
 
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -48,7 +48,7 @@ class VariantSettings(StrictModel):
 
     role: ClassVar[str] = ""
     """What a variant can be used as, where one room holds several kinds."""
-    weights: ClassVar[tuple[Weights, ...]] = ()
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     trained: ClassVar[bool] = True
     """False for a router that is computed from the data instead of trained."""

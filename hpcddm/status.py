@@ -11,7 +11,7 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.records import Record, read_record
+from hpcddm.runtime.records import AttemptRecord, read_record
 
 LOOK_BACK = 20
 """How many attempts without an image are gone back for one with some."""
@@ -50,13 +50,13 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
     found: dict[str, UnitStatus] = {}
     digests: dict[str, str] = {}
     for unit in units:
-        found[unit.key], outputs = judge(unit, run.unit(unit.key), found, digests)
+        found[unit.key], outputs = unit_state(unit, run.unit(unit.key), found, digests)
         if outputs:
             digests[unit.key] = outputs
     return found
 
 
-def judge(
+def unit_state(
     unit: PlannedUnit, folder: Path, found: dict[str, UnitStatus], digests: dict[str, str]
 ) -> tuple[UnitStatus, str | None]:
     """The state of the unit in a folder, and the digest of its outputs if others may have been made of them.
@@ -65,12 +65,12 @@ def judge(
     """
     present = manifest.read(folder)
     arrived = {key for key in unit.wants if found[key].state is State.COMPLETE}
-    status = _judge(unit, present, digests, arrived, folder)
+    status = _state_of(unit, present, digests, arrived, folder)
     counts = present is not None and status.state in (State.COMPLETE, State.STALE)
     return status, present.digest if counts else None
 
 
-def _judge(
+def _state_of(
     unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[str, str], arrived: set[str], folder: Path
 ) -> UnitStatus:
     if present is None:
@@ -133,7 +133,7 @@ def check_stale(states: list[UnitStatus], redo: set[str]) -> None:
 class Activity:
     """What a unit's files say about work on it: its last attempt, and the last that was heard of its progress."""
 
-    last: Record | None
+    last: AttemptRecord | None
     beat: Heartbeat | None
     """The newest heartbeat that counts images, perhaps of an attempt before the last one."""
     saved: tuple[int, float] | None

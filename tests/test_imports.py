@@ -9,15 +9,26 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"schema", "config", "site", "plugins", "errors", "exit_codes", "share", "weights", "provenance", "rundir"}
+FOUNDATION = {
+    "schema",
+    "config",
+    "site",
+    "plugins",
+    "errors",
+    "exit_codes",
+    "share",
+    "pretrained",
+    "provenance",
+    "rundir",
+}
 FOUNDATION |= {"runtime"}
 NUMERIC = FOUNDATION | {"data", "devices"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "errors": {"exit_codes"},
     "plugins": {"errors"},
-    "weights": {"errors"},
-    "schema": {"errors", "plugins", "weights"},
+    "pretrained": {"errors"},
+    "schema": {"errors", "plugins", "pretrained"},
     "config": {"errors", "plugins", "schema"},
     "flags": set(),
     "site": {"schema", "flags"},

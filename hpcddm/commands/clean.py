@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.overview import UNDER_WAY, Queue, Row, look
+from hpcddm.commands.overview import UNDER_WAY, Queue, Row, scan_run
 from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.files import stored_experiment
 from hpcddm.launch.storage import readable
@@ -84,7 +84,7 @@ def find(run: RunDir) -> list[Waste]:
     queue = Queue.ask(run)
     if queue.jobs is None:
         raise SchedulerSilent(f"{run.root}: the scheduler does not answer, so any unit may be running; try again later")
-    rows = {row.unit: row for row in look(run, queue).rows}
+    rows = {row.unit: row for row in scan_run(run, queue).rows}
     units = {unit.key: unit for unit in plan(stored_experiment(run))}
     states = survey(list(units.values()), run)
     settled = [key for key in units if _is_settled(rows[key], run)]

@@ -37,7 +37,9 @@ def cost(root: Path, own: bool, as_json: bool) -> None:
     if is_sweep(run):
         # What several settings share is on the bill of the one that made it, so the sum counts it once.
         settings = [RunDir(path.parent) for path in sorted(root.glob(f"*/{run.experiment.name}"))]
-        spent += [replace(one, unit=member.root.name) for member in settings for one in spending(member, known)]
+        spent += [
+            replace(one, unit=sweep_run.root.name) for sweep_run in settings for one in spending(sweep_run, known)
+        ]
     source = _source(spent, why_not)
     if as_json:
         print(json.dumps(_as_json(root, source, spent), indent=1, allow_nan=False))

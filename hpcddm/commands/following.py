@@ -10,7 +10,7 @@ import click
 
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.records import COMES_BACK, Record, read_record
+from hpcddm.runtime.records import COMES_BACK, AttemptRecord, read_record
 
 POLL_SECONDS = 0.5
 VERDICT_SECONDS = 60
@@ -33,7 +33,7 @@ def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
         return
 
 
-def _wait_for(run: RunDir, unit: str, number: int) -> Record:
+def _wait_for(run: RunDir, unit: str, number: int) -> AttemptRecord:
     """The first attempt from `number` on."""
     has_said = False
     while True:
@@ -46,7 +46,7 @@ def _wait_for(run: RunDir, unit: str, number: int) -> Record:
         time.sleep(POLL_SECONDS)
 
 
-def _tail(run: RunDir, unit: str, record: Record, rank: int) -> bool:
+def _tail(run: RunDir, unit: str, record: AttemptRecord, rank: int) -> bool:
     """Print one attempt's log to its end; return whether the unit has ended with it."""
     log, has_warned = Growing(record.folder / f"rank{rank}.log"), False
     while True:
@@ -66,7 +66,7 @@ def _tail(run: RunDir, unit: str, record: Record, rank: int) -> bool:
         time.sleep(POLL_SECONDS)
 
 
-def _is_final(record: Record) -> bool:
+def _is_final(record: AttemptRecord) -> bool:
     """Whether nothing follows this attempt by itself."""
     if record.decision:
         return record.decision not in COMES_BACK
@@ -75,7 +75,7 @@ def _is_final(record: Record) -> bool:
     return bool(record.ended) and time.time() - (record.stopped or 0.0) > VERDICT_SECONDS
 
 
-def _because(record: Record) -> str:
+def _because(record: AttemptRecord) -> str:
     return f" ({record.reason})" if record.reason else ""
 
 

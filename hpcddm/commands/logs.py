@@ -10,7 +10,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import Record, records
+from hpcddm.runtime.records import AttemptRecord, records
 
 
 def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
@@ -45,14 +45,14 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
             _show(file)
 
 
-def _chosen(unit: str, tried: dict[int, Record], attempt: int | None) -> Record:
+def _chosen(unit: str, tried: dict[int, AttemptRecord], attempt: int | None) -> AttemptRecord:
     number = max(tried) if attempt is None else attempt
     if number not in tried:
         raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
     return tried[number]
 
 
-def _logs(run: RunDir, record: Record, rank: int) -> list[Path]:
+def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
     """The log of a rank; of an attempt in which no rank started, what the scheduler kept of its job."""
     file = record.folder / f"rank{rank}.log"
     if file.exists():
@@ -65,7 +65,7 @@ def _logs(run: RunDir, record: Record, rank: int) -> list[Path]:
     return kept
 
 
-def _show_attempt(run: RunDir, record: Record, rank: int) -> None:
+def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
     """An attempt with its head; one without a log is no reason to keep the others back."""
     click.echo(f"=== {headline(record)}")
     try:
@@ -77,7 +77,7 @@ def _show_attempt(run: RunDir, record: Record, rank: int) -> None:
         _show(file)
 
 
-def headline(record: Record) -> str:
+def headline(record: AttemptRecord) -> str:
     """When an attempt started, where, and how it ended."""
     words = [f"attempt {record.number}"]
     if record.started:
@@ -90,7 +90,7 @@ def headline(record: Record) -> str:
     return "  ".join([*words, _ending(record)])
 
 
-def _ending(record: Record) -> str:
+def _ending(record: AttemptRecord) -> str:
     if record.is_open:
         # One that has a successor has ended, however fresh its last sign of life is.
         is_last = not record.folder.with_name(f"attempt-{record.number + 1}").exists()
@@ -108,7 +108,7 @@ def _newest(run: RunDir, unit: str) -> Submission | None:
     return next((one for one in reversed(submissions_of(run)) if unit in one.units), None)
 
 
-def _is_ahead(newest: Submission | None, tried: dict[int, Record]) -> bool:
+def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> bool:
     """Whether the newest job of a unit opened none of its attempts."""
     if newest is None or not tried:
         return True

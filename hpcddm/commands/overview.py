@@ -159,7 +159,7 @@ class Overview:
         }
 
 
-def look(run: RunDir, queue: Queue) -> Overview:
+def scan_run(run: RunDir, queue: Queue) -> Overview:
     """Read the run; `queue` was asked before: what has left it by then has its manifest by now."""
     experiment = stored_experiment(run)
     submissions = submissions_of(run)

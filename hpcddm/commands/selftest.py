@@ -83,9 +83,9 @@ def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) ->
         return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", advice)]
     rows = _through_the_queue(trial, site, timeout)
     evidence = trial.evidence
-    for judge in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
-        rows.append(judge.judge(evidence))
-    return [*rows, time_left_check.judge(evidence, trial.minutes), accounting.judge(evidence)]
+    for check in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
+        rows.append(check.evaluate_check(evidence))
+    return [*rows, time_left_check.evaluate_check(evidence, trial.minutes), accounting.evaluate_check(evidence)]
 
 
 def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Row]:
@@ -93,7 +93,7 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ro
     started = time.time()
     trial.prepare()
     cluster = trial.evidence.cluster
-    rows = submit.judge(site, lambda resources: trial.text(Part.NODES, resources), cluster)
+    rows = submit.evaluate_check(site, lambda resources: trial.text(Part.NODES, resources), cluster)
     if submit.is_refused(rows, checked(site, cluster)):
         return rows
     try:
@@ -114,7 +114,7 @@ def _here(site: Site, place: Path, timeout: float) -> list[Row]:
         trial.run(60 * timeout)
     finally:
         trial.cancel()
-    return [judge.judge(trial.evidence) for judge in (rendezvous, signals, storage, environment)]
+    return [check.evaluate_check(trial.evidence) for check in (rendezvous, signals, storage, environment)]
 
 
 def _progress(started: float):

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hpcddm.errors import ConfigError
-from hpcddm.launch.cluster import UNLIMITED
-from hpcddm.launch.cluster import minutes as in_minutes
 from hpcddm.launch.gpu_use import all_stages
+from hpcddm.launch.slurm_cluster import UNLIMITED
+from hpcddm.launch.slurm_cluster import minutes as in_minutes
 from hpcddm.pipeline import Gpus, gpus_of
 
 DAY = 1440

@@ -9,7 +9,7 @@ from hpcddm.launch.accounting import Execution
 from hpcddm.launch.homes import submissions_of
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import Record, as_number, records
+from hpcddm.runtime.records import AttemptRecord, as_number, records
 
 MATCH_SECONDS = 600
 """How far the clocks of a node and of the accounting may be apart."""
@@ -84,7 +84,7 @@ def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
     return own[int(element)] if element.isdigit() and int(element) < len(own) else None
 
 
-def _unit(key: str, tried: list[Record], executions: list[Execution]) -> list[Spent]:
+def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> list[Spent]:
     left = list(executions)
     found = []
     for place, record in enumerate(tried):
@@ -104,7 +104,7 @@ def _unit(key: str, tried: list[Record], executions: list[Execution]) -> list[Sp
     return sorted(found, key=lambda one: one.started or 0.0)
 
 
-def _match(record: Record, executions: list[Execution]) -> Execution | None:
+def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | None:
     """The execution of the same element that started next to the attempt: a requeue keeps the id, and its rows."""
     own = [one for one in executions if one.job == record.job and one.token == record.token]
     if not own or record.started is None:
@@ -113,7 +113,7 @@ def _match(record: Record, executions: list[Execution]) -> Execution | None:
     return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
 
 
-def _by_sacct(key: str, record: Record, execution: Execution, wasted: float, ending: str) -> Spent:
+def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: float, ending: str) -> Spent:
     gpus = execution.gpus if execution.gpus is not None else _count(record, "gpus")
     return Spent(
         unit=key,
@@ -131,7 +131,7 @@ def _by_sacct(key: str, record: Record, execution: Execution, wasted: float, end
     )
 
 
-def _by_records(key: str, record: Record, wasted: float, ending: str) -> Spent:
+def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> Spent:
     is_running = ending == "running"
     last = record.stopped or (record.beat.time if record.beat else record.started)
     end = time.time() if is_running else last
@@ -171,7 +171,7 @@ def _before_python(key: str, execution: Execution) -> Spent:
     )
 
 
-def _wasted(record: Record, later: list[Record]) -> float:
+def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
     """The share of the images that a later attempt makes again; all of it where nothing came out."""
     if record.ended_well:
         return 1.0 if record.outcome == "already complete" else 0.0
@@ -186,5 +186,5 @@ def _wasted(record: Record, later: list[Record]) -> float:
     return min(max((last - continued) / (last - first), 0.0), 1.0)
 
 
-def _count(record: Record, key: str) -> int:
+def _count(record: AttemptRecord, key: str) -> int:
     return int(as_number(record.owner, key) or 0)

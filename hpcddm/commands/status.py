@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm import exit_codes
-from hpcddm.commands.overview import Overview, Queue, Row, look
+from hpcddm.commands.overview import Overview, Queue, Row, scan_run
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import Work
@@ -50,7 +50,7 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
             raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
         _watch(run, console)
         return exit_codes.DONE
-    seen = look(run, Queue.ask(run))
+    seen = scan_run(run, Queue.ask(run))
     if as_json:
         print(json.dumps(seen.as_json(), indent=1, allow_nan=False))
         return seen.exit_code if has_code else exit_codes.DONE
@@ -72,7 +72,7 @@ def _watch(run: RunDir, console: Console) -> None:
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                seen = look(run, queue)
+                seen = scan_run(run, queue)
                 live.update(_screen(seen, console), refresh=True)
                 if seen.count(State.COMPLETE) == len(seen.rows):
                     return

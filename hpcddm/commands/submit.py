@@ -235,14 +235,14 @@ def hand_over(
 
     only: units that were looked for, where not all of the run or sweep were; sweep: None of a run.
     """
-    from hpcddm.launch.queue import batches_of, submit_batches
+    from hpcddm.launch.queue import plan_arrays, submit_planned
 
     _avoid_lost_nodes(items, home, launcher)
-    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    launcher.prove_folder([array_spec(batch.items, launcher.site) for batch in batches])
+    planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
+    launcher.prove_folder([array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
     try:
-        for array in submit_batches(batches, home, launcher, active):
+        for array in submit_planned(planned_arrays, home, launcher, active):
             jobs |= {name: Job(array.job, "pending") for name in array.keys}
             after = f"  after {', '.join(array.after)}" if array.after else ""
             if array.begin_seconds:
@@ -294,12 +294,12 @@ def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: 
 
 def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
     """Write the scripts that `hand_over` would submit, and tell of every one."""
-    from hpcddm.launch.queue import batches_of, render_batches
+    from hpcddm.launch.queue import plan_arrays, render_planned
 
-    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    for array in render_batches(batches, launcher):
+    planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
+    for array in render_planned(planned_arrays, launcher):
         click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
-    left = len(items) - sum(len(batch.items) for batch in batches)
+    left = len(items) - sum(len(planned.items) for planned in planned_arrays)
     if left:
         click.echo(f"{left} units would remain ({limit})")
 

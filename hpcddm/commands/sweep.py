@@ -48,8 +48,8 @@ from hpcddm.rundir.lease import lease
 from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
-from hpcddm.sweep.members import Member, assign, members_of, survey_members
 from hpcddm.sweep.outputs import publish
+from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs, sweep_runs_of
 from hpcddm.sweep.settings import Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
 
@@ -72,7 +72,7 @@ def sweep(
     """
     asked = read_sweep(name, rest and rest.experiment)
     home = RunDir(folder or Path("sweeps") / asked.name)
-    members = members_of(asked, home)
+    sweep_runs = sweep_runs_of(asked, home)
     for left, taken in asked.folded:
         click.echo(f"note: setting {left} means the same as {taken} and runs once")
     launcher = launcher_of(load_site(site_name), home)
@@ -80,7 +80,7 @@ def sweep(
         follow_stored_template(launcher, home)
     if live:
         launcher.code = Checkout()
-    seen = look(asked, members, home, launcher, is_final=not only_table)
+    seen = scan_sweep(asked, sweep_runs, home, launcher, is_final=not only_table)
     if only_table or not seen.items:
         return _show(seen, home)
     check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in seen.items})
@@ -92,7 +92,7 @@ def sweep(
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
         settle(home, launcher)
         # Another one may have been at work between the first look and the lock.
-        seen = look(asked, members, home, launcher)
+        seen = scan_sweep(asked, sweep_runs, home, launcher)
         if dry_run:
             return _dry_run(seen, home, launcher)
         if not seen.items:
@@ -106,10 +106,10 @@ def sweep(
 
 
 @dataclass
-class Look:
+class SweepScan:
     """A sweep at one moment: its settings, the states of their units, and what is to be submitted of them."""
 
-    members: list[Member]
+    sweep_runs: list[SweepRun]
     index: Index
     states: dict[str, dict[str, UnitStatus]]
     active: dict[str, Job]
@@ -125,15 +125,19 @@ class Look:
     def words(self) -> dict[str, str]:
         """What is known of the settings that are not complete, by label."""
         found = {}
-        for member in self.members:
-            states = self.states[member.label]
+        for sweep_run in self.sweep_runs:
+            states = self.states[sweep_run.label]
             if states[REPORT].state is not State.COMPLETE:
-                jobs = {key: self.active[member.name(key)].state for key in states if member.name(key) in self.active}
-                found[member.label] = state_of(states, member.run, jobs)
+                jobs = {
+                    key: self.active[sweep_run.name(key)].state for key in states if sweep_run.name(key) in self.active
+                }
+                found[sweep_run.label] = state_of(states, sweep_run.run, jobs)
         return found
 
 
-def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher, is_final: bool = True) -> Look:
+def scan_sweep(
+    asked: Sweep, sweep_runs: list[SweepRun], home: RunDir, launcher: Launcher, is_final: bool = True
+) -> SweepScan:
     """Look at all settings and decide what is to be submitted; `is_final` says whether that will be done.
 
     Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
@@ -144,22 +148,24 @@ def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher, 
     if index.name not in ("", asked.name) or home.experiment.exists():
         what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
         raise ConfigError(f"--dir {home.root}: {what} lies there; take another folder, or go on with that")
-    index.name, index.current = asked.name, [member.label for member in members]
+    index.name, index.current = asked.name, [sweep_run.label for sweep_run in sweep_runs]
     index.settings |= asked.settings
-    assign(members, index)
-    seen = Look(members, index, survey_members(members), active)
+    assign(sweep_runs, index)
+    seen = SweepScan(sweep_runs, index, survey_sweep_runs(sweep_runs), active)
     named: set[str] = set()
-    for member in members:
-        _refuse_changes(seen.states[member.label], member, launcher.site)
-        own = {key: active[member.name(key)] for key in member.owners if member.name(key) in active}
-        decision = decide(member.experiment, member.run, launcher, active=own, states=seen.states[member.label])
-        seen.decisions[member.label] = decision
-        seen.complete |= {member.name(key) for key in decision.complete}
-        seen.absent |= {member.name(key) for key in (*decision.elsewhere, *decision.blocked)}
+    for sweep_run in sweep_runs:
+        _refuse_changes(seen.states[sweep_run.label], sweep_run, launcher.site)
+        own = {key: active[sweep_run.name(key)] for key in sweep_run.owners if sweep_run.name(key) in active}
+        decision = decide(
+            sweep_run.experiment, sweep_run.run, launcher, active=own, states=seen.states[sweep_run.label]
+        )
+        seen.decisions[sweep_run.label] = decision
+        seen.complete |= {sweep_run.name(key) for key in decision.complete}
+        seen.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked)}
         seen.recalled |= {job.id: job for job in decision.recalled}
-        new = [unit for unit in decision.to_run if member.name(unit.key) not in named]
-        named |= {member.name(unit.key) for unit in new}
-        seen.items += _items(new, member)
+        new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
+        named |= {sweep_run.name(unit.key) for unit in new}
+        seen.items += _items(new, sweep_run)
     return seen
 
 
@@ -170,25 +176,25 @@ def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
     return found or {}
 
 
-def _refuse_changes(states: dict[str, UnitStatus], member: Member, site: Site) -> None:
+def _refuse_changes(states: dict[str, UnitStatus], sweep_run: SweepRun, site: Site) -> None:
     for status in states.values():
         if status.state is State.STALE and status.unit.site in (None, site.name):
             raise ConfigError(
-                f"setting {member.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
+                f"setting {sweep_run.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
             )
 
 
-def _items(units: list[PlannedUnit], member: Member) -> Iterator[Item]:
-    """Units of a member in the runs that make them."""
+def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
+    """Units of a setting in the runs that make them."""
     if units:
         # All runs of a sweep lie beside each other, so the way to the images is the same.
-        experiment = within_run(member.experiment, member.run)
+        experiment = within_run(sweep_run.experiment, sweep_run.run)
     for unit in units:
-        needs = tuple(map(member.name, unit.reads))
-        yield Item(member.owner(unit.key), unit, experiment, member.name(unit.key), needs)
+        needs = tuple(map(sweep_run.name, unit.reads))
+        yield Item(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)
 
 
-def _check(seen: Look, home: RunDir, site: Site) -> None:
+def _check(seen: SweepScan, home: RunDir, site: Site) -> None:
     """Refuse what can be known to fail, before anything is written.
 
     Raises `UserError` or `ConfigError`, with the setting where it is about one.
@@ -197,26 +203,26 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
     for item in seen.items:
         units.setdefault(item.run.root.name, []).append(item.unit)
     # Of the settings with the same images, the one that evaluates most tells whether there are enough.
-    hungriest: dict[str, Member] = {}
-    for member in sorted(seen.members, key=lambda member: member.experiment.evaluate.images):
-        hungriest[member.experiment.data.model_dump_json()] = member
+    hungriest: dict[str, SweepRun] = {}
+    for sweep_run in sorted(seen.sweep_runs, key=lambda sweep_run: sweep_run.experiment.evaluate.images):
+        hungriest[sweep_run.experiment.data.model_dump_json()] = sweep_run
     needed, counts = storage.Need(), {}
-    for data, member in hungriest.items():
-        counts[data] = storage.image_counts(member.experiment, member.owner(shard_keys(member.experiment)[0]))
-    for member in seen.members:
-        if fresh.exists(member.run.stop):
-            raise ConfigError(f"{member.run.stop} tells its jobs to leave: remove it, then repeat this command")
-        data, own = member.experiment.data.model_dump_json(), units.get(member.label, [])
-        shards = [unit for unit in seen.decisions[member.label].to_run if unit.stage == "shard"]
-        checked = [unit for unit in own if unit.stage != "shard"] + (shards if hungriest[data] is member else [])
+    for data, sweep_run in hungriest.items():
+        counts[data] = storage.image_counts(sweep_run.experiment, sweep_run.owner(shard_keys(sweep_run.experiment)[0]))
+    for sweep_run in seen.sweep_runs:
+        if fresh.exists(sweep_run.run.stop):
+            raise ConfigError(f"{sweep_run.run.stop} tells its jobs to leave: remove it, then repeat this command")
+        data, own = sweep_run.experiment.data.model_dump_json(), units.get(sweep_run.label, [])
+        shards = [unit for unit in seen.decisions[sweep_run.label].to_run if unit.stage == "shard"]
+        checked = [unit for unit in own if unit.stage != "shard"] + (shards if hungriest[data] is sweep_run else [])
         try:
-            check_experiment(member.experiment, site, Decision({}, to_run=checked))
-            check_weights(member.experiment, own)
+            check_experiment(sweep_run.experiment, site, Decision({}, to_run=checked))
+            check_weights(sweep_run.experiment, own)
         except UserError as error:
-            raise type(error)(f"setting {member.label}: {error}") from None
-        needs = (storage.estimate(unit, member.experiment, site, counts[data]) for unit in own)
+            raise type(error)(f"setting {sweep_run.label}: {error}") from None
+        needs = (storage.estimate(unit, sweep_run.experiment, site, counts[data]) for unit in own)
         needed += sum(needs, storage.Need())
-    check_gpus(site, [TABLE], seen.members[0].experiment)
+    check_gpus(site, [TABLE], seen.sweep_runs[0].experiment)
     for item in seen.items:
         check_ranks(item.unit, item.run, site.resources_for(*item.unit.key.split("/")))
     check_folder(home)
@@ -224,19 +230,19 @@ def _check(seen: Look, home: RunDir, site: Site) -> None:
     warn_of_node_local(site, home)
 
 
-def _store(seen: Look, home: RunDir, launcher: Launcher) -> None:
+def _store(seen: SweepScan, home: RunDir, launcher: Launcher) -> None:
     """The index before the links, which it explains; none of it waits for the disk: the same command makes it anew."""
     write_index(seen.index, home)
     store_site(launcher.site, home)
     store_parts(home, launcher.template_parts)
-    for member in seen.members:
-        link(member.run, member.owners)
-        values = within_run(member.experiment, member.run).model_dump(mode="json")
-        if atomic.read_json(member.run.experiment) != values:
-            atomic.write_json(member.run.experiment, values, durable=False)
+    for sweep_run in seen.sweep_runs:
+        link(sweep_run.run, sweep_run.owners)
+        values = within_run(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
+        if atomic.read_json(sweep_run.run.experiment) != values:
+            atomic.write_json(sweep_run.run.experiment, values, durable=False)
 
 
-def _queue(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher, rest: Rest | None) -> int:
+def _queue(asked: Sweep, seen: SweepScan, home: RunDir, launcher: Launcher, rest: Rest | None) -> int:
     if is_cancelled(rest, home):
         return 0
     if rest is not None:
@@ -252,19 +258,19 @@ def _queue(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher, rest: Res
     active = {name: job for name, job in seen.active.items() if name not in names}
     hand_over(items, home, launcher, active, rest and rest.units, asked)
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
-    click.echo(f"next     the same command   hpcddm status {seen.members[0].run.root}")
+    click.echo(f"next     the same command   hpcddm status {seen.sweep_runs[0].run.root}")
     return 0
 
 
-def _table_item(seen: Look, home: RunDir) -> Item:
+def _table_item(seen: SweepScan, home: RunDir) -> Item:
     """The job that waits for everything that is in the queue by then."""
-    first = seen.members[0]
+    first = seen.sweep_runs[0]
     names = [*(item.name for item in seen.items), *(name for name in seen.active if name != TABLE)]
-    covers = {"settings": len(seen.members), "submitted": time.time()}
+    covers = {"settings": len(seen.sweep_runs), "submitted": time.time()}
     return Item(home, PlannedUnit(TABLE, 1, [], covers, None), within_run(first.experiment, home), TABLE, tuple(names))
 
 
-def _dry_run(seen: Look, home: RunDir, launcher: Launcher) -> int:
+def _dry_run(seen: SweepScan, home: RunDir, launcher: Launcher) -> int:
     click.echo(_counts(seen))
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(item.name for item in seen.items))
@@ -273,7 +279,7 @@ def _dry_run(seen: Look, home: RunDir, launcher: Launcher) -> int:
     return 0
 
 
-def _run_here(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher) -> int:
+def _run_here(asked: Sweep, seen: SweepScan, home: RunDir, launcher: Launcher) -> int:
     from hpcddm.launch.embedded import Embedded
 
     failed = Embedded(seen.items, home, launcher, len(seen.complete), seen.absent).drive()
@@ -281,7 +287,7 @@ def _run_here(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher) -> int
         label, _, key = name.partition("/")
         click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
         call_hook(launcher.site, home, "stopped", name, reason)
-    left = look(asked, seen.members, home, launcher)
+    left = scan_sweep(asked, seen.sweep_runs, home, launcher)
     if left.items:
         click.echo("after mending, the same command continues", err=True)
     else:
@@ -290,18 +296,18 @@ def _run_here(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher) -> int
     return 1 if left.items else 0
 
 
-def _announce(seen: Look, home: RunDir, site: Site) -> None:
+def _announce(seen: SweepScan, home: RunDir, site: Site) -> None:
     click.echo(f"sweep {home.root}   site {site.name}   {_counts(seen)}")
 
 
-def _counts(seen: Look) -> str:
-    everything = {member.name(key) for member in seen.members for key in member.owners}
-    counts = f"{len(seen.members)} settings, {len(everything)} units, what they share counted once:"
+def _counts(seen: SweepScan) -> str:
+    everything = {sweep_run.name(key) for sweep_run in seen.sweep_runs for key in sweep_run.owners}
+    counts = f"{len(seen.sweep_runs)} settings, {len(everything)} units, what they share counted once:"
     counts += f" {len(seen.complete)} complete, {len(seen.items)} to run"
     return counts + (f", {len(seen.active)} in the queue or running" if seen.active else "")
 
 
-def _show(seen: Look, home: RunDir) -> int:
+def _show(seen: SweepScan, home: RunDir) -> int:
     """Write and print the table of what is there."""
     if seen.items:
         click.echo(_counts(seen))
@@ -310,7 +316,7 @@ def _show(seen: Look, home: RunDir) -> int:
     elif seen.absent:
         click.echo("everything that belongs to this site is complete; nothing to submit")
     else:
-        click.echo(f"everything is complete ({len(seen.members)} settings); nothing to submit")
+        click.echo(f"everything is complete ({len(seen.sweep_runs)} settings); nothing to submit")
     if home.root.is_dir():
         rows = publish(home, seen.index, seen.words)
         print_results(rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hpcddm import exit_codes
-from hpcddm.commands.overview import Queue, look
+from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
 from hpcddm.files import is_sweep
 from hpcddm.rundir.layout import RunDir
@@ -79,7 +79,7 @@ def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float 
 
 
 def _observe_run(run: RunDir, queue: Queue) -> Finding:
-    seen = look(run, queue)
+    seen = scan_run(run, queue)
     return Finding(seen.exit_code, summary(seen), seen.next_step())
 
 

@@ -43,19 +43,19 @@ def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: 
 def index_tar(path: Path, shard: int) -> tuple[np.ndarray, list[str]]:
     """The rows (N,) of dtype `SAMPLE` and the keys of a tar, in its order.
 
-    Raises `UserError` naming the tar and the member when it is torn or an image lacks its class.
+    Raises `UserError` naming the tar and the entry when it is torn or an image lacks its class.
     """
     rows, keys, images, labels = [], [], {}, {}
     try:
         with tarfile.open(path) as tar:
-            for member in tar:
-                if not member.isfile():
+            for entry in tar:
+                if not entry.isfile():
                     continue
-                key, _, extension = member.name.partition(".")
+                key, _, extension = entry.name.partition(".")
                 if extension == "cls":
-                    labels[key] = int(tar.extractfile(member).read())
+                    labels[key] = int(tar.extractfile(entry).read())
                 else:
-                    images[key] = (member.offset_data, member.size)
+                    images[key] = (entry.offset_data, entry.size)
     except (tarfile.TarError, OSError, ValueError) as error:
         raise UserError(f"{path}: a torn or foreign tar ({error})") from None
     for key, (offset, size) in images.items():

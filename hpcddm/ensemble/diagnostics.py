@@ -63,9 +63,9 @@ def entropy(posterior: torch.Tensor) -> torch.Tensor:
 
 def disagreement(posterior: torch.Tensor, velocities: torch.Tensor) -> torch.Tensor:
     """sum_k p_k |v_k - sum_j p_j v_j|^2, averaged over an image's values: (N, K), (N, K, C, H, W) -> (N,)."""
-    weights = posterior.to(velocities)[:, :, None, None, None]
-    mean = (weights * velocities).sum(1, keepdim=True)
-    return (weights * (velocities - mean).square()).sum(1).flatten(1).mean(1)
+    routing_weights = posterior.to(velocities)[:, :, None, None, None]
+    mean = (routing_weights * velocities).sum(1, keepdim=True)
+    return (routing_weights * (velocities - mean).square()).sum(1).flatten(1).mean(1)
 
 
 def refinement_gap(images: torch.Tensor, finer: torch.Tensor) -> float:

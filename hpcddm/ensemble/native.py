@@ -57,7 +57,7 @@ def _estimates(
     if bound is None:
         return x0, eps
     level, clamped = conversions.floored(denoiser.objective.level(tau)), x0.clamp(-bound, bound)
-    return clamped, eps + conversions.times(level.alpha / level.sigma, x0 - clamped)
+    return clamped, eps + conversions.scale_per_sample(level.alpha / level.sigma, x0 - clamped)
 
 
 def _fresh(moment: Moment, like: torch.Tensor) -> torch.Tensor:

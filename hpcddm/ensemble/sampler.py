@@ -46,7 +46,7 @@ def travel(
     solver = plugins.load("ensemble/solvers", evaluate.solver.name)
     x = start
     for step, (t, t_next) in enumerate(pairwise(times)):
-        x = solver.step(evaluate.solver, partial(_look, field, trajectory, condition, step), x, t, t_next)
+        x = solver.step(evaluate.solver, partial(_evaluate_velocity, field, trajectory, condition, step), x, t, t_next)
     return x
 
 
@@ -60,7 +60,7 @@ def time_grid(steps: int, shift: float = 1.0) -> list[float]:
     return [shift * u / (1 + (shift - 1) * u) for u in levels]
 
 
-def _look(
+def _evaluate_velocity(
     field: EnsembleVelocity, trajectory: Trajectory, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
 ) -> torch.Tensor:
     t = torch.full((len(x),), time, dtype=x.dtype, device=x.device)

@@ -138,9 +138,9 @@ class EnsembleVelocity:
         self._record(moment, *self._kept)
         return self._kept[1]
 
-    def _record(self, moment: Moment, posterior: torch.Tensor, weights: torch.Tensor) -> None:
+    def _record(self, moment: Moment, posterior: torch.Tensor, routing_weights: torch.Tensor) -> None:
         # A solver may look more than once in a step; the first look counts.
         if moment.step == len(self.usage):
             images = len(moment.trajectory.indices)
-            self.usage.append(weights[:images].sum(0))
+            self.usage.append(routing_weights[:images].sum(0))
             self.entropy.append(torch.special.entr(posterior[:images]).sum())

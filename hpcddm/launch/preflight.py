@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
@@ -45,9 +45,9 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
     for place, variant in variants_of(experiment):
         if not any(f"{place}.name" in unit.covers for unit in units):
             continue
-        for one in variant.weights:
-            path = weights.kept_file(one)
-            wrong = weights.what_is_wrong(one, path, hashed=False)
+        for one in variant.pretrained:
+            path = pretrained.kept_file(one)
+            wrong = pretrained.what_is_wrong(one, path, hashed=False)
             if wrong:
                 raise UserError(
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"

@@ -16,18 +16,18 @@ from hpcddm.errors import UserError
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher, QueueFull, Refused
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.client import Silent, ask, call, on, words
-from hpcddm.launch.cluster import UNLIMITED, Cluster
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
+from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import render
+from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.share import share_folder
 from hpcddm.site import Resources, Site
-from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
@@ -40,11 +40,11 @@ class Slurm(Launcher):
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
-        self._clusters: dict[str | None, Cluster] = {}
+        self._clusters: dict[str | None, SlurmCluster] = {}
 
-    def _cluster(self, name: str | None) -> Cluster:
+    def _cluster(self, name: str | None) -> SlurmCluster:
         """Return a cluster by its name; what it says about itself is asked for once."""
-        return self._clusters.setdefault(name, Cluster(name))
+        return self._clusters.setdefault(name, SlurmCluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
         """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start."""

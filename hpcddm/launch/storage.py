@@ -147,10 +147,10 @@ def _pixels(experiment: Experiment) -> int:
 
 
 def _shard(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    # A PNG of pure noise: a byte more per row, and its chunks. Image and class are a member each, in whole blocks.
+    # A PNG of pure noise: a byte more per row, and its chunks. Image and class are an entry each, in whole blocks.
     largest = _pixels(experiment) + experiment.data.image_size + PNG_CHUNKS
-    member = -(-largest // TAR_BLOCK) * TAR_BLOCK
-    per_image = member + 3 * TAR_BLOCK + INDEX_ROW + KEY_BYTES
+    entry_bytes = -(-largest // TAR_BLOCK) * TAR_BLOCK
+    per_image = entry_bytes + 3 * TAR_BLOCK + INDEX_ROW + KEY_BYTES
     return Need(_images_of(key, experiment, counts) * per_image, 0, 3)
 
 

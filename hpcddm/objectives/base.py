@@ -1,6 +1,6 @@
 """What every objective is: a path, and a linear form of image and noise that the network predicts.
 
-Training calls `times`, `perturb` and `loss`; what asks a trained network calls `estimate`, or a conversion of
+Training calls `training_times`, `perturb` and `loss`; what asks a trained network calls `estimate`, or a conversion of
 `ensemble/conversions`, which speaks of the linear path whatever the objective is.
 """
 
@@ -29,9 +29,9 @@ class Objective:
         self._times = plugins.load("objectives/times", settings.times.name)
         self._weighting = plugins.load("objectives/weightings", settings.weighting.name)
 
-    def times(self, uniform: torch.Tensor) -> torch.Tensor:
+    def training_times(self, uniform: torch.Tensor) -> torch.Tensor:
         """Training times (N,) from uniform numbers (N,) in [0, 1)."""
-        t = self._times.times(self.settings.times, uniform.double(), *self.schedule.range)
+        t = self._times.training_times(self.settings.times, uniform.double(), *self.schedule.range)
         if self.settings.shift != 1:
             t = conversions.shifted(self.schedule, t, self.settings.shift)
         return t.to(uniform.dtype)
@@ -39,7 +39,7 @@ class Objective:
     def perturb(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """The noisy images x_t. x0, noise: (N, C, H, W); t: (N,) in [0, 1]."""
         level = self.level(t)
-        return conversions.times(level.alpha, x0) + conversions.times(level.sigma, noise)
+        return conversions.scale_per_sample(level.alpha, x0) + conversions.scale_per_sample(level.sigma, noise)
 
     def predict(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """What an ideal network would predict: (N, C, H, W)."""
@@ -49,7 +49,9 @@ class Objective:
         """The weighted squared error per image, averaged over its values: (N,)."""
         error = (prediction - self.predict(x0, noise, t)).square().flatten(1).mean(1)
         level = conversions.floored(self.level(t))
-        return conversions.times(self._weighting.weight(self.settings.weighting, self.quantity, level), error)
+        return conversions.scale_per_sample(
+            self._weighting.loss_weight(self.settings.weighting, self.quantity, level), error
+        )
 
     def estimate(self, x: torch.Tensor, t: torch.Tensor, prediction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The x0 and eps that a prediction at the native state x (N, C, H, W) and time t (N,) means."""

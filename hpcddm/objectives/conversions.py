@@ -60,7 +60,7 @@ def floored(level: Level, floor: float = FLOOR) -> Level:
 def predict(quantity: str, level: Level, x0: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """cx x0 + ce eps: what an ideal network would predict; x0, noise: (N, C, H, W)."""
     cx, ce = FORMS[quantity](level)
-    return times(cx, x0) + times(ce, noise)
+    return scale_per_sample(cx, x0) + scale_per_sample(ce, noise)
 
 
 def convert(source: str, target: str, level: Level, x: torch.Tensor, prediction: torch.Tensor) -> torch.Tensor:
@@ -73,7 +73,7 @@ def convert(source: str, target: str, level: Level, x: torch.Tensor, prediction:
     (cx, ce), (target_cx, target_ce) = FORMS[source](level), FORMS[target](level)
     from_prediction = determinant(target, level) / determinant(source, level)
     from_state = (target_cx * ce - target_ce * cx) / determinant(source, level)
-    return times(from_prediction, prediction) + times(from_state, x)
+    return scale_per_sample(from_prediction, prediction) + scale_per_sample(from_state, x)
 
 
 def determinant(quantity: str, level: Level) -> torch.Tensor:
@@ -85,7 +85,7 @@ def determinant(quantity: str, level: Level) -> torch.Tensor:
     return level.alpha * ce - level.sigma * cx
 
 
-def times(factor: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+def scale_per_sample(factor: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
     """One factor (N,) per image (N, ...), in the images' own precision."""
     return factor.to(images.dtype).view(-1, *[1] * (images.ndim - 1)) * images
 

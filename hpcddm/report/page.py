@@ -65,7 +65,7 @@ def render(content: Content) -> str:
         denoisers=_denoisers(content),
         routing=_routing(content),
         usage=_usage(content),
-        looks=_looks(metrics["diagnostics"]),
+        diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_classes),
         gaps={arm: f"{found['refinement_gap']:.2e}" for arm, found in metrics["diagnostics"].items()},
         label_of=plots.label_of, expert_of=plots.expert_of, swatch=plots.swatch,
@@ -202,7 +202,7 @@ def _usage(content: Content) -> dict[str, str]:
     }
 
 
-def _looks(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _diagnostic_plots(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Entropy and disagreement of the arms that ask several experts, each with a title and what it is."""
     ensembles = {arm: found for arm, found in diagnostics.items() if any(found["disagreement"])}
     if not ensembles:

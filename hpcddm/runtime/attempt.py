@@ -105,7 +105,7 @@ class Attempt:
         Raises `Stopped` when rank 0 has left before, `TimeoutError` with the path when nothing came.
         """
         path = self.folder / "meeting.json"
-        for _ in _looks():
+        for _ in _polls():
             place = fresh.read_json(path)
             if isinstance(place, dict):
                 return place["address"], place["port"]
@@ -124,7 +124,7 @@ def open_attempt(
     if ranks.rank == 0:
         return replace(_claim(logs, ranks.owner, allocation or {}, origin or {}), ranks=ranks)
     foreign: set[Path] = set()
-    for _ in _looks():
+    for _ in _polls():
         found = find_attempt(logs, ranks.owner, foreign)
         if found:
             return replace(found, ranks=ranks)
@@ -132,7 +132,7 @@ def open_attempt(
     raise TimeoutError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {MEETING_SECONDS} s; did it start?")
 
 
-def _looks() -> Iterator[None]:
+def _polls() -> Iterator[None]:
     """Say when to look again for what rank 0 writes, until it should have come."""
     pause, deadline = POLL_SECONDS, time.time() + MEETING_SECONDS
     while time.time() < deadline:

@@ -21,7 +21,7 @@ COMES_BACK = ("requeue", "resubmit", "superseded")
 
 
 @dataclass(frozen=True)
-class Record:
+class AttemptRecord:
     """One attempt, from its folder; a file that is missing, torn or foreign counts as not written."""
 
     number: int
@@ -101,17 +101,17 @@ class Record:
         return last if last is not None else self.beat.done if self.beat and self.beat.total else None
 
 
-def records(logs: Path) -> list[Record]:
+def records(logs: Path) -> list[AttemptRecord]:
     """All attempts at a unit, oldest first."""
     return [read_record(number, folder) for number, folder in attempts(logs)]
 
 
-def read_record(number: int, folder: Path) -> Record:
+def read_record(number: int, folder: Path) -> AttemptRecord:
     """One attempt."""
     # A name that is not listed may be there all the same for a node that knew it, and the other way round.
     present = fresh.names(folder)
     files = (_mapping(folder / name) if name in present else {} for name in NAMES)
-    return Record(number, folder, *files, heartbeat.read(folder))
+    return AttemptRecord(number, folder, *files, heartbeat.read(folder))
 
 
 def as_number(values: dict[str, Any], key: str) -> float | None:

@@ -21,7 +21,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
 from hpcddm.runtime.last_words import Cause, cause_of, oom_kills, tails
-from hpcddm.runtime.records import Record, read_record, records
+from hpcddm.runtime.records import AttemptRecord, read_record, records
 from hpcddm.runtime.requests import raised, request_of
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 from hpcddm.runtime.stopping import SLOT_ENDS
@@ -71,12 +71,12 @@ class Ending:
         ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
         return ending and self.job.get("Reason") == "None" and not self.is_preempted
 
-    def is_at_the_slots_end(self, last: Record) -> bool:
+    def is_at_the_slots_end(self, last: AttemptRecord) -> bool:
         """Tell if the attempt ended because its time was over."""
         slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
         return slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit"
 
-    def is_from_outside(self, last: Record) -> bool:
+    def is_from_outside(self, last: AttemptRecord) -> bool:
         """Whether somebody ended the attempt; the end of the slot is no such thing, for the next one is as short."""
         if self.is_at_the_slots_end(last):
             return False
@@ -96,7 +96,7 @@ class Verdict:
 
 
 def main() -> None:
-    """Judge the attempt that has just ended, record the verdict, print it for the script."""
+    """Decide what follows the attempt that has just ended, record the verdict, print it for the script."""
     map_path, code = Path(sys.argv[1]), int(sys.argv[2])
     refused, words = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
@@ -134,10 +134,10 @@ def main() -> None:
     print(found.decision, _event(found.decision, name), name, found.changes, reason, sep="|")
 
 
-def _verdict(spec: Spec, run: RunDir, tried: list[Record], ending: Ending, stops: list[Path]) -> Verdict:
+def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending, stops: list[Path]) -> Verdict:
     """The decision, what the next attempt asks for, and what the user may do where there is none."""
     reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], request_of(ending.job)
-    decision, reason = judge(spec.requeue, tried, ending, reached, stops)
+    decision, reason = decide_requeue(spec.requeue, tried, ending, reached, stops)
     is_memory = ending.cause is not None and ending.cause.is_memory
     if decision in ("requeue", "resubmit") and spec.escalate:
         is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
@@ -153,7 +153,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[Record], ending: Ending, stops
     return Verdict(decision, reason, memory_gb=advised)
 
 
-def _cause(last: Record, map_path: Path, granted: allocation.Allocation) -> Cause | None:
+def _cause(last: AttemptRecord, map_path: Path, granted: allocation.Allocation) -> Cause | None:
     """Find out why the ranks failed, from what they, srun and the kernel left."""
     if last.outcome not in (None, "failed"):
         return None
@@ -162,27 +162,27 @@ def _cause(last: Record, map_path: Path, granted: allocation.Allocation) -> Caus
     return cause_of(last.folder, None, tails([srun], 0.0), output, oom_kills())
 
 
-def _remark(own: Record | None, remark: str) -> None:
+def _remark(own: AttemptRecord | None, remark: str) -> None:
     """Add something to a verdict that stands."""
     if own and own.verdict:
         with suppress(OSError, UserError):
             atomic.write_json(own.folder / VERDICT, own.verdict | {"reason": f"{own.reason}; {remark}"})
 
 
-def _owner(record: Record) -> str:
+def _owner(record: AttemptRecord) -> str:
     return str(record.owner.get("owner"))
 
 
-def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> Record:
+def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> AttemptRecord:
     """The record of a job whose Python never came so far as to open its attempt; on a full disk it stays a thought."""
     try:
         own = open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
     except (OSError, UserError):
-        return Record(0, logs, {}, {}, {}, {}, None)
+        return AttemptRecord(0, logs, {}, {}, {}, {}, None)
     return read_record(own.number, own.folder)
 
 
-def _record(own: Record, ending: Ending, started: float, found: Verdict) -> None:
+def _record(own: AttemptRecord, ending: Ending, started: float, found: Verdict) -> None:
     verdict: dict[str, Any] = {"decision": found.decision, "reason": found.reason, "exit_code": ending.code}
     verdict |= {"memory_gb": found.memory_gb} if found.memory_gb else {}
     verdict |= {"outside": ending.is_from_outside(own), "started": started, "ended": time.time()}
@@ -192,7 +192,9 @@ def _record(own: Record, ending: Ending, started: float, found: Verdict) -> None
         atomic.write_json(own.folder / VERDICT, verdict)
 
 
-def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: list[Path]) -> tuple[str, str]:
+def decide_requeue(
+    way: str, tried: list[AttemptRecord], ending: Ending, reached: int, stops: list[Path]
+) -> tuple[str, str]:
     """The decision and its reason.
 
     way: the site key requeue; tried: the attempts of this job, the one that has just ended last; reached: images of the
@@ -220,7 +222,7 @@ def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: li
     return ("requeue" if way == "scontrol" else "resubmit"), reason
 
 
-def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
+def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
     """How many attempts in a row, up to the last one, made no progress that lasts.
 
     reached: images of the newest training state. One that was ended from outside before its first step does not
@@ -239,7 +241,7 @@ def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
     return count
 
 
-def saved_images(folder: Path, tried: list[Record]) -> int:
+def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
     """Images of the newest state of the training that these attempts made; those of other settings do not count."""
     fingerprints = {one.begun["fingerprint"] for one in tried if "fingerprint" in one.begun}
     found = [atomic.read_json(path) for path in (folder / "state").glob("images-*/state.json")]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from hpcddm.launch.client import Silent, ask, call, on
 from hpcddm.launch.template import render
+from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
 from hpcddm.share import AROUND, share_file
 from hpcddm.site import Resources, Site
-from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 MINUTES = 5
@@ -112,7 +112,7 @@ class SlurmTrial:
             if now > next_look:
                 pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)
                 next_look = now + pause
-                self._look(left)
+                self._poll(left)
                 hopeless = next((text for text in self.evidence.waiting.values() if _is_hopeless(text)), None)
                 hopeless_since = (hopeless_since or now) if hopeless else None
                 if hopeless and now - hopeless_since >= HOPELESS_SECONDS:
@@ -123,7 +123,7 @@ class SlurmTrial:
             time.sleep(0.3)
         return ""
 
-    def _look(self, left: dict[str, float]) -> None:
+    def _poll(self, left: dict[str, float]) -> None:
         """Ask the queue, and note since when a part is not there any more."""
         try:
             lines = ask(

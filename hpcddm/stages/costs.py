@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment, Training
-from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM
+from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, evaluate_range
-from hpcddm.stages import critics, denoisers, distill, encode, looks, routing, routing_quality, train
+from hpcddm.stages import critics, denoisers, distill, encode, nfe, routing, routing_quality, train
 from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
 
@@ -151,16 +151,18 @@ class Costs:
     def _distill(self, key: str) -> list[Work]:
         training = distill.student_training(self.settings)
         asked = 1.0 if self.settings.distill.teacher == "router" else 0.0
-        taught = self._shared(training.images, training.batch, looks.Looks(experts=1.0, router=asked))
+        taught = self._shared(training.images, training.batch, nfe.NetworkEvaluations(experts=1.0, router=asked))
         return [Work(DENOISER, True, training.images, training.batch), *taught]
 
     def _route(self, key: str) -> list[Work]:
-        work = [Work(ROUTER, False, routing_quality.looks(self.settings, self.counts["heldout"]), SAMPLED_TOGETHER)]
+        work = [
+            Work(ROUTER, False, routing_quality.router_nfe(self.settings, self.counts["heldout"]), SAMPLED_TOGETHER)
+        ]
         training, samples = routing.router_training(self.settings), self.settings.router.samples
         if samples:
             drawn = samples.images * self.settings.cluster.experts
             halves = 1 if samples.guidance == 1 else 2
-            per_image = looks.Looks(experts=float(samples.steps * halves))
+            per_image = nfe.NetworkEvaluations(experts=float(samples.steps * halves))
             work = [*self._shared(drawn, self.settings.evaluate.batch, per_image), *work]
         if training:
             return [Work(ROUTER, True, training.images, training.batch), *work]
@@ -176,22 +178,22 @@ class Costs:
     def _report(self, key: str) -> list[Work]:
         arms, experts = arm_names(self.settings), self.settings.cluster.experts
         shown = self._sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES)
-        inside = self._sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES, looks.of_diagnostics)
-        alone = looks.of_arm(MONOLITH_ARM, self.settings.evaluate, experts)
-        each = looks.Looks(experts * alone.experts)
+        inside = self._sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES, nfe.of_diagnostics)
+        alone = nfe.of_arm(MONOLITH_ARM, self.settings.evaluate, experts)
+        each = nfe.NetworkEvaluations(experts * alone.experts)
         return [*shown, *inside, *self._shared(GALLERY_PICTURES, GALLERY_PICTURES, each)]
 
-    def _sampling(self, arms: list[str], images: int, batch: int, look: Callable = looks.of_arm) -> list[Work]:
+    def _sampling(self, arms: list[str], images: int, batch: int, count: Callable = nfe.of_arm) -> list[Work]:
         """Drawing so many images in each of some arms."""
         evaluate, experts = self.settings.evaluate, self.settings.cluster.experts
         together = batch * (1 if evaluate.guidance == 1 else 2)
-        found = {arm: look(arm, evaluate, experts) for arm in arms}
+        found = {arm: count(arm, evaluate, experts) for arm in arms}
         dense = sum(found[arm].experts for arm in arms if arm in (MONOLITH_ARM, STUDENT_ARM))
-        routed = sum((found[arm] for arm in arms if arm not in (MONOLITH_ARM, STUDENT_ARM)), looks.Looks())
+        routed = sum((found[arm] for arm in arms if arm not in (MONOLITH_ARM, STUDENT_ARM)), nfe.NetworkEvaluations())
         work = [Work(DENOISER, False, round(images * dense), together)] if dense else []
         return work + self._shared(images, together, routed)
 
-    def _shared(self, images: int, batch: int, per_image: looks.Looks) -> list[Work]:
+    def _shared(self, images: int, batch: int, per_image: nfe.NetworkEvaluations) -> list[Work]:
         """Experts that are asked equally often, those that are made alike together, and the router."""
         kinds = Counter(self.denoiser(expert) for expert in range(self.settings.cluster.experts))
         share = images * per_image.experts / kinds.total()

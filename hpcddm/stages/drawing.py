@@ -32,14 +32,14 @@ def draw(
     """
     data, evaluate, device = settings.data, settings.evaluate, current_device()
     clusters = _oracle_clusters(settings, run, classes).to(device) if CLUSTER in needed else None
-    members = networks.load_members(settings, run.unit, needed, device)
+    ensemble = networks.load_ensemble(settings, run.unit, needed, device)
     shape = (data.channels, data.image_size, data.image_size)
     blocks = []
     for start in range(0, len(classes), evaluate.batch):
         rows = range(start, min(start + evaluate.batch, len(classes)))
         labels = torch.tensor([classes[row] for row in rows], device=device)
         own = None if clusters is None else clusters[rows.start : rows.stop]
-        field = members.field(arm, evaluate, own)
+        field = ensemble.field(arm, evaluate, own)
         blocks.append(to_images(sample(field, seed, rows, labels, shape, evaluate)))
         advance(len(rows))
     return np.concatenate(blocks)

@@ -11,7 +11,7 @@ from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
-from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM, Members
+from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM, Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range, missing_experts
@@ -29,7 +29,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
-    members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
+    ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
     critics = [networks.load_critic(settings, key, unit.run.unit, device) for key in (EXTRACTOR, JUDGE)]
     real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
     arms = {name: Arm() for name in (*arm_names(settings), *real)}
@@ -42,7 +42,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
             if name in real:
                 arm.add(real[name].images(rows), *critics)
             else:
-                arm.add(_draw(settings, members, name, rows, real[REFERENCE], arm, device), *critics)
+                arm.add(_draw(settings, ensemble, name, rows, real[REFERENCE], arm, device), *critics)
     unit.pulse.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
@@ -93,12 +93,18 @@ def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
 
 
 def _draw(
-    settings: Experiment, members: Members, name: str, rows: range, reference: TarReader, arm: Arm, device: torch.device
+    settings: Experiment,
+    ensemble: Ensemble,
+    name: str,
+    rows: range,
+    reference: TarReader,
+    arm: Arm,
+    device: torch.device,
 ) -> np.ndarray:
     """Sample one batch; the oracle follows the cluster of the held-out image at the same place."""
     data, evaluate = settings.data, settings.evaluate
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)
-    field = members.field(name, evaluate, reference.clusters(rows).to(device))
+    field = ensemble.field(name, evaluate, reference.clusters(rows).to(device))
     shape = (data.channels, data.image_size, data.image_size)
     images = to_images(sample(field, settings.seed, rows, classes, shape, evaluate))
     used = torch.stack(field.usage).double().cpu().numpy()

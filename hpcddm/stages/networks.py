@@ -10,7 +10,7 @@ from torch import nn
 from hpcddm import plugins
 from hpcddm.config import Experiment, Recipe
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import critics, denoisers, outputs, routing
 from hpcddm.training.loop import WEIGHTS, load_weights
@@ -19,9 +19,9 @@ DENSE = (MONOLITH, STUDENT)
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-def load_members(
+def load_ensemble(
     settings: Experiment, folder_of: Callable[[str], Path], needed: Collection[str], device: torch.device
-) -> Members:
+) -> Ensemble:
     """Experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
 
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
@@ -38,7 +38,7 @@ def load_members(
     found = {key: _denoiser(settings, recipes[key], network) for key, network in placed.items()}
     experts = [found.get(expert_key(index)) for index in range(settings.cluster.experts)]
     router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
-    return Members(experts, router, found.get(MONOLITH), found.get(STUDENT), settings.data.num_classes)
+    return Ensemble(experts, router, found.get(MONOLITH), found.get(STUDENT), settings.data.num_classes)
 
 
 def _denoiser(settings: Experiment, recipe: Recipe, network: Callable) -> Denoiser:

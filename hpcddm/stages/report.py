@@ -13,7 +13,7 @@ from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.diagnostics import diagnose
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.diversity import diversity
 from hpcddm.metrics.frechet import frechet_distance
@@ -209,14 +209,14 @@ class Shown:
         self.settings, self.unit = settings, unit
         data = settings.data
         device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
-        self.members: Members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
+        self.ensemble: Ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
         self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)
         reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]
         self.clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
         self.shape = (data.channels, data.image_size, data.image_size)
         self.arms = arm_names(settings)
-        self.alone = [f"expert-{index}" for index, expert in enumerate(self.members.experts) if expert is not None]
+        self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
 
     def galleries(self) -> list[Gallery]:
@@ -224,7 +224,7 @@ class Shown:
         evaluate, found = self.settings.evaluate, []
         for arm in (*self.arms, *self.alone):
             self._go_on()
-            field = self.members.field(arm, evaluate, self.clusters)
+            field = self.ensemble.field(arm, evaluate, self.clusters)
             images = sample(field, self.settings.seed, self.rows, self.classes, self.shape, evaluate)
             found.append(Gallery(arm, to_images(images)))
         return found
@@ -235,7 +235,7 @@ class Shown:
         for arm in self.arms:
             self._go_on()
             found[arm] = diagnose(
-                partial(self.members.field, arm, evaluate, self.clusters),
+                partial(self.ensemble.field, arm, evaluate, self.clusters),
                 self.settings.seed,
                 self.rows,
                 self.classes,

@@ -106,7 +106,7 @@ def _loss(settings: Experiment, stream: str) -> Callable:
     dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        t = randomness.times(batch)
+        t = randomness.uniform_times(batch)
         classes = randomness.classes(batch, dropout, null_class)
         logits = model(path.linear(batch.x0, randomness.gaussian(batch), t), t, classes)
         return F.cross_entropy(logits, batch.clusters, reduction="none")

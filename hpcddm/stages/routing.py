@@ -93,9 +93,9 @@ def sampling_flops(settings: Experiment, images: list[int]) -> int:
     samples = settings.router.samples
     if samples is None:
         return 0
-    looks = samples.steps * (1 if samples.guidance == 1 else 2)
+    nfe = samples.steps * (1 if samples.guidance == 1 else 2)
     each = denoisers.of_each(settings, range(len(images)), denoisers.sample_flops)
-    return looks * sum(count * one for count, one in zip(images, each, strict=True))
+    return nfe * sum(count * one for count, one in zip(images, each, strict=True))
 
 
 def _copy_body(router: nn.Module, wanted: Wanted, unit: Unit) -> None:

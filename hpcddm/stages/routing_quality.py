@@ -25,7 +25,7 @@ def heldout_rows(samples: np.ndarray, seed: int) -> np.ndarray:
     return samples[noise.permutation(seed, "route/heldout", len(samples))[:MEASURED_IMAGES]]
 
 
-def looks(settings: Experiment, heldout: int) -> int:
+def router_nfe(settings: Experiment, heldout: int) -> int:
     """How often the router looks at an image here, of so many that are held out."""
     seen = min(heldout, MEASURED_IMAGES)
     measured = seen // 2
@@ -43,9 +43,9 @@ def quality(
     frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the class,
     and serve those without it, too.
     """
-    look = partial(_logits, settings, router, reader, pause)
+    logits_of = partial(_logits, settings, router, reader, pause)
     measured, fitted = range(1, len(reader), 2), range(0, len(reader), 2)
-    known, unknown, own = look(measured, True), look(measured, False), reader.clusters(measured).numpy()
+    known, unknown, own = logits_of(measured, True), logits_of(measured, False), reader.clusters(measured).numpy()
     facts: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
     facts["accuracy"] = [_accuracy(logits, own) for logits in known]
     facts["accuracy_without_class"] = [_accuracy(logits, own) for logits in unknown]
@@ -53,7 +53,7 @@ def quality(
     fit = TEMPERATURES.get(settings.router.temperature)
     if fit is None:
         return facts, [1.0] * len(known)
-    temperatures = fit(look(fitted, True), reader.clusters(fitted).numpy())
+    temperatures = fit(logits_of(fitted, True), reader.clusters(fitted).numpy())
     facts |= {f"scaled_{name}": values for name, values in _belief(known, own, temperatures).items()}
     return facts | {"temperatures": temperatures}, temperatures
 

@@ -16,7 +16,7 @@ from hpcddm.config import EvaluateSettings, Experiment
 from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.pipeline import expert_keys
@@ -129,10 +129,10 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
         return
     total, device = sum(plan.images), own_device(unit)
     for expert, batches in groupby(missing, key=lambda one: one[0]):
-        members = networks.load_members(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
+        ensemble = networks.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
             unit.leave_if_told()
-            images = _draw_batch(settings, members, expert, rows, plan.labels[rows.start : rows.stop], device)
+            images = _draw_batch(settings, ensemble, expert, rows, plan.labels[rows.start : rows.stop], device)
             unit.attempt.require_ownership()
             with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
@@ -142,7 +142,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
 
 def _draw_batch(
     settings: Experiment,
-    members: Members,
+    ensemble: Ensemble,
     expert: int,
     rows: range,
     labels: np.ndarray,
@@ -159,7 +159,7 @@ def _draw_batch(
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
     shape = (data.channels, data.image_size, data.image_size)
     classes = torch.from_numpy(labels).to(device)
-    return to_images(sample(members.field(f"expert-{expert}", own), settings.seed, numbers, classes, shape, own))
+    return to_images(sample(ensemble.field(f"expert-{expert}", own), settings.seed, numbers, classes, shape, own))
 
 
 def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:

@@ -7,7 +7,7 @@ from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
-from hpcddm.runtime.records import Record, as_number, records
+from hpcddm.runtime.records import AttemptRecord, as_number, records
 from hpcddm.site import Resources
 from hpcddm.stages.benchmark import Benchmark, machine
 from hpcddm.stages.costs import Costs
@@ -82,6 +82,6 @@ class Clock:
         return sum(self._costs.flops(one) for one in work) or sum(one.images for one in work) or 1
 
 
-def _tells(record: Record) -> bool:
+def _tells(record: AttemptRecord) -> bool:
     beat = record.beat
     return beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= ENOUGH * beat.total

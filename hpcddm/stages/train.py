@@ -61,7 +61,7 @@ def _loss(settings: Experiment, recipe: Recipe, stream: str) -> Callable:
     dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        noise, t = randomness.gaussian(batch), objective.times(randomness.times(batch))
+        noise, t = randomness.gaussian(batch), objective.training_times(randomness.uniform_times(batch))
         classes = randomness.classes(batch, dropout, null_class)
         return objective.loss(model(objective.perturb(batch.x0, noise, t), t, classes), batch.x0, noise, t)
 

@@ -26,7 +26,7 @@ class Index:
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """All settings that ever were, by label."""
     owners: dict[str, str] = field(default_factory=dict)
-    """For every identity of a unit the label of the member in whose run it is made."""
+    """For every identity of a unit the label of the setting in whose run it is made."""
 
     @property
     def left_out(self) -> list[str]:
@@ -60,9 +60,9 @@ def write_index(index: Index, home: RunDir) -> None:
 
 
 def link(run: RunDir, owners: Mapping[str, str]) -> None:
-    """Let the folders of units that other members own, and those of their logs, be relative links to theirs.
+    """Let the folders of units that other settings own, and those of their logs, be relative links to theirs.
 
-    owners: unit -> label. A stage that one other member owns as a whole is one link. Nothing but links is replaced.
+    owners: unit -> label. A stage that one other setting owns as a whole is one link. Nothing but links is replaced.
     """
     root, own = str(run.root), run.root.name
     stages: dict[str, dict[str, str]] = defaultdict(dict)
@@ -81,7 +81,7 @@ def link(run: RunDir, owners: Mapping[str, str]) -> None:
 
 
 def _point(root: str, inside: str, owner: str | None) -> bool:
-    """Make a place in a member's run a link to the same place in its owner's, or, without one, no link at all.
+    """Make a place in a setting's run a link to the same place in its owner's, or, without one, no link at all.
 
     Says whether it is as wanted now: a folder that is there stays. Strings, for a large sweep has thousands of links.
     """

@@ -51,7 +51,7 @@ def _lines(rows: list[Result], key: str) -> Figure:
     for axes, metric in zip(figure.subplots(2, len(LINE_PANELS) // 2).flat, LINE_PANELS, strict=True):
         for number, arm in enumerate(_arms(rows)):
             points = [(row.setting[key], row.arms[arm].get(metric, MISSING)) for row in rows if arm in row.arms]
-            axes.plot(*zip(*points, strict=True), **_look(arm, number), label=arm, markersize=4)
+            axes.plot(*zip(*points, strict=True), **_line_style(arm, number), label=arm, markersize=4)
         axes.set(xlabel=key)
         _dress(axes, metric)
     _legend(figure, axes)
@@ -106,7 +106,7 @@ def _arms(rows: list[Result]) -> list[str]:
     return [*found, FLOOR]
 
 
-def _look(arm: str, number: int) -> dict[str, Any]:
+def _line_style(arm: str, number: int) -> dict[str, Any]:
     if arm == FLOOR:
         return FLOOR_STYLE
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "linewidth": 1.5}

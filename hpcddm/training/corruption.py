@@ -15,7 +15,7 @@ class Randomness:
     seed: int
     stream: str
 
-    def times(self, batch: Batch) -> torch.Tensor:
+    def uniform_times(self, batch: Batch) -> torch.Tensor:
         """Uniform times (N,) in [0, 1)."""
         return noise.uniform(self.seed, f"{self.stream}/time", batch.places).to(batch.x0.device)
 

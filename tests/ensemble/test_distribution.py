@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.moment import Trajectory
 from hpcddm.ensemble.sampler import travel
 from tests.ensemble.fields import conversion, evaluation, experts_of
@@ -28,7 +28,7 @@ def vague(x, t, condition):
 def drawn(arm, experts="mixed", router=MIXTURE.router, solver="heun"):
     evaluate = evaluation(steps=STEPS, solver={"name": solver})
     start = torch.randn(COUNT, *MIXTURE.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    field = Members(EXPERTS[experts], router, None, None, 0).field(arm, evaluate)
+    field = Ensemble(EXPERTS[experts], router, None, None, 0).field(arm, evaluate)
     return travel(field, start, Trajectory(2, range(COUNT)), torch.zeros(COUNT, dtype=torch.long), evaluate)
 
 
@@ -67,7 +67,7 @@ def test_a_perfect_epsilon_network_rounded_to_bf16_ends_at_the_same_modes(keys, 
         start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
         denoiser = Denoiser(model, own, conversion(precision=precision, **keys))
         evaluate, classes = evaluation(steps=20), torch.zeros(count, dtype=torch.long)
-        field = Members([denoiser], None, None, None, 0).field("expert-0", evaluate)
+        field = Ensemble([denoiser], None, None, None, 0).field("expert-0", evaluate)
         found = travel(field, start, Trajectory(0, range(count)), classes, evaluate)
         return mixture.mode_at(found)
 

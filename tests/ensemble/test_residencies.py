@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.residencies.lru import GIB, Shelf
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
@@ -58,7 +58,7 @@ def place(name, found, **keys):
 def draw(placed, router, arm, guidance=2.0):
     experts = [Denoiser(one, objective("flow_matching"), conversion()) for one in placed.values()]
     evaluate = evaluation(steps=4, guidance=guidance)
-    field = Members(experts, router, None, None, CLASSES).field(arm, evaluate)
+    field = Ensemble(experts, router, None, None, CLASSES).field(arm, evaluate)
     return sample(field, 0, range(12), torch.arange(12) % CLASSES, (1, SIDE, SIDE), evaluate)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.data import noise
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
@@ -52,8 +52,8 @@ def test_solvers_have_their_order(name, shift):
 def test_a_solver_looks_as_often_as_it_says_and_never_without_noise(name):
     times = []
     solve(name, lambda x, t: times.append(t) or x, torch.zeros(1), 4)
-    looks = plugins.settings_class(ROOM, name).looks
-    assert 4 * looks - 1 <= len(times) <= 4 * looks and min(times) > 0
+    nfe_per_step = plugins.settings_class(ROOM, name).nfe_per_step
+    assert 4 * nfe_per_step - 1 <= len(times) <= 4 * nfe_per_step and min(times) > 0
     assert times[0] == 1 and set(times) >= {1.0, 0.75, 0.5, 0.25}
 
 
@@ -83,11 +83,11 @@ def test_an_image_depends_on_seed_and_index_and_class_only(name):
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidance):
     mixture = Mixture(dimension=2, clusters=4)
-    members = Members(experts_of(mixture), mixture.router, None, None, 0)
+    ensemble = Ensemble(experts_of(mixture), mixture.router, None, None, 0)
     evaluate = evaluation(steps=6, solver={"name": solver}, guidance=guidance, route_every=2)
 
     def drawn(indices):
-        own = members.field(arm, evaluate)
+        own = ensemble.field(arm, evaluate)
         return sample(own, 3, indices, torch.zeros(len(indices), dtype=torch.long), mixture.shape, evaluate)
 
     whole = drawn(range(20, 60))
@@ -104,7 +104,7 @@ def test_starts_from_the_numbered_noise_and_stays_in_range():
 
 def test_a_field_knows_the_step_and_the_time():
     seen = []
-    still = Members([flowing(lambda x, t, c: x)], None, None, None, 0).field("expert-0", evaluation())
+    still = Ensemble([flowing(lambda x, t, c: x)], None, None, None, 0).field("expert-0", evaluation())
 
     def noted(x, t, classes, moment):
         seen.append((moment.step, moment.time, t.tolist(), list(moment.trajectory.indices)))

@@ -33,10 +33,10 @@ def ranks(rank, restart=0):
     return Ranks(rank, 0, 2, 2, f"{OWNER}.{restart}")
 
 
-def soon(look, act):
+def soon(wait, act):
     """Begin to wait, act when that has looked in vain, and return what it found."""
     found = []
-    waiting = threading.Thread(target=lambda: found.append(look()), daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(wait()), daemon=True)
     waiting.start()
     time.sleep(0.5)
     assert not found

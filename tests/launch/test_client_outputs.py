@@ -9,11 +9,11 @@ import pytest
 
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
-from hpcddm.launch import accounting, cluster, sbatch, slurm
+from hpcddm.launch import accounting, sbatch, slurm, slurm_cluster
 from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.cluster import Cluster, submit_limit
 from hpcddm.launch.sbatch import TRANSIENT, Sbatch
 from hpcddm.launch.slurm import QUEUE_FORMAT, Slurm
+from hpcddm.launch.slurm_cluster import SlurmCluster, submit_limit
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -90,10 +90,10 @@ def controller(captured, monkeypatch):
         name = next(name for word, name in names.items() if word in command)
         return captured.output(name)
 
-    monkeypatch.setattr(cluster, "ask", ask)
-    monkeypatch.setattr(cluster, "user_name", lambda: "alice")
-    monkeypatch.setattr(cluster.os, "getuid", lambda: 1000)
-    return Cluster()
+    monkeypatch.setattr(slurm_cluster, "ask", ask)
+    monkeypatch.setattr(slurm_cluster, "user_name", lambda: "alice")
+    monkeypatch.setattr(slurm_cluster.os, "getuid", lambda: 1000)
+    return SlurmCluster()
 
 
 def test_the_controllers_settings(captured, controller):

@@ -9,8 +9,8 @@ from hpcddm.launch import early_ends as module
 from hpcddm.launch import slurm
 from hpcddm.launch.base import ArraySpec, Refused
 from hpcddm.launch.client import Silent
-from hpcddm.launch.cluster import Cluster, Partition
 from hpcddm.launch.early_ends import EarlyEnd, early_ends, first_node, is_nodes_fault
+from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -99,9 +99,9 @@ def test_the_script_starts_on_the_first_node_of_a_list():
 
 def excluded(run, monkeypatch, cluster=None, **site):
     """Nodes that an array excludes at a site whose partition has four."""
-    partitions = {"main": Partition("main", True, 60, 4, 4)}
-    monkeypatch.setattr(Cluster, "partitions", partitions)
-    monkeypatch.setattr("hpcddm.launch.cluster.ask", lambda *command: command[-1].replace(",", "\n"))
+    partitions = {"main": SlurmPartition("main", True, 60, 4, 4)}
+    monkeypatch.setattr(SlurmCluster, "partitions", partitions)
+    monkeypatch.setattr("hpcddm.launch.slurm_cluster.ask", lambda *command: command[-1].replace(",", "\n"))
     launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), run)
     resources = launcher.site.resources_for("train").model_copy(update={"cluster": cluster})
     array = ArraySpec("x-train", UNITS, [], resources, [], 2)

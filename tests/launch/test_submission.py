@@ -242,11 +242,11 @@ def test_what_the_caller_knows_of_the_queue_is_not_asked_again(run, tmp_path):
 class Late(Queue):
     """A queue in which a job shows only at the third look."""
 
-    looks = 0
+    polls = 0
 
     def states(self, submissions):
-        self.looks += 1
-        return {MONOLITH: Job(JobId("77_0"), "pending")} if self.looks > 2 else {}
+        self.polls += 1
+        return {MONOLITH: Job(JobId("77_0"), "pending")} if self.polls > 2 else {}
 
 
 def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monkeypatch):
@@ -256,9 +256,9 @@ def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monke
     journal.intend("slurm", "north", [MONOLITH])
     queue = Late(run)
     settle(run, queue)
-    assert [one.job for one in journal.submissions()] == ["77"] and queue.looks == 3
+    assert [one.job for one in journal.submissions()] == ["77"] and queue.polls == 3
     settle(run, queue)
-    assert queue.looks == 3, "asked about a submission that is confirmed"
+    assert queue.polls == 3, "asked about a submission that is confirmed"
 
 
 def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(run, monkeypatch):

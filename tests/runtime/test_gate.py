@@ -118,10 +118,10 @@ def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
 
 
 def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
-    member = RunDir(tmp_path / "member")
-    (member.root / "train").mkdir(parents=True)
-    (member.root / EXPERTS[1]).symlink_to(f"../../run/{EXPERTS[1]}")
-    assert lacking(spec(EXPERTS[1]), member, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
+    linked = RunDir(tmp_path / "linked")
+    (linked.root / "train").mkdir(parents=True)
+    (linked.root / EXPERTS[1]).symlink_to(f"../../run/{EXPERTS[1]}")
+    assert lacking(spec(EXPERTS[1]), linked, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
 
 
 def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):

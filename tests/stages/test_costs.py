@@ -6,10 +6,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, plan
-from hpcddm.stages import denoisers, looks, routing
+from hpcddm.stages import denoisers, nfe, routing
 from hpcddm.stages.costs import DENOISER, ENCODER, TAR, Costs, Work
 from hpcddm.stages.costs import ROUTER as ROUTER_NETWORK
 from hpcddm.stages.report import GALLERY_PICTURES
@@ -34,10 +34,10 @@ def sampled_flops(settings, arm, images):
         return Denoiser(denoisers.build(settings, recipe).eval(), denoisers.objective_of(recipe), conversion)
 
     experts = [denoiser(expert) for expert in range(4)]
-    members = Members(experts, routing.build(settings).eval(), denoiser(), denoiser(), CLASSES)
+    ensemble = Ensemble(experts, routing.build(settings).eval(), denoiser(), denoiser(), CLASSES)
     classes, clusters = torch.arange(images) % CLASSES, torch.arange(images) % 4
     with FlopCounterMode(display=False) as counter:
-        sample(members.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
+        sample(ensemble.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
     return counter.get_total_flops()
 
 
@@ -61,9 +61,7 @@ def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
 
 def test_a_threshold_is_counted_with_the_router_that_spreads_most(tmp_path):
     own = costs(tmp_path, evaluate__steps=3)
-    asked = [
-        looks.of_arm(arm, own.settings.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")
-    ]
+    asked = [nfe.of_arm(arm, own.settings.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")]
     assert asked == [4, 8, 2]
 
 

@@ -44,25 +44,25 @@ def run(tmp_path):
     return run
 
 
-def members_of(settings, run, without=()):
+def ensemble_of(settings, run, without=()):
     needed = [unit.key for unit in plan(settings) if unit.key not in without]
-    return networks.load_members(settings, run.unit, needed, CPU)
+    return networks.load_ensemble(settings, run.unit, needed, CPU)
 
 
-def draw(members, arm, settings):
+def draw(ensemble, arm, settings):
     clusters = torch.arange(8) % 4
-    field = members.field(arm, settings.evaluate, clusters)
+    field = ensemble.field(arm, settings.evaluate, clusters)
     return sample(field, 0, range(8), torch.arange(8) % CLASSES, (1, SIDE, SIDE), settings.evaluate)
 
 
 def test_every_expert_is_read_by_its_own_recipe(run, tmp_path):
-    members = members_of(experiment(tmp_path), run)
-    objectives = [expert.objective.settings.name for expert in members.experts]
-    dtypes = [next(expert.model.parameters()).dtype for expert in members.experts]
+    ensemble = ensemble_of(experiment(tmp_path), run)
+    objectives = [expert.objective.settings.name for expert in ensemble.experts]
+    dtypes = [next(expert.model.parameters()).dtype for expert in ensemble.experts]
     assert objectives == ["flow_matching", "epsilon", "flow_matching", "flow_matching"]
     assert dtypes == [torch.float32, torch.bfloat16, torch.float32, torch.float32]
-    assert len(members.experts[2].model.trunk.blocks) == 2
-    for key, denoiser in ((MONOLITH, members.monolith), (STUDENT, members.student)):
+    assert len(ensemble.experts[2].model.trunk.blocks) == 2
+    for key, denoiser in ((MONOLITH, ensemble.monolith), (STUDENT, ensemble.student)):
         stored = load_file(run.unit(key) / "weights.safetensors")
         assert all(torch.equal(stored[name], one) for name, one in denoiser.model.named_parameters())
 
@@ -74,20 +74,20 @@ def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
     few = {"name": "lru", "gib": 1.5 * size / 2**30}
     both = [experiment(tmp_path, evaluate__guidance=guidance)]
     both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__residency=few))
-    images = [draw(members_of(settings, run), arm, settings) for settings in both]
+    images = [draw(ensemble_of(settings, run), arm, settings) for settings in both]
     assert torch.equal(*images) and images[0].isfinite().all()
 
 
 def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
     with pytest.raises(ConfigError, match="evaluate.residency.gib: .* less than"):
-        members_of(experiment(tmp_path, evaluate__residency={"name": "lru", "gib": 1e-6}), run)
+        ensemble_of(experiment(tmp_path, evaluate__residency={"name": "lru", "gib": 1e-6}), run)
 
 
 def test_what_is_not_needed_is_not_read(run, tmp_path):
     (run.unit(expert_key(3)) / "weights.safetensors").unlink()
-    members = members_of(experiment(tmp_path), run, without=(expert_key(3), STUDENT, ROUTER))
-    assert [expert is None for expert in members.experts] == [False, False, False, True]
-    assert (members.student, members.router) == (None, None)
+    ensemble = ensemble_of(experiment(tmp_path), run, without=(expert_key(3), STUDENT, ROUTER))
+    assert [expert is None for expert in ensemble.experts] == [False, False, False, True]
+    assert (ensemble.student, ensemble.router) == (None, None)
 
 
 def test_weights_that_are_not_those_of_the_manifest_are_refused(run, tmp_path):
@@ -96,4 +96,4 @@ def test_weights_that_are_not_those_of_the_manifest_are_refused(run, tmp_path):
     weights["head.bias"] += 1
     save_file(weights, path)
     with pytest.raises(UserError, match="its bytes are not those of its manifest"):
-        members_of(experiment(tmp_path), run)
+        ensemble_of(experiment(tmp_path), run)

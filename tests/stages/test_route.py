@@ -52,7 +52,7 @@ def loaded(made, name):
     """A finished router as the sampler gets it."""
     settings = Bench(made["root"], "run").experiment(**ROUTERS[name])
     folder = Path(made[name]["folder"])
-    return networks.load_members(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
+    return networks.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
 
 
 def heldout(bench) -> TarReader:
@@ -304,7 +304,7 @@ def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
     router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
     reader = heldout(bench)
     routing_quality.quality(settings, router, reader, unit.leave_if_told)
-    assert sum(seen) == routing_quality.looks(settings, len(reader))
+    assert sum(seen) == routing_quality.router_nfe(settings, len(reader))
 
 
 def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import convert, floored, times
+from hpcddm.objectives.conversions import convert, floored, scale_per_sample
 from hpcddm.schema import VariantSettings
 
 
@@ -53,7 +53,7 @@ class Conversion:
         noise = convert(objective.quantity, "epsilon", level, x, prediction)
         velocity = noise - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
         converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
-        return times(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
+        return scale_per_sample(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
 
     def known(self, objective: Objective) -> tuple[float, float]:
         """The first and last time of the linear path at which the network may be asked: all that its path has."""

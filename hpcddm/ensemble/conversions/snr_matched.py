@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from hpcddm.objectives.base import LINEAR, Objective
-from hpcddm.objectives.conversions import Level, convert, floored, times
+from hpcddm.objectives.conversions import Level, convert, floored, scale_per_sample
 from hpcddm.schema import VariantSettings
 
 HIGHEST = {"fp32": 1 - 1e-3, "bf16": 0.97}
@@ -56,7 +56,7 @@ class Conversion:
         Outside the levels that the network knows, the nearest one is asked about the state as it is.
         """
         _, tau, level = self._matched(objective, t)
-        return times(level.alpha + level.sigma, x), tau.to(t.dtype)
+        return scale_per_sample(level.alpha + level.sigma, x), tau.to(t.dtype)
 
     def velocity(
         self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
@@ -68,18 +68,18 @@ class Conversion:
         estimate at that level's linear time s, and v = (eps - x) / (1 - t).
         """
         s, _, level = self._matched(objective, t)
-        y, level = times(level.alpha + level.sigma, x), floored(level)
+        y, level = scale_per_sample(level.alpha + level.sigma, x), floored(level)
         velocity = convert(objective.quantity, "velocity", level, y, prediction)
         if self.settings.x0_clamp is not None:
             x0 = convert(objective.quantity, "x0", level, y, prediction)
             beyond = x0 - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
-            velocity = velocity + times(1 / s.clamp(min=self.settings.lowest), beyond)
+            velocity = velocity + scale_per_sample(1 / s.clamp(min=self.settings.lowest), beyond)
         # At the level s x0 = x - s v and eps = x + (1 - s) v; what the docstring says, in terms of this v.
         t = t.double()
         below = (t / s) * (1 - s) / (1 - t)
         of_velocity = torch.where(t < s, below, torch.where(t > s, s / t, 1.0))
         of_state = torch.where(t < s, (t / s - 1) / (1 - t), 0.0)
-        return times(of_velocity, velocity) + times(of_state, x)
+        return scale_per_sample(of_velocity, velocity) + scale_per_sample(of_state, x)
 
     def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
         """Whether the network is to be asked at t (N,) while others could be asked instead: (N,) bool."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from pydantic import Field
 
-from hpcddm.objectives.conversions import Level, times
+from hpcddm.objectives.conversions import Level, scale_per_sample
 from hpcddm.schema import VariantSettings
 
 
@@ -14,7 +14,7 @@ class Settings(VariantSettings):
     """How much fresh noise a step brings: 0 is DDIM, 1 is DDPM."""
 
     native: ClassVar[bool] = True
-    looks: ClassVar[int] = 1
+    nfe_per_step: ClassVar[int] = 1
 
     eta: Annotated[float, Field(ge=0, le=1)] = 0.0
 
@@ -39,5 +39,5 @@ def step(
     lost = sigma.square() - (alpha / next_level.alpha * next_level.sigma).square()
     variance = settings.eta**2 * (next_level.sigma / sigma).square() * lost.clamp(min=0)
     kept = (next_level.sigma.square() - variance).clamp(min=0).sqrt()
-    there = times(next_level.alpha, x0) + times(kept, eps)
-    return there + times(variance.sqrt(), fresh()) if settings.eta else there
+    there = scale_per_sample(next_level.alpha, x0) + scale_per_sample(kept, eps)
+    return there + scale_per_sample(variance.sqrt(), fresh()) if settings.eta else there

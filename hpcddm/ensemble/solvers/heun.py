@@ -12,7 +12,7 @@ class Settings(VariantSettings):
     """Nothing to set."""
 
     native: ClassVar[bool] = False
-    looks: ClassVar[int] = 2
+    nfe_per_step: ClassVar[int] = 2
 
 
 def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """Routing strategies: how a posterior over experts becomes the weights of their velocities.
 
 A strategy's file says with `pattern` which names it answers to ("top1", "top-2"), whether it needs the router, and
-whether what it takes at first is kept for the whole trajectory; it holds `weights(settings, posterior, moment)`.
+whether what it takes at first is kept for the whole trajectory; it holds
+`routing_weights(settings, posterior, moment)`.
 """
 
 from collections.abc import Callable
@@ -26,12 +27,12 @@ def rule(settings: Any, renormalise: bool = True) -> Callable:
 
     Rows sum to one; without `renormalise` experts that were chosen, not drawn, keep their posterior values.
     """
-    weights = partial(plugins.load(ROOM, settings.name).weights, settings)
+    routing_weights = partial(plugins.load(ROOM, settings.name).routing_weights, settings)
     if not renormalise:
-        return weights
+        return routing_weights
 
     def normalised(posterior: Any, moment: Any) -> Any:
-        chosen = weights(posterior, moment)
+        chosen = routing_weights(posterior, moment)
         return chosen / chosen.sum(1, keepdim=True)
 
     return normalised

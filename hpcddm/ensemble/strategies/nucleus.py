@@ -35,7 +35,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-1 is its limit")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
     """One-hot weights (N, K)."""
     sharpened = tempered(posterior, settings.temperature or 1.0)
     likeliest, experts = sharpened.sort(dim=1, descending=True)

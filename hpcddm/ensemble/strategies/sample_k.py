@@ -36,7 +36,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-{self.k} is its limit")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
     """Weights (N, K), rows summing to one; where fewer experts than k are possible, those share the sample."""
     left = tempered(posterior, settings.temperature or 1.0)
     drawn = torch.zeros_like(posterior)

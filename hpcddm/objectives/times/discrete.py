@@ -11,6 +11,6 @@ class Settings(VariantSettings):
     levels: Positive = 1000
 
 
-def times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
+def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
     """Times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
     return ((uniform * settings.levels).floor() / settings.levels).clamp(lowest, highest)

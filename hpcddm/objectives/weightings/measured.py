@@ -18,6 +18,6 @@ class Settings(VariantSettings):
     quantity: Literal["epsilon", "x0", "v", "velocity"]
 
 
-def weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
+def loss_weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
     """The factor (N,) that makes the squared error of `quantity` that of `settings.quantity`."""
     return (determinant(settings.quantity, level) / determinant(quantity, level)).square()

@@ -10,7 +10,7 @@ LATE_SECONDS = 10
 """How far accounting may lag behind the queue here; it can be minutes, and nothing relies on it."""
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """Ask for the jobs that have just run."""
     started, job, expected = time.time(), evidence.submitted.get(Part.ARRAY), evidence.site.has_sacct
     try:

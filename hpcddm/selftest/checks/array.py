@@ -4,7 +4,7 @@ from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """Three elements, each with its own number, none of them twice but the one that asks for it."""
     job = int(evidence.submitted.get(Part.ARRAY, 0))
     starts = [start for start in evidence.starts(Part.ARRAY) if start.job == job]

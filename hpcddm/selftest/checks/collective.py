@@ -68,7 +68,7 @@ def answers(start: Start | None) -> list[dict[str, Any]]:
     return sorted((one for one in found if one), key=lambda one: (not one["message"], one["rank"]))
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """Pass only if all ranks have summed; slow is no failure, for nobody knows what the cluster's network can do."""
     start = evidence.last(Part.NODES)
     if start and start.text("meet.exit") not in (None, "0"):

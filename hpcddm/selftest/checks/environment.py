@@ -54,7 +54,7 @@ def _visible_gpus() -> int | str:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """What is wrong first, else where Python runs and on which cores."""
     start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
     found = start.json("environment") if start else None

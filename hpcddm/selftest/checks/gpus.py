@@ -13,8 +13,8 @@ ADVICE = (
 )
 
 
-def judge(evidence: Evidence) -> Row:
-    """Judge the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
     site, asked = evidence.site, evidence.resources.gpus_per_node
     texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
     if texts:

@@ -98,7 +98,7 @@ def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     return [connection]
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """As many ranks as the site says must have met, on as many nodes."""
     check, resources = "ranks, rendezvous", evidence.resources
     start = evidence.last(Part.NODES)

@@ -12,7 +12,7 @@ def is_settled(evidence: Evidence) -> bool:
     return starts[0].is_done and not _is_accepted(starts[0])
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """The way that the site key requeue names must work from the batch script."""
     way, starts = evidence.site.requeue, evidence.starts(Part.ARRAY, Element.REQUEUE)
     if way == "none" and starts:

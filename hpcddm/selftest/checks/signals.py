@@ -30,7 +30,7 @@ def observe(folder: Path, name: str) -> None:
     atomic.write_json(folder / f"{name}.json", {"came": came[0] if came else None}, durable=False)
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """Both signals must have come."""
     start = evidence.last(Part.ARRAY, Element.SIGNALS)
     if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):

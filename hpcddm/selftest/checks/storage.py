@@ -150,7 +150,7 @@ def _try_to_lock(path: Path) -> str:
         return str(error)
 
 
-def judge(evidence: Evidence) -> Row:
+def evaluate_check(evidence: Evidence) -> Row:
     """The folder first, then scratch."""
     start = evidence.last(Part.NODES)
     complaint = _scratch_complaint(start)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from hpcddm.launch.client import Silent, ask, call, on, user_name, words
-from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.selftest.evidence import checked
 from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Resources, Site
@@ -50,7 +50,7 @@ def shapes(site: Site, cluster: str | None = None) -> Shapes:
     return {name: resources for resources, name in found.items()}
 
 
-def judge(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[Row]:
+def evaluate_check(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[Row]:
     """What sbatch would refuse, one row for the stages that it says the same about; none where it accepts all."""
     partitions = _partitions(cluster)
     refused: dict[tuple[str, str], list[str]] = {}
@@ -123,7 +123,7 @@ def complaint(answer: subprocess.CompletedProcess[str]) -> str:
     return said or "sbatch failed without a word"
 
 
-def _too_long(resources: Resources, partitions: dict[str, Partition]) -> str:
+def _too_long(resources: Resources, partitions: dict[str, SlurmPartition]) -> str:
     """Where EnforcePartLimits is off, sbatch accepts a job above the time limit, and it waits for ever."""
     default = next((one.name for one in partitions.values() if one.is_default), "")
     asked = [partitions[name] for name in (resources.partition or default).split(",") if name in partitions]
@@ -134,8 +134,8 @@ def _too_long(resources: Resources, partitions: dict[str, Partition]) -> str:
     return f"{resources.minutes} minutes are above the time limit of {longest.name}, {longest.max_minutes}"
 
 
-def _partitions(cluster: str | None) -> dict[str, Partition]:
+def _partitions(cluster: str | None) -> dict[str, SlurmPartition]:
     try:
-        return Cluster(cluster).partitions
+        return SlurmCluster(cluster).partitions
     except Silent:
         return {}

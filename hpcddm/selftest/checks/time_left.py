@@ -7,7 +7,7 @@ TOLERANCE_SECONDS = 120
 ADVICE = "only a signal announces the end: keep signal_lead_seconds well above the time that a save takes"
 
 
-def judge(evidence: Evidence, minutes: int) -> Row:
+def evaluate_check(evidence: Evidence, minutes: int) -> Row:
     """Slurm's variable or squeue, asked inside the job, must name the end of these `minutes`."""
     start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
     if start is None or start.text("ends.exit") is None:

@@ -10,7 +10,7 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import set_aside
 from hpcddm.status import State, survey
 from hpcddm.sweep.index import Index, link, read_index, write_index
-from hpcddm.sweep.members import assign, survey_members
+from hpcddm.sweep.runs import assign, survey_sweep_runs
 from tests.helpers import finish
 
 TRAINED, FINAL = {"shard", "encode", "cluster", "critics", "train", "route"}, {"evaluate", "report"}
@@ -34,18 +34,18 @@ def shared_stages(first, second) -> set[str]:
         ("evaluate.min_experts", [1, 2], TRAINED),
     ],
 )
-def test_shared_is_what_the_varied_key_does_not_reach(members, key, values, shared):
-    assert shared_stages(*members(grid={key: values})) == shared
+def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, shared):
+    assert shared_stages(*sweep_runs(grid={key: values})) == shared
 
 
-def test_experts_are_shared_with_a_setting_without_monolith(members):
-    both, alone = members(grid={"monolith.enabled": [True, False]})
+def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
+    both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
     same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
     assert {"train/expert-00", "train/expert-01", "route/router"} <= same and not any("evaluate" in key for key in same)
 
 
-def test_units_are_shared_inside_a_stage_too(members):
-    one, other = members(grid={"critics.judge.shift": [0, 1]})
+def test_units_are_shared_inside_a_stage_too(sweep_runs):
+    one, other = sweep_runs(grid={"critics.judge.shift": [0, 1]})
     assert one.identities["critics/extractor"] == other.identities["critics/extractor"]
     assert one.identities["critics/judge"] != other.identities["critics/judge"]
 
@@ -53,35 +53,35 @@ def test_units_are_shared_inside_a_stage_too(members):
 def settle(found, home):
     """What a submission does with the files of a sweep."""
     index = read_index(home) if home.root.exists() else Index()
-    index.current = [member.label for member in found]
+    index.current = [sweep_run.label for sweep_run in found]
     assign(found, index)
-    for member in found:
-        member.run.root.mkdir(parents=True, exist_ok=True)
-        link(member.run, member.owners)
+    for sweep_run in found:
+        sweep_run.run.root.mkdir(parents=True, exist_ok=True)
+        link(sweep_run.run, sweep_run.owners)
     write_index(index, home)
     return index
 
 
-def made_by(member, found):
-    """Finish the units of a member that it makes itself."""
-    finish([unit for unit in member.units if member.owners[unit.key] == member.label], member.run)
+def made_by(sweep_run, found):
+    """Finish the units of a run that it makes itself."""
+    finish([unit for unit in sweep_run.units if sweep_run.owners[unit.key] == sweep_run.label], sweep_run.run)
     return found
 
 
-def test_what_is_shared_is_made_once_and_complete_in_every_run(members, home):
-    found = members(1.0, 2.0, 3.0)
+def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home):
+    found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
-    for member in found:
-        made_by(member, found)
+    for sweep_run in found:
+        made_by(sweep_run, found)
     assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * 2
-    for member in found:
-        states = survey(member.units, member.run)
-        assert {status.state for status in states.values()} == {State.COMPLETE}, member.label
-        assert states == survey_members(found)[member.label]
+    for sweep_run in found:
+        states = survey(sweep_run.units, sweep_run.run)
+        assert {status.state for status in states.values()} == {State.COMPLETE}, sweep_run.label
+        assert states == survey_sweep_runs(found)[sweep_run.label]
 
 
-def test_a_stage_of_one_other_member_is_one_link_and_a_mixed_one_has_links_inside(members, home):
-    first, second = members(grid={"critics.judge.shift": [0, 1]})
+def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_inside(sweep_runs, home):
+    first, second = sweep_runs(grid={"critics.judge.shift": [0, 1]})
     settle([first, second], home)
     assert str((second.run.root / "train").readlink()) == "../shift=0/train"
     assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
@@ -93,25 +93,25 @@ def test_a_stage_of_one_other_member_is_one_link_and_a_mixed_one_has_links_insid
     assert str((logs / "critics/extractor").readlink()) == "../../../shift=0/logs/critics/extractor"
 
 
-def test_links_stay_true_when_the_sweep_is_moved(members, home, tmp_path):
-    found = members(1.0, 2.0)
+def test_links_stay_true_when_the_sweep_is_moved(sweep_runs, home, tmp_path):
+    found = sweep_runs(1.0, 2.0)
     settle(found, home)
     made_by(found[0], found)
     shutil.move(home.root, tmp_path / "moved")
     assert manifest.read(tmp_path / "moved" / found[1].label / "train/expert-00")
 
 
-def test_values_that_are_added_use_what_is_there_wherever_they_stand_in_the_file(members, home):
-    settle(members(2.0, 3.0), home)
-    before, *_ = found = members(1.0, 2.0, 3.0)
+def test_values_that_are_added_use_what_is_there_wherever_they_stand_in_the_file(sweep_runs, home):
+    settle(sweep_runs(2.0, 3.0), home)
+    before, *_ = found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
     assert {before.owners[key] for key in before.owners if key.split("/")[0] not in FINAL} == {"guidance=2.0"}
     assert before.owners[REPORT] == "guidance=1.0"
 
 
-def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run_is_gone(members, home):
-    settle(members(1.0, 2.0), home)
-    (left,) = members(2.0)
+def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run_is_gone(sweep_runs, home):
+    settle(sweep_runs(1.0, 2.0), home)
+    (left,) = sweep_runs(2.0)
     settle([left], home)
     assert left.owners["train/monolith"] == "guidance=1.0"
     shutil.rmtree(home.root / "guidance=1.0")
@@ -119,17 +119,17 @@ def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run
     assert set(left.owners.values()) == {"guidance=2.0"} and not (left.run.root / "train").is_symlink()
 
 
-def test_without_its_index_a_sweep_finds_what_was_made(members, home):
-    found = members(2.0, 3.0)
+def test_without_its_index_a_sweep_finds_what_was_made(sweep_runs, home):
+    found = sweep_runs(2.0, 3.0)
     settle(found, home)
     made_by(found[0], found)
     (home.root / "sweep.json").unlink()
-    found = members(1.0, 2.0, 3.0)
+    found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
-    for member in found:
-        states = survey(member.units, member.run)
-        assert states["train/expert-01"].state is State.COMPLETE, member.label
-        assert member.owners["train/expert-01"] == "guidance=2.0"
+    for sweep_run in found:
+        states = survey(sweep_run.units, sweep_run.run)
+        assert states["train/expert-01"].state is State.COMPLETE, sweep_run.label
+        assert sweep_run.owners["train/expert-01"] == "guidance=2.0"
 
 
 def test_a_torn_index_is_named_and_not_taken_for_a_new_sweep(home):
@@ -139,16 +139,16 @@ def test_a_torn_index_is_named_and_not_taken_for_a_new_sweep(home):
         read_index(home)
 
 
-def test_a_folder_of_its_own_is_never_replaced_by_a_link(members, home):
-    first, second = members(1.0, 2.0)
+def test_a_folder_of_its_own_is_never_replaced_by_a_link(sweep_runs, home):
+    first, second = sweep_runs(1.0, 2.0)
     finish(second.units, second.run)
     settle([first, second], home)
     assert set(second.owners.values()) == {"guidance=2.0"} and first.owners["train/monolith"] == "guidance=2.0"
     assert not any(path.is_symlink() for path in second.run.root.rglob("*"))
 
 
-def test_setting_aside_in_one_run_moves_no_folder_of_another(members, home):
-    first, second = found = members(1.0, 2.0)
+def test_setting_aside_in_one_run_moves_no_folder_of_another(sweep_runs, home):
+    first, second = found = sweep_runs(1.0, 2.0)
     settle(found, home)
     made_by(first, found)
     made_by(second, found)

