@@ -138,7 +138,7 @@ def cost(run: Path, own: bool, as_json: bool) -> None:
     "--strategy",
     default="top-1",
     show_default=True,
-    help="full, top-2, once, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
+    help="full, top-2, per-trajectory, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
 )
 @click.option("--class", "name", metavar="NAME", help="A class's name or number. Default: all classes in turn.")
 @click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)

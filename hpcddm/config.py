@@ -72,7 +72,7 @@ class Training(StrictModel):
     log_images: Positive = 1024
 
 
-class Start(StrictModel):
+class InitialWeights(StrictModel):
     """Weights that a training starts from, such as `hpcddm convert` writes."""
 
     uncovered: ClassVar[frozenset[str]] = frozenset({"weights"})
@@ -83,14 +83,14 @@ class Start(StrictModel):
     """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
 
 
-class Mixed(StrictModel):
+class ExpertOverride(StrictModel):
     """What is different for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
 
     clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     model: variant("models", "denoiser") | None = None
     objective: variant("objectives") | None = None
     precision: Literal["fp32", "bf16"] | None = None
-    start: Start | None = None
+    init_from: InitialWeights | None = None
 
 
 class ExpertSettings(StrictModel):
@@ -102,22 +102,22 @@ class ExpertSettings(StrictModel):
     objective: variant("objectives")
     condition_dropout: Fraction = 0.1
     training: Training
-    mixed: list[Mixed] = []
+    overrides: list[ExpertOverride] = []
     """Exceptions, cluster by cluster; monolith and student have none."""
-    start: Start | None = None
+    init_from: InitialWeights | None = None
     """Where experts, monolith and student start from; without it from random weights."""
     sites: list[Name] | None = None
     """The site of each expert, K names; without it every expert belongs to where the run is submitted."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How one denoiser is made."""
+class ExpertConfig:
+    """Settings of one denoiser: those of all experts with its cluster's overrides."""
 
     model: VariantSettings
     objective: VariantSettings
     precision: str
-    start: Start | None
+    init_from: InitialWeights | None
 
 
 class MonolithSettings(StrictModel):
@@ -127,7 +127,7 @@ class MonolithSettings(StrictModel):
 
 
 class ClassifierSettings(StrictModel):
-    """A classifier trained on real images: the extractor of the distances, or the judge."""
+    """A classifier trained on real images: the extractor of the distances, or the one that names samples' classes."""
 
     model: variant("models", "classifier")
     training: Training
@@ -157,17 +157,17 @@ class RouterSettings(StrictModel):
     """How often training sees each cluster; 'balanced' is corrected by the natural prior afterwards."""
     samples: ExpertSamples | None = None
     """With it, the router is trained on samples of the experts only."""
-    refit: Start | None = None
+    refit: InitialWeights | None = None
     """Another router's weights, of which only the head is trained: for an expert that came or went."""
     temperature: Literal["none", "one", "by_level"] = "none"
     """Temperature scaling of the logits on held-out images (arXiv 1706.04599)."""
 
 
-class CriticSettings(StrictModel):
-    """The two networks that look at samples; they must not be the same one."""
+class MeasuringSettings(StrictModel):
+    """The two networks by which samples are measured; they must not be the same one."""
 
     extractor: ClassifierSettings
-    judge: ClassifierSettings
+    classifier: ClassifierSettings
 
 
 class EvaluateSettings(StrictModel):
@@ -216,30 +216,30 @@ class Experiment(StrictModel):
     name: Name
     seed: Annotated[int, Field(ge=0)] = 0
     site: Name | None = None
-    """The site of the monolith, the router, the critics and the evaluation; every site makes the data stages itself."""
+    """The site of monolith, router, measuring networks and evaluation; every site makes the data stages itself."""
     data: DataSettings
     encode: EncodeSettings
     cluster: ClusterSettings
     experts: ExpertSettings
     monolith: MonolithSettings = MonolithSettings()
     router: RouterSettings
-    critics: CriticSettings
+    measuring: MeasuringSettings
     evaluate: EvaluateSettings = EvaluateSettings()
     distill: DistillSettings | None = None
 
-    def recipe(self, expert: int | None = None) -> Recipe:
-        """How an expert is made; None stands for the monolith and the student."""
+    def expert_config(self, expert: int | None = None) -> ExpertConfig:
+        """Settings of an expert; None stands for the monolith and the student."""
         common = self.experts
-        own = next((one for one in common.mixed if expert in one.clusters), None)
+        own = next((one for one in common.overrides if expert in one.clusters), None)
         if own is None:
-            return Recipe(common.model, common.objective, common.training.precision, common.start)
-        # Weights for another network or objective would be no start for this one.
+            return ExpertConfig(common.model, common.objective, common.training.precision, common.init_from)
+        # Weights for another network or objective would not fit this one.
         changed = own.model is not None or own.objective is not None
-        return Recipe(
+        return ExpertConfig(
             own.model or common.model,
             own.objective or common.objective,
             own.precision or common.training.precision,
-            own.start or (None if changed else common.start),
+            own.init_from or (None if changed else common.init_from),
         )
 
     @model_validator(mode="after")
@@ -271,12 +271,12 @@ def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
         found.append(("experts.training.batch", text))
     if experts.sites is not None and len(experts.sites) != num_experts:
         found.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
-    named = [cluster for one in experts.mixed for cluster in one.clusters]
+    named = [cluster for one in experts.overrides for cluster in one.clusters]
     for cluster in named:
         if cluster >= num_experts:
-            found.append(("experts.mixed", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
+            found.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
         if named.count(cluster) > 1:
-            found.append(("experts.mixed", f"cluster {cluster} is named {named.count(cluster)} times"))
+            found.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
     if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
         found.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
     return found

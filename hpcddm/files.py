@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from hpcddm import plugins, starts
-from hpcddm.config import Experiment, Start
+from hpcddm import initial_weights, plugins
+from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
@@ -68,8 +68,8 @@ def resolve_folder(values: dict[str, Any], start: Path) -> None:
 def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Where the mappings of an experiment, not yet validated, hold paths: (mapping, key)."""
     experts = _mapping(values, "experts")
-    mixed = experts.get("mixed") if isinstance(experts.get("mixed"), list) else []
-    starts = [_mapping(one, "start") for one in (experts, *mixed) if isinstance(one, dict)]
+    overrides = experts.get("overrides") if isinstance(experts.get("overrides"), list) else []
+    starts = [_mapping(one, "init_from") for one in (experts, *overrides) if isinstance(one, dict)]
     holders = [(_mapping(_mapping(values, "data"), "source"), "folder")]
     holders += [(one, "weights") for one in (*starts, _mapping(_mapping(values, "router"), "refit"))]
     yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))
@@ -129,13 +129,13 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     content = images or plugins.load("data/sources", data.source.name).content(data.source)
     experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
 
-    def hashed(start: Start) -> Start:
+    def hashed(start: InitialWeights) -> InitialWeights:
         path = Path(start.weights)
         # A file that is gone is needed no more where all that starts from it is complete; else submit refuses it.
         own = None if path.is_file() else known.get(relative_to_run(path, run))
         return start.model_copy(update={"content": own or _hash_of(path)})
 
-    return _with_starts(experiment, hashed)
+    return _with_initial_weights(experiment, hashed)
 
 
 @cache
@@ -143,7 +143,7 @@ def _hash_of(weights: Path) -> str:
     try:
         return atomic.sha256(weights)
     except OSError as error:
-        raise ConfigError(starts.unreadable(weights, error)) from None
+        raise ConfigError(initial_weights.unreadable(weights, error)) from None
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
@@ -151,21 +151,21 @@ def within_run(experiment: Experiment, run: RunDir) -> Experiment:
     folder = relative_to_run(Path(experiment.data.source.folder), run)
     source = experiment.data.source.model_copy(update={"folder": folder})
     experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
-    return _with_starts(
+    return _with_initial_weights(
         experiment,
         lambda start: start.model_copy(update={"weights": relative_to_run(Path(start.weights), run)}),
     )
 
 
-def _with_starts(experiment: Experiment, change: Callable[[Start], Start]) -> Experiment:
+def _with_initial_weights(experiment: Experiment, change: Callable[[InitialWeights], InitialWeights]) -> Experiment:
     """The experiment with every mention of starting weights changed."""
 
     def of(settings: Any, key: str) -> Any:
         start = getattr(settings, key)
         return settings if start is None else settings.model_copy(update={key: change(start)})
 
-    experts = of(experiment.experts, "start")
-    experts = experts.model_copy(update={"mixed": [of(one, "start") for one in experts.mixed]})
+    experts = of(experiment.experts, "init_from")
+    experts = experts.model_copy(update={"overrides": [of(one, "init_from") for one in experts.overrides]})
     return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 

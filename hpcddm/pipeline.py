@@ -5,7 +5,8 @@ The way of the data:
     shard --> encode --> cluster --> train (experts, monolith) --+--> evaluate --> report
       |                     +------> route (router) -------------+
       |                     +------> distill (student) ----------+
-      +----------------------------> critics (extractor, judge) -+
+      +----------------------------> measuring (extractor, ------+
+                                                     classifier)
 
 The router waits for the experts where it is trained on their samples; the student always does.
 
@@ -30,7 +31,7 @@ from hpcddm.schema import VariantSettings, covered
 
 CLUSTER = "cluster/all"
 ROUTER = "route/router"
-EXTRACTOR, JUDGE = "critics/extractor", "critics/judge"
+EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
 MONOLITH = "train/monolith"
 STUDENT = "distill/student"
 REPORT = "report/all"
@@ -103,7 +104,7 @@ def _monolith_keys(experiment: Experiment) -> list[str]:
 def _needed_to_sample(experiment: Experiment) -> list[str]:
     """What the evaluation reads beside the experts."""
     dense = [*_monolith_keys(experiment), *student_keys(experiment)]
-    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, JUDGE]
+    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, CLASSIFIER]
 
 
 def _needed_to_route(experiment: Experiment) -> list[str]:
@@ -123,36 +124,36 @@ def _images(experiment: Experiment) -> dict[str, Any]:
 
 
 def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
-    """Settings that every model but the critics depends on; the prompts only if it is conditioned on them."""
+    """Settings of every model but the measuring networks; the prompts only if it is conditioned on them."""
     data, shape = experiment.data, _images(experiment)
     if getattr(model, "condition", None) == "text":
         shape["text"] = covered(data.text)
     return {"data": shape, "seed": experiment.seed}
 
 
-def _recipe(experiment: Experiment, expert: int | None) -> dict[str, Any]:
-    """How one denoiser is trained: the other experts' recipes are nothing to it."""
-    recipe, experts = experiment.recipe(expert), experiment.experts
+def _expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
+    """How one denoiser is trained: the other experts' settings are nothing to it."""
+    config, experts = experiment.expert_config(expert), experiment.experts
     settings = covered(experts)
-    del settings["mixed"]
+    del settings["overrides"]
     return settings | {
-        "model": covered(recipe.model),
-        "objective": covered(recipe.objective),
-        "training": settings["training"] | {"precision": recipe.precision},
-        "start": covered(recipe.start) if recipe.start else None,
+        "model": covered(config.model),
+        "objective": covered(config.objective),
+        "training": settings["training"] | {"precision": config.precision},
+        "init_from": covered(config.init_from) if config.init_from else None,
     }
 
 
-def _critics_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+def _measuring_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     name = key.split("/")[1]
     # Not the experiment's seed: distances by different rulers could not be compared.
-    return {"data": _images(experiment), f"critics.{name}": covered(getattr(experiment.critics, name))}
+    return {"data": _images(experiment), f"measuring.{name}": covered(getattr(experiment.measuring, name))}
 
 
 def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     expert = None if key == MONOLITH else int(key.rsplit("-", 1)[1])
-    covers = _shape(experiment, experiment.recipe(expert).model) | {
-        "experts": _recipe(experiment, expert),
+    covers = _shape(experiment, experiment.expert_config(expert).model) | {
+        "experts": _expert_settings(experiment, expert),
         "cluster.experts": experiment.cluster.experts,
     }
     if key == MONOLITH:
@@ -164,7 +165,7 @@ def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
         if router.refit:
             bought["refit"] = True
         covers["router"] = {"model": covered(router.model)} | bought
-        covers["experts.mixed"] = _other_models(experiment)
+        covers["experts.overrides"] = _other_models(experiment)
     return covers
 
 
@@ -179,21 +180,21 @@ def _route_covers(experiment: Experiment, key: str) -> dict[str, Any]:
 
 
 def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
-    changed = [one for one in experiment.experts.mixed if one.model is not None]
+    changed = [one for one in experiment.experts.overrides if one.model is not None]
     return [{"clusters": one.clusters, "model": covered(one.model)} for one in changed]
 
 
 def _distill_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    objectives = [covered(one.objective) for one in experiment.experts.mixed if one.objective is not None]
+    objectives = [covered(one.objective) for one in experiment.experts.overrides if one.objective is not None]
     covers = {
         "distill": covered(experiment.distill),
-        "experts": _recipe(experiment, None),
-        "experts.mixed": [*_other_models(experiment), *objectives],
+        "experts": _expert_settings(experiment, None),
+        "experts.overrides": [*_other_models(experiment), *objectives],
         "evaluate.conversion": covered(experiment.evaluate.conversion),
     }
     if experiment.distill.teacher == "router":
         covers["router.model"] = covered(experiment.router.model)
-    return _shape(experiment, experiment.recipe().model) | covers
+    return _shape(experiment, experiment.expert_config().model) | covers
 
 
 def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
@@ -206,8 +207,8 @@ def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
         del evaluate["images"]
     # How weights are read is no part of them: a network of another objective may have the same tensors, and so may a
     # router of another temperature.
-    recipes = [experiment.recipe(expert) for expert in (None, *range(experiment.cluster.experts))]
-    objectives = [covered(recipe.objective) for recipe in recipes]
+    configs = [experiment.expert_config(expert) for expert in (None, *range(experiment.cluster.experts))]
+    objectives = [covered(config.objective) for config in configs]
     own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
     shown = {"experts.objective": objectives[0], "monolith": covered(experiment.monolith)}
     shown["router.model"] = covered(experiment.router.model)
@@ -275,12 +276,12 @@ STAGES = (
         covers=lambda experiment, key: {"cluster": covered(experiment.cluster), "seed": experiment.seed},
     ),
     Stage(
-        "critics",
+        "measuring",
         "tars",
-        "the extractor of the distances, and the judge",
-        units=lambda experiment: [EXTRACTOR, JUDGE],
+        "the extractor of the distances, and the classifier of samples",
+        units=lambda experiment: [EXTRACTOR, CLASSIFIER],
         needs=lambda experiment, key: shard_keys(experiment),
-        covers=_critics_covers,
+        covers=_measuring_covers,
         gpus=Gpus.RANKS,
     ),
     Stage(

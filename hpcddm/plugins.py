@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from hpcddm.errors import ConfigError
+from hpcddm.renamed import VARIANTS, hint
 
 PACKAGE = Path(__file__).parent
 LIGHT_MODULES = (
@@ -67,7 +68,7 @@ def parse(room: str, text: str) -> Any:
         if match := re.fullmatch(settings.pattern, text):
             return settings(name=name, **match.groupdict())
     usage = ", ".join(settings.usage for settings in classes.values())
-    raise ConfigError(f"unknown name '{text}'; valid names: {usage}")
+    raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage}")
 
 
 def _variant_file(room: str, name: str) -> Path:

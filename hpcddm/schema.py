@@ -14,7 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from hpcddm import plugins
+from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
 from hpcddm.pretrained import PretrainedFile
 
@@ -136,6 +136,9 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
             schema = _model_in(schema.model_fields[part].annotation) if isinstance(part, str) else schema
+        old = str(first["loc"][-1])
+        if renamed.KEYS.get(old) in schema.model_fields:
+            return f"{location}: unknown key{renamed.hint(renamed.KEYS, old)}"
         return f"{location}: unknown key; valid keys: {', '.join(schema.model_fields)}"
     if first["type"] == "missing":
         return f"{location}: this key is needed"

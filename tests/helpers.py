@@ -32,16 +32,16 @@ EXPERIMENT = {
         "shards": 2,
     },
     "encode": {"encoder": {"name": "pixels", "size": 4}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "redo": 1}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}},
     "experts": {
         "model": {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4},
         "objective": {"name": "flow_matching"},
         "training": TRAINING,
     },
     "router": {"model": {"name": "router_dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}, "training": TRAINING},
-    "critics": {
+    "measuring": {
         "extractor": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
-        "judge": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
+        "classifier": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
     },
     "evaluate": {"images": 24, "batch": 8, "steps": 2, "strategies": ["top-1"]},
 }

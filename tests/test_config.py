@@ -73,21 +73,45 @@ WRONG = {
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
     "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
     "a mixed cluster that is not there": (
-        {"experts__mixed": [{"clusters": [2], "precision": "fp32"}]},
-        "experts.mixed: cluster 2: there are 2, numbered from 0",
+        {"experts__overrides": [{"clusters": [2], "precision": "fp32"}]},
+        "experts.overrides: cluster 2: there are 2, numbered from 0",
     ),
     "a cluster mixed twice": (
-        {"experts__mixed": [{"clusters": [1]}, {"clusters": [1]}]},
-        "experts.mixed: cluster 1 is named 2 times",
+        {"experts__overrides": [{"clusters": [1]}, {"clusters": [1]}]},
+        "experts.overrides: cluster 1 is named 2 times",
     ),
-    "unknown key in a list": ({"experts__mixed": [{"cluster": [1]}]}, "experts.mixed.0.cluster: unknown key; valid"),
+    "the old name of a key": ({"critics": {}}, "critics: unknown key, which is now called 'measuring'"),
+    "the old name of a key in a key": (
+        {"measuring__judge": {}},
+        "measuring.judge: unknown key, which is now called 'classifier'",
+    ),
+    "the old name of the overrides": (
+        {"experts__mixed": []},
+        "experts.mixed: unknown key, which is now called 'overrides'",
+    ),
+    "the old name of initial weights": (
+        {"experts__start": {"weights": "a"}},
+        "experts.start: unknown key, which is now called 'init_from'",
+    ),
+    "the old name of k-means' restarts": (
+        {"cluster__clustering__redo": 2},
+        "cluster.clustering.redo: unknown key, which is now called 'nredo'",
+    ),
+    "the old name of a strategy": (
+        {"evaluate__strategies": ["once"]},
+        "evaluate.strategies: unknown name 'once', which is now called 'per-trajectory'; valid names: full",
+    ),
+    "unknown key in a list": (
+        {"experts__overrides": [{"cluster": [1]}]},
+        "experts.overrides.0.cluster: unknown key; valid",
+    ),
     "a mixed model that does not fit": (
         {
-            "experts__mixed": [
+            "experts__overrides": [
                 {"clusters": [1], "model": {"name": "dit", "width": 8, "depth": 1, "heads": 2, "patch": 3}}
             ]
         },
-        "experts.mixed.0.model: patch 3 does not divide image_size 8",
+        "experts.overrides.0.model: patch 3 does not divide image_size 8",
     ),
     "a trained router without training": ({"router__training": None}, "router.training: this key is needed"),
     "a router that is computed, balanced": (

@@ -40,8 +40,8 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
         "experts__training__learning_rate": 0.02,
         "router__model__depth": 2,
         "router__training__weight_decay": 0.1,
-        "critics__judge__training__images": 32,
-        "critics__extractor__model__features": 9,
+        "measuring__classifier__training__images": 32,
+        "measuring__extractor__model__features": 9,
         "evaluate__guidance": 2.0,
         "evaluate__guidance_interval": [0.1, 0.9],
         "evaluate__shift": 3.0,
@@ -67,8 +67,8 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
     "changes, stale",
     [
         ({"router__training__images": 128}, {"route/router", MONOLITH}),
-        ({"critics__judge__training__images": 128}, {"critics/judge"}),
-        ({"critics__extractor__seed": 1}, {"critics/extractor"}),
+        ({"measuring__classifier__training__images": 128}, {"measuring/classifier"}),
+        ({"measuring__extractor__seed": 1}, {"measuring/extractor"}),
         ({"experts__training__images": 128}, {MONOLITH, expert_key(0), expert_key(1)}),
         ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
     ],
@@ -81,7 +81,10 @@ def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path, changes
 
 def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):
     before, after = ({unit.key: unit for unit in plan(tiny(tmp_path, seed=seed))} for seed in (0, 1))
-    assert {key for key in before if before[key].covers == after[key].covers} >= {"critics/extractor", "critics/judge"}
+    assert {key for key in before if before[key].covers == after[key].covers} >= {
+        "measuring/extractor",
+        "measuring/classifier",
+    }
     assert before[ROUTER].covers != after[ROUTER].covers
 
 
@@ -133,7 +136,7 @@ COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
 
 def test_an_expert_of_another_objective_is_nothing_to_the_others(tmp_path):
     before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
-    mixed = plan(tiny(tmp_path, experts__mixed=[{"clusters": [1], "objective": COSINE}]))
+    mixed = plan(tiny(tmp_path, experts__overrides=[{"clusters": [1], "objective": COSINE}]))
     stale = {unit.key for unit in mixed if unit.covers != before[unit.key]}
     assert {key for key in stale if key.startswith(("train", "route"))} == {expert_key(1)}
 
@@ -141,7 +144,7 @@ def test_an_expert_of_another_objective_is_nothing_to_the_others(tmp_path):
 def test_an_expert_of_another_size_changes_what_the_monolith_may_cost(tmp_path):
     before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
     model = {"name": "dit", "width": 16, "depth": 1, "heads": 2, "patch": 4}
-    mixed = plan(tiny(tmp_path, experts__mixed=[{"clusters": [0], "model": model}]))
+    mixed = plan(tiny(tmp_path, experts__overrides=[{"clusters": [0], "model": model}]))
     stale = {unit.key for unit in mixed if unit.covers != before[unit.key]}
     assert {key for key in stale if key.startswith("train")} == {expert_key(0), MONOLITH}
 
@@ -166,7 +169,7 @@ def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):
     assert [unit.key for unit in told if unit.covers != before[unit.key]] == []
     read = plan(tiny(tmp_path, data__text=text, router__model__condition="text"))
     stale = {unit.key for unit in read if unit.covers != before[unit.key]}
-    assert ROUTER in stale and not {expert_key(0), "critics/judge"} & stale
+    assert ROUTER in stale and not {expert_key(0), "measuring/classifier"} & stale
 
 
 @pytest.mark.parametrize("teacher, stale", [("cluster", False), ("router", True)])

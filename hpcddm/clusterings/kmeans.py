@@ -19,7 +19,7 @@ class Settings(VariantSettings):
 
     fine: Positive = 1024
     iterations: Positive = 50
-    redo: Positive = 5
+    nredo: Positive = 5
     assignment: Literal["fine_lookup", "nearest_coarse"] = "fine_lookup"
 
     def check(self, experiment: Any) -> None:
@@ -71,7 +71,9 @@ def fit(settings: Settings, features: np.ndarray, num_clusters: int, seed: int) 
         partition = Partition(mean, fine, _nearest(fine, coarse))
     sizes = np.bincount(partition.assign(features), minlength=num_clusters)
     if not sizes.all():
-        raise ValueError(f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or redo")
+        raise ValueError(
+            f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
+        )
     return partition
 
 
@@ -95,7 +97,7 @@ def _lloyd(points: np.ndarray, k: int, settings: Settings, seed: int) -> np.ndar
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
-        kmeans = faiss.Kmeans(points.shape[1], k, niter=settings.iterations, nredo=settings.redo, seed=seed, **options)
+        kmeans = faiss.Kmeans(points.shape[1], k, niter=settings.iterations, nredo=settings.nredo, seed=seed, **options)
         kmeans.train(np.ascontiguousarray(points))
     finally:
         faiss.omp_set_num_threads(threads)

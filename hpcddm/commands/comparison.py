@@ -29,7 +29,7 @@ def print_results(rows: list[Result]) -> None:
         return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
-    table = Table(title="FD / KID / judge agrees, by arm", title_justify="left", show_lines=False)
+    table = Table(title="FD / KID / classifier agrees, by arm", title_justify="left", show_lines=False)
     for name in keys.values():
         table.add_column(name, no_wrap=True)
     if any(row.arms for row in rows):

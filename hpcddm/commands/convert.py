@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm import plugins, starts
-from hpcddm.config import Recipe
+from hpcddm import initial_weights, plugins
+from hpcddm.config import ExpertConfig
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_experiment
 from hpcddm.rundir import atomic
@@ -41,12 +41,12 @@ def convert(
 
     stored = reading.read(source)
     layout = reading.layout_of(stored) if layout == "auto" else layout
-    recipe = experiment.recipe(expert)
-    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, recipe.model)
-    place = starts.place_of(experiment, expert, "model")
-    target = conversion.Target(recipe.model, experiment.data, recipe.objective, place)
+    config = experiment.expert_config(expert)
+    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, config.model)
+    place = initial_weights.place_of(experiment, expert, "model")
+    target = conversion.Target(config.model, experiment.data, config.objective, place)
     made = conversion.convert(tensors, facts, target, seed, keep_head)
-    own = _described(recipe, experiment.data) | {
+    own = _described(config, experiment.data) | {
         "source": source.name,
         "source_sha256": stored.sha256,
         "images": stored.own.get("images"),
@@ -68,13 +68,13 @@ def _check_options(layout: str, output: Path) -> None:
         raise ConfigError(f"--output {output}: the name must end in .safetensors")
 
 
-def _described(recipe: Recipe, data: Any) -> dict[str, Any]:
+def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
     """What another conversion, and a training that starts from it, need to know of the file."""
     shape = {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")}
     return {
-        "model": recipe.model.model_dump(),
-        "objective": recipe.objective.model_dump(),
-        "data": shape | {"encoder": starts.encoder_of(recipe.model, data.text)},
+        "model": config.model.model_dump(),
+        "objective": config.objective.model_dump(),
+        "data": shape | {"encoder": initial_weights.encoder_of(config.model, data.text)},
     }
 
 
@@ -101,7 +101,7 @@ def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         # No training ever starts from a torn file.
         with atomic.replacing(output) as staged:
-            save_tensors(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
+            save_tensors(tensors, staged, {initial_weights.METADATA: json.dumps(own, sort_keys=True)})
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
 
@@ -117,4 +117,4 @@ def _print(made: Any, own: dict[str, Any], output: Path) -> None:
         click.echo(f"note: {note}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
     seen = "what its source cost is unknown" if own["images"] is None else f"its source saw {own['images']:,} images"
-    click.echo(f"{output}: {counts}; {seen}; start from it with experts.start.weights={output}")
+    click.echo(f"{output}: {counts}; {seen}; start from it with experts.init_from.weights={output}")

@@ -9,10 +9,10 @@ import click
 from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import stored_experiment
+from hpcddm.initial_weights import METADATA
 from hpcddm.pipeline import student_keys, train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.starts import METADATA
 
 STEPS = 1000
 """Both sides embed 1000 t; diffusers calls that the time step."""

@@ -29,6 +29,7 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts, stored_part, stored_parts
 from hpcddm.pipeline import CONTINUATION, REPORT, STAGE_NAMES
+from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -61,7 +62,8 @@ def submit(
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     unknown = set(redo) - set(STAGE_NAMES)
     if unknown:
-        raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
+        old = hint(STAGES, min(unknown))
+        raise ConfigError(f"--redo {min(unknown)}: unknown stage{old}; valid: {', '.join(STAGE_NAMES)}")
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
     if is_sweep(RunDir(run.root.resolve().parent)):

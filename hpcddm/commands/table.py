@@ -10,7 +10,7 @@ from rich.text import Text
 COLUMNS = {
     "fd": ("FD", ".2f"),
     "kid": ("KID", ".4f"),
-    "agreement": ("judge\nagrees", ".1%"),
+    "agreement": ("classifier\nagrees", ".1%"),
     "precision": ("preci-\nsion", ".1%"),
     "recall": ("recall", ".1%"),
     "density": ("den-\nsity", ".2f"),

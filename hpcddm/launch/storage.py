@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcddm import plugins
 from hpcddm.config import Experiment, Training
 from hpcddm.launch import quotas
-from hpcddm.pipeline import EXTRACTOR, JUDGE, PlannedUnit, evaluate_range
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, PlannedUnit, evaluate_range
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -174,9 +174,9 @@ def _trained(parameters: int, training: Training) -> Need:
 
 
 def _train(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    recipe = experiment.recipe(int(key.rsplit("-", 1)[1]) if "/expert-" in key else None)
-    parameters = recipe.model.parameters(experiment.data, None)
-    training = experiment.experts.training.model_copy(update={"precision": recipe.precision})
+    config = experiment.expert_config(int(key.rsplit("-", 1)[1]) if "/expert-" in key else None)
+    parameters = config.model.parameters(experiment.data, None)
+    training = experiment.experts.training.model_copy(update={"precision": config.precision})
     return _trained(parameters, training) + _per_rank(ranks)
 
 
@@ -192,10 +192,10 @@ def _route(key: str, experiment: Experiment, counts: dict[str, int], ranks: int)
     return _trained(parameters, router.training) + samples + _per_rank(ranks)
 
 
-def _critics(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    critic = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}[key]
-    parameters = critic.model.parameters(experiment.data, experiment.data.num_classes)
-    return _trained(parameters, critic.training) + _per_rank(ranks)
+def _measuring(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    network = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
+    parameters = network.model.parameters(experiment.data, experiment.data.num_classes)
+    return _trained(parameters, network.training) + _per_rank(ranks)
 
 
 def _per_rank(ranks: int) -> Need:
@@ -210,7 +210,7 @@ def _arms(experiment: Experiment) -> int:
 
 def _evaluate(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
     start, stop = evaluate_range(key)
-    features = experiment.critics.extractor.model.features
+    features = experiment.measuring.extractor.model.features
     per_image = _pixels(experiment) + 4 * features + 1
     statistics = 8 * (features + 1) ** 2
     # Real images, of the reference and of the floor, are two arms more.
@@ -231,7 +231,7 @@ _ESTIMATES = {
     "train": _train,
     "distill": _train,
     "route": _route,
-    "critics": _critics,
+    "measuring": _measuring,
     "evaluate": _evaluate,
     "report": _report,
 }

@@ -6,12 +6,23 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcddm import plugins, starts
+from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, OTHER_STAGES, ROUTER, STAGE_NAMES, STUDENT, PlannedUnit, plan
+from hpcddm.pipeline import (
+    CLASSIFIER,
+    EXTRACTOR,
+    MONOLITH,
+    OTHER_STAGES,
+    ROUTER,
+    STAGE_NAMES,
+    STUDENT,
+    PlannedUnit,
+    plan,
+)
+from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -50,8 +61,10 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     """
     for key in site.stages:
         known = (*STAGE_NAMES, *OTHER_STAGES)
-        if key.split("/")[0] not in known:
-            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(known)}")
+        stage = key.split("/")[0]
+        if stage not in known:
+            old = hint(STAGES, stage)
+            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage{old}; valid: {', '.join(known)}")
     for unit in decision.to_run:
         minutes = site.resources_for(*unit.key.split("/")).minutes
         if site.scheduler != "local" and 60 * minutes <= site.signal_lead_seconds:
@@ -72,20 +85,20 @@ def batch_of(experiment: Experiment, key: str) -> int:
     """The images of one step of a unit that trains; 0, which all ranks can share, of any other unit."""
     if key.startswith("train/expert-"):
         return experiment.experts.training.batch // experiment.cluster.experts
-    critics = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}
+    measuring = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}
     if key == STUDENT:
         return round(experiment.distill.share * experiment.experts.training.batch)
-    trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | critics
+    trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | measuring
     training = trained[key].training if key in trained else None
     return training.batch if training else 0
 
 
 def _check_starts(experiment: Experiment, keys: list[str]) -> None:
     """The weights that units start from must be there, and of their networks: before the data stages, not after."""
-    found = [one for one in (starts.wanted(experiment, key) for key in keys) if one is not None]
+    found = [one for one in (initial_weights.init_request(experiment, key) for key in keys) if one is not None]
     # Most units start from the same file as the same network.
     for one in {(one.place, one.model_place, one.objective_place): one for one in found}.values():
-        starts.check_file(one, Path(one.start.weights))
+        initial_weights.check_file(one, Path(one.init_from.weights))
 
 
 def _check_source(experiment: Experiment) -> None:

@@ -1,4 +1,4 @@
-"""A small convolutional classifier: the judge of generated images, and the features of the Frechet distance."""
+"""A small convolutional classifier of generated images, whose features are those of the Frechet distance."""
 
 from typing import Any, ClassVar
 

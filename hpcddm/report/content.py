@@ -57,7 +57,7 @@ class Content:
 
     name: str
     facts: list[tuple[str, str]]
-    """Rows of (what, value): images, K, steps, guidance, extractor and its hash, judge, cost."""
+    """Rows of (what, value): images, K, steps, guidance, extractor and its hash, classifier, cost."""
     metrics: dict[str, Any]
     """What `metrics.json` holds: {"arms": {arm: measures}, "floor": measures, "diagnostics": {arm: {...}}, ...}.
 

@@ -18,7 +18,7 @@ FLOOR = "real against real"
 MEASURES = {
     "fd": ("FD", min, None),
     "kid": ("KID", min, None),
-    "agreement": ("Judge agrees", max, ".1%"),
+    "agreement": ("Classifier agrees", max, ".1%"),
     "precision": ("Precision", max, ".1%"),
     "recall": ("Recall", max, ".1%"),
     "density": ("Density", max, ".2f"),

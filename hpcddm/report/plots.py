@@ -50,7 +50,7 @@ def expert_of(name: str) -> int | None:
 
 
 def label_of(name: str) -> str:
-    """What a reader calls an arm or a unit: 'expert 2', 'monolith', 'judge'."""
+    """What a reader calls an arm or a unit: 'expert 2', 'monolith', 'classifier'."""
     expert = expert_of(name)
     return name.rpartition("/")[2] if expert is None else f"expert {expert}"
 

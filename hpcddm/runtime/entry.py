@@ -32,7 +32,7 @@ from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
 
-COLLECTIVE_STAGES = ("train", "distill", "route", "critics")
+COLLECTIVE_STAGES = ("train", "distill", "route", "measuring")
 """Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
 
 LEAVING_SECONDS = 90

@@ -40,7 +40,7 @@ def checked(site: Site, cluster: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialWeights:
     """One start of one element, with the folder that the batch script made for it."""
 
     part: str
@@ -102,17 +102,17 @@ class Evidence:
             }
         )
 
-    def starts(self, part: str, element: int | None = None) -> list[Start]:
+    def starts(self, part: str, element: int | None = None) -> list[InitialWeights]:
         """All starts of a part, or of one of its elements, oldest first."""
         found = []
         for folder in self.folder.iterdir():
             match = FOLDER.fullmatch(folder.name)
             if match and match["part"] == part and element in (None, int(match["element"])):
                 numbers = (int(match[name]) for name in ("job", "element", "restart"))
-                found.append(Start(part, *numbers, folder))
+                found.append(InitialWeights(part, *numbers, folder))
         return sorted(found, key=lambda start: (start.job, start.restart, start.element))
 
-    def last(self, part: str, element: int = 0) -> Start | None:
+    def last(self, part: str, element: int = 0) -> InitialWeights | None:
         """The last start of an element."""
         return next(reversed(self.starts(part, element)), None)
 

@@ -53,7 +53,7 @@ class Benchmark:
     def _ask(self, line: str) -> float:
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "hpcddm.stages.measure"],
+                [sys.executable, "-m", "hpcddm.stages.benchmark_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

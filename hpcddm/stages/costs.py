@@ -14,8 +14,8 @@ from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment, Training
 from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.models.flops import forward_flops, training_flops
-from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, evaluate_range
-from hpcddm.stages import critics, denoisers, distill, encode, nfe, routing, routing_quality, train
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, MONOLITH, evaluate_range
+from hpcddm.stages import denoisers, distill, encode, measuring, nfe, routing, routing_quality, train
 from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
 
@@ -51,7 +51,7 @@ class Costs:
         of_stage = {
             "shard": self._shard,
             "encode": self._encode,
-            "critics": self._critics,
+            "measuring": self._measuring,
             "train": self._train,
             "distill": self._distill,
             "route": self._route,
@@ -70,8 +70,12 @@ class Costs:
     def network(self, name: str) -> nn.Module:
         """A network, freshly initialised."""
         if name.startswith(DENOISER):
-            return denoisers.build(self.settings, self.settings.recipe(_expert(name)))
-        return routing.trainable(self.settings) if name == ROUTER else critics.build(self.settings, self.critic(name))
+            return denoisers.build(self.settings, self.settings.expert_config(_expert(name)))
+        return (
+            routing.trainable(self.settings)
+            if name == ROUTER
+            else measuring.build(self.settings, self.measuring_network(name))
+        )
 
     def denoiser(self, expert: int | None) -> str:
         """The name of an expert's network, or of the monolith's: the first one's that is made alike."""
@@ -80,18 +84,18 @@ class Costs:
         first = next(one for one in everyone if _make(self.settings, one) == wanted)
         return DENOISER if first is None else f"{DENOISER}-{first}"
 
-    def critic(self, name: str) -> ClassifierSettings:
-        """The settings of 'extractor' or 'judge'."""
-        return getattr(self.settings.critics, name)
+    def measuring_network(self, name: str) -> ClassifierSettings:
+        """The settings of 'extractor' or 'classifier'."""
+        return getattr(self.settings.measuring, name)
 
     def training(self, name: str) -> Training:
         """How a network is trained; of a denoiser, all experts together. An untrained router is asked in fp32."""
         common = self.settings.experts.training
         if name.startswith(DENOISER):
-            return common.model_copy(update={"precision": self.settings.recipe(_expert(name)).precision})
+            return common.model_copy(update={"precision": self.settings.expert_config(_expert(name)).precision})
         if name == ROUTER:
             return self.settings.router.training or common.model_copy(update={"precision": "fp32"})
-        return self.critic(name).training
+        return self.measuring_network(name).training
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Arguments of a network's forward pass for so many images."""
@@ -131,13 +135,13 @@ class Costs:
         start, stop = (self.counts[split] * edge // parts for edge in (int(part), int(part) + 1))
         return stop - start
 
-    def _critics(self, key: str) -> list[Work]:
+    def _measuring(self, key: str) -> list[Work]:
         name = key.split("/")[1]
-        training = self.critic(name).training
+        training = self.measuring_network(name).training
         whole_batches = math.ceil(training.images / training.batch) * training.batch
         return [
             Work(name, True, whole_batches, training.batch),
-            Work(name, False, self.counts["heldout"], critics.IMAGES_AT_ONCE),
+            Work(name, False, self.counts["heldout"], measuring.IMAGES_AT_ONCE),
         ]
 
     def _train(self, key: str) -> list[Work]:
@@ -172,7 +176,7 @@ class Costs:
         start, stop = evaluate_range(key)
         evaluate, arms = self.settings.evaluate, arm_names(self.settings)
         seen = (len(arms) + REAL_ARMS) * (stop - start)
-        looked_at = [Work(key.split("/")[1], False, seen, evaluate.batch) for key in (EXTRACTOR, JUDGE)]
+        looked_at = [Work(key.split("/")[1], False, seen, evaluate.batch) for key in (EXTRACTOR, CLASSIFIER)]
         return self._sampling(arms, stop - start, evaluate.batch) + looked_at
 
     def _report(self, key: str) -> list[Work]:
@@ -207,5 +211,5 @@ def _expert(name: str) -> int | None:
 
 
 def _make(settings: Experiment, expert: int | None) -> tuple[object, str]:
-    recipe = settings.recipe(expert)
-    return recipe.model, recipe.precision
+    config = settings.expert_config(expert)
+    return config.model, config.precision

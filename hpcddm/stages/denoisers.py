@@ -12,36 +12,36 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm import plugins, starts
-from hpcddm.config import Experiment, Recipe, Training
+from hpcddm import initial_weights, plugins
+from hpcddm.config import Experiment, ExpertConfig, Training
 from hpcddm.errors import UserError
+from hpcddm.initial_weights import InitRequest
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.objectives.base import Objective
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.schema import VariantSettings
-from hpcddm.starts import Wanted
 
 START = "start.json"
 """Beside a unit's outputs and none of them: the file itself may be gone when the unit is complete."""
 
 
-def build(settings: Experiment, recipe: Recipe) -> nn.Module:
+def build(settings: Experiment, config: ExpertConfig) -> nn.Module:
     """A denoiser, freshly initialised."""
-    return plugins.load("models", recipe.model.name).build(recipe.model, settings.data)
+    return plugins.load("models", config.model.name).build(config.model, settings.data)
 
 
-def initial(settings: Experiment, recipe: Recipe) -> nn.Module:
+def initial(settings: Experiment, config: ExpertConfig) -> nn.Module:
     """A denoiser before its training: random weights, its prompts filled in."""
-    model = build(settings, recipe)
-    fill_prompts(model, recipe.model, settings)
+    model = build(settings, config)
+    fill_prompts(model, config.model, settings)
     return model
 
 
 def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
     """What fills the unit's denoiser with the weights that it starts from; None where they stay random."""
-    wanted = starts.wanted(settings, unit.key)
-    return None if wanted is None else partial(start_from, wanted=wanted, unit=unit)
+    request = initial_weights.init_request(settings, unit.key)
+    return None if request is None else partial(load_initial_weights, request=request, unit=unit)
 
 
 def fill_prompts(model: nn.Module, own: VariantSettings, settings: Experiment) -> None:
@@ -52,12 +52,12 @@ def fill_prompts(model: nn.Module, own: VariantSettings, settings: Experiment) -
         model.set_prompts(prompt_states(settings.data.text))
 
 
-def start_from(model: nn.Module, wanted: Wanted, unit: Unit) -> None:
+def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
     """Fill a model with other weights, which must be those of all its parameters; its fixed buffers stay.
 
     Raises `UserError` naming the file, and the key or the tensor, when those weights are not the network's.
     """
-    path, weights = starting_weights(wanted, unit)
+    path, weights = read_initial_weights(request, unit)
     own = dict(model.named_parameters())
     unexpected = sorted(weights.keys() - model.state_dict().keys())
     missing = sorted(own.keys() - weights.keys())
@@ -66,59 +66,59 @@ def start_from(model: nn.Module, wanted: Wanted, unit: Unit) -> None:
     require(
         first is None,
         f"{path}: not the weights of this model ({len(missing)} tensors missing, {len(unexpected)} unknown,"
-        f" {len(wrong)} of another shape, the first {first}); {wanted.advice}",
+        f" {len(wrong)} of another shape, the first {first}); {request.advice}",
     )
     # The buffers are computed, or the prompts of another experiment.
     model.load_state_dict({name: weights[name] for name in own}, strict=False)
 
 
-def starting_weights(wanted: Wanted, unit: Unit) -> tuple[Path, dict[str, torch.Tensor]]:
+def read_initial_weights(request: InitRequest, unit: Unit) -> tuple[Path, dict[str, torch.Tensor]]:
     """The file that a training starts from, and its tensors; what it is, is kept in the unit's folder for `started`.
 
     Raises `UserError` naming the file when it holds none, other ones than when the run was submitted, or another
     network's.
     """
-    path = (unit.run.root / wanted.start.weights).resolve()
+    path = (unit.run.root / request.init_from.weights).resolve()
     try:
         weights, digest = load_file(path), atomic.sha256(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(starts.unreadable(path, error)) from None
-    is_same = wanted.start.content in (None, digest)
+        raise UserError(initial_weights.unreadable(path, error)) from None
+    is_same = request.init_from.content in (None, digest)
     require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
-    said = starts.described(path, starts.header(path).own, digest)
-    starts.check(wanted, path, said)
+    said = initial_weights.described(path, initial_weights.header(path).own, digest)
+    initial_weights.check(request, path, said)
     if unit.ranks.rank == 0:
-        atomic.write_json(unit.folder / START, starts.record(path, said, digest))
+        atomic.write_json(unit.folder / START, initial_weights.record(path, said, digest))
     return path, weights
 
 
 def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
     """For the manifest: what the unit started from, as {"start": ...}; empty where its weights were random."""
-    found = atomic.read_json(unit.folder / START) if starts.wanted(settings, unit.key) else None
+    found = atomic.read_json(unit.folder / START) if initial_weights.init_request(settings, unit.key) else None
     return {} if found is None else {"start": found}
 
 
-def objective_of(recipe: Recipe) -> Objective:
+def objective_of(config: ExpertConfig) -> Objective:
     """What a denoiser is trained for."""
-    return plugins.load("objectives", recipe.objective.name).Objective(recipe.objective)
+    return plugins.load("objectives", config.objective.name).Objective(config.objective)
 
 
-def train_flops(settings: Experiment, recipe: Recipe) -> int:
+def train_flops(settings: Experiment, config: ExpertConfig) -> int:
     """FLOPs for one training image, forward and backward."""
-    return training_flops(build(settings, recipe), *one_image(settings))
+    return training_flops(build(settings, config), *one_image(settings))
 
 
-def sample_flops(settings: Experiment, recipe: Recipe) -> int:
+def sample_flops(settings: Experiment, config: ExpertConfig) -> int:
     """FLOPs of one look at one image."""
-    return forward_flops(build(settings, recipe), *one_image(settings))
+    return forward_flops(build(settings, config), *one_image(settings))
 
 
 def of_each(settings: Experiment, experts: Iterable[int | None], count: Callable[..., int]) -> list[int]:
     """`train_flops` or `sample_flops` of some experts (None: the monolith); like networks are counted once."""
-    recipes = [settings.recipe(expert) for expert in experts]
-    alike = {recipe.model.model_dump_json(): recipe for recipe in recipes}
-    found = {model: count(settings, recipe) for model, recipe in alike.items()}
-    return [found[recipe.model.model_dump_json()] for recipe in recipes]
+    configs = [settings.expert_config(expert) for expert in experts]
+    alike = {config.model.model_dump_json(): config for config in configs}
+    found = {model: count(settings, config) for model, config in alike.items()}
+    return [found[config.model.model_dump_json()] for config in configs]
 
 
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:

@@ -24,15 +24,15 @@ from hpcddm.training.loop import Batch, Task, train
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
-    recipe, training = settings.recipe(), student_training(settings)
+    config, training = settings.expert_config(), student_training(settings)
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
     members_on = cache(lambda device: networks.load_ensemble(settings, unit.run.unit, unit.inputs, device))
     loss = _loss(settings, members_on, unit.key)
     start = denoisers.start(settings, unit)
-    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, recipe), loss, reader, start=start)
+    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
     trained = train(task, training, unit)
-    flops = denoisers.train_flops(settings, recipe) + round(teacher_flops(settings, unit.inputs))
+    flops = denoisers.train_flops(settings, config) + round(teacher_flops(settings, unit.inputs))
     facts = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
     return Result(trained.outputs, facts | trained.facts | denoisers.started(settings, unit))
 
@@ -40,7 +40,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 def student_training(settings: Experiment) -> Training:
     """A share of the experts' common budget; at a quarter it costs a third, for each image asks a teacher, too."""
     part = denoisers.part_of(settings.experts.training, Fraction(str(settings.distill.share)))
-    return part.model_copy(update={"precision": settings.recipe().precision})
+    return part.model_copy(update={"precision": settings.expert_config().precision})
 
 
 def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = None) -> float:
@@ -59,7 +59,7 @@ def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], 
 
     With flow matching that is || v_student - v_teacher ||^2.
     """
-    objective = denoisers.objective_of(settings.recipe())
+    objective = denoisers.objective_of(settings.expert_config())
     randomness = Randomness(settings.seed, stream)
     dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 

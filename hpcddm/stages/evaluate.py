@@ -14,7 +14,7 @@ from hpcddm.ensemble import strategies
 from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM, Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range, missing_experts
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, evaluate_range, missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import networks
@@ -30,7 +30,9 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
     ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
-    critics = [networks.load_critic(settings, key, unit.run.unit, device) for key in (EXTRACTOR, JUDGE)]
+    measuring_networks = [
+        networks.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)
+    ]
     real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
     arms = {name: Arm() for name in (*arm_names(settings), *real)}
     total = (stop - start) * len(arms)
@@ -40,9 +42,9 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
             unit.leave_if_told()
             unit.pulse.beat((first - start) * len(arms) + number * len(rows), total)
             if name in real:
-                arm.add(real[name].images(rows), *critics)
+                arm.add(real[name].images(rows), *measuring_networks)
             else:
-                arm.add(_draw(settings, ensemble, name, rows, real[REFERENCE], arm, device), *critics)
+                arm.add(_draw(settings, ensemble, name, rows, real[REFERENCE], arm, device), *measuring_networks)
     unit.pulse.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
@@ -68,15 +70,15 @@ class Arm:
     usage: np.ndarray | None = None
 
     @torch.no_grad()
-    def add(self, images: np.ndarray, extractor: nn.Module, judge: nn.Module) -> None:
-        """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the judge names."""
-        tensor = to_tensor(images).to(next(judge.parameters()).device)
+    def add(self, images: np.ndarray, extractor: nn.Module, classifier: nn.Module) -> None:
+        """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the classifier names."""
+        tensor = to_tensor(images).to(next(classifier.parameters()).device)
         self.images.append(images)
         self.features.append(extractor.features(tensor).cpu().numpy())
-        self.named.append(judge(tensor).argmax(1).cpu().numpy())
+        self.named.append(classifier(tensor).argmax(1).cpu().numpy())
 
     def write(self, group: h5py.Group, num_classes: int, start: int) -> None:
-        """Store images, features, the judge's agreement and the mergeable statistics."""
+        """Store images, features, the classifier's agreement and the mergeable statistics."""
         features, named = np.concatenate(self.features), np.concatenate(self.named)
         labels = np.arange(start, start + len(named)) % num_classes
         group.create_dataset("images", data=np.concatenate(self.images))

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from hpcddm.config import Experiment, Recipe
+from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
@@ -30,16 +30,16 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Guidance", _guidance(settings)),
         ("Experts become one velocity by", _combining(settings)),
         ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
-        ("Judge", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
+        ("Classifier", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
     ]
 
 
 def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list[Denoiser]:
     """Monolith and student, where they are, then the experts that are there."""
-    dense = {key: settings.recipe() for key in (MONOLITH, STUDENT) if key in inputs}
-    recipes = dense | {expert_key(index): settings.recipe(index) for index in range(settings.cluster.experts)}
-    return [_denoiser(settings, key, recipe, inputs[key].facts) for key, recipe in recipes.items() if key in inputs]
+    dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
+    configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
+    return [_denoiser(settings, key, config, inputs[key].facts) for key, config in configs.items() if key in inputs]
 
 
 def brief(settings: VariantSettings) -> str:
@@ -55,21 +55,21 @@ def brief(settings: VariantSettings) -> str:
     return f"{settings.name} ({', '.join(words)})" if words else settings.name
 
 
-def _denoiser(settings: Experiment, key: str, recipe: Recipe, facts: dict[str, Any]) -> Denoiser:
+def _denoiser(settings: Experiment, key: str, config: ExpertConfig, facts: dict[str, Any]) -> Denoiser:
     with torch.device("meta"):
-        model = denoisers.build(settings, recipe)
+        model = denoisers.build(settings, config)
     return Denoiser(
         unit=key,
-        model=brief(recipe.model),
+        model=brief(config.model),
         parameters=sum(values.numel() for values in model.parameters()),
-        objective=brief(recipe.objective),
-        precision=recipe.precision,
+        objective=brief(config.objective),
+        precision=config.precision,
         images=facts["images"],
         flops=facts["train_flops"],
     )
 
 
-def starts_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
+def initial_weights_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
     """What units started from, by the SHA-256 of the file: many may share one."""
     found = (unit.facts.get("start") for unit in units)
     return {start["sha256"]: start for start in found if start is not None}
@@ -77,7 +77,7 @@ def starts_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
 
 def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     words = []
-    for digest, start in starts_of(inputs.values()).items():
+    for digest, start in initial_weights_of(inputs.values()).items():
         cost = "images unknown" if start["images"] is None else f"{start['images']:,} images seen"
         billed = "which no bill holds" if start["train_flops"] is None else "on the bill of every arm that began there"
         words.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")

@@ -21,8 +21,8 @@ from hpcddm.metrics.kernel import kernel_distance
 from hpcddm.metrics.precision_recall import DENSITY_NEIGHBOURS, NEIGHBOURS, precision_recall
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import (
+    CLASSIFIER,
     EXTRACTOR,
-    JUDGE,
     MONOLITH,
     ROUTER,
     STUDENT,
@@ -91,8 +91,9 @@ def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]
         "floor": floor,
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
-        "extractor": _critic(settings, unit, EXTRACTOR),
-        "judge": _critic(settings, unit, JUDGE),
+        "extractor": _measuring_network(settings, unit, EXTRACTOR),
+        # The key by which the files of earlier runs and their readers know it.
+        "judge": _measuring_network(settings, unit, CLASSIFIER),
         "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
@@ -142,12 +143,12 @@ def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
 
 def _bill(units: list[Manifest]) -> int:
     own = sum(found.facts["train_flops"] for found in units)
-    return own + sum(start["train_flops"] or 0 for start in facts.starts_of(units).values())
+    return own + sum(start["train_flops"] or 0 for start in facts.initial_weights_of(units).values())
 
 
-def _critic(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
+def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
     (weights,) = (output for output in unit.inputs[key].outputs if output.path == WEIGHTS)
-    name = getattr(settings.critics, key.split("/")[1]).model.name
+    name = getattr(settings.measuring, key.split("/")[1]).model.name
     return {"name": name, "sha256": weights.sha256, "heldout_accuracy": unit.inputs[key].facts["heldout_accuracy"]}
 
 

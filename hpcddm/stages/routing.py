@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpcddm import plugins, starts
+from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment, Training
+from hpcddm.initial_weights import InitRequest
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.flops import training_flops
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.stages import denoisers, outputs
-from hpcddm.starts import Wanted
 
 CALIBRATION = "calibration.json"
 """The arguments of `CalibratedRouter`; it is there where there is something to correct."""
@@ -41,7 +41,7 @@ def initial(settings: Experiment, unit: Unit) -> nn.Module:
     router = build(settings)
     denoisers.fill_prompts(router, settings.router.model, settings)
     if settings.router.refit is not None:
-        _copy_body(router, starts.wanted(settings, unit.key), unit)
+        _copy_body(router, initial_weights.init_request(settings, unit.key), unit)
         _freeze_body(router)
     return router
 
@@ -98,14 +98,14 @@ def sampling_flops(settings: Experiment, images: list[int]) -> int:
     return nfe * sum(count * one for count, one in zip(images, each, strict=True))
 
 
-def _copy_body(router: nn.Module, wanted: Wanted, unit: Unit) -> None:
-    path, stored = denoisers.starting_weights(wanted, unit)
+def _copy_body(router: nn.Module, request: InitRequest, unit: Unit) -> None:
+    path, stored = denoisers.read_initial_weights(request, unit)
     for name, parameter in _body(router).items():
         found = stored.get(name, torch.empty(0)).shape
         require(
             found == parameter.shape,
-            f"{wanted.place}.weights: {path}: {name} is {list(found)}, here it is {list(parameter.shape)};"
-            f" {wanted.advice}",
+            f"{request.place}.weights: {path}: {name} is {list(found)}, here it is {list(parameter.shape)};"
+            f" {request.advice}",
         )
         parameter.data.copy_(stored[name])
 

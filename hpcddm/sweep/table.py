@@ -19,7 +19,7 @@ CSV, PLOT = "table.csv", "table.png"
 METRICS = {
     "fd": "FD",
     "kid": "KID",
-    "agreement": "judge agrees",
+    "agreement": "classifier agrees",
     "precision": "precision",
     "recall": "recall",
     "density": "density",

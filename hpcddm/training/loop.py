@@ -1,4 +1,4 @@
-"""The one training loop: expert, monolith, router and critics supply a model, a loss and their samples."""
+"""The one training loop: expert, monolith, router and measuring networks supply a model, a loss and their samples."""
 
 import math
 import time

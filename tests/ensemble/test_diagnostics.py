@@ -35,7 +35,7 @@ def test_the_gap_is_a_mean_square():
     assert refinement_gap(torch.zeros(2, 1, 2, 2), torch.full((2, 1, 2, 2), 3.0)) == 9
 
 
-@pytest.mark.parametrize("arm", ["full", "top-1", "sample-1", "once"])
+@pytest.mark.parametrize("arm", ["full", "top-1", "sample-1", "per-trajectory"])
 @pytest.mark.parametrize("solver", ["euler", "heun"])
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_an_ensemble_is_diagnosed_by_time(arm, solver, guidance):

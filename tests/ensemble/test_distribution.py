@@ -52,7 +52,7 @@ def test_the_measure_itself():
     assert deviation(1.1 * MIXTURE.sample(COUNT, seed=4)[0]) > 4
 
 
-@pytest.mark.parametrize("arm", ["full", "once"])
+@pytest.mark.parametrize("arm", ["full", "per-trajectory"])
 @pytest.mark.parametrize("experts", EXPERTS)
 def test_full_and_once_draw_from_the_data(arm, experts):
     assert deviation(drawn(arm, experts)) < 4
@@ -89,8 +89,8 @@ def test_an_expert_per_step_is_right_only_if_drawn_from_the_very_posterior():
 
 
 def test_once_does_not_mind_a_router_that_is_wrong_below_the_highest_noise():
-    found = {arm: deviation(drawn(arm, router=vague)) for arm in ("once", "sample-1", "full")}
-    assert found["once"] < 4
+    found = {arm: deviation(drawn(arm, router=vague)) for arm in ("per-trajectory", "sample-1", "full")}
+    assert found["per-trajectory"] < 4
     assert min(found["sample-1"], found["full"]) > 12
 
 

@@ -19,7 +19,7 @@ from tests.helpers import CLASSES, SIDE, tiny
 
 ROOM, EXPERTS, CPU = "ensemble/residencies", 4, torch.device("cpu")
 WORDS = {"resident": {}, "spread": {}, "lru": {"gib": 1.0}}
-STRATEGIES = ["full", "top-1", "top-2", "sample-1", "once", "expert-2"]
+STRATEGIES = ["full", "top-1", "top-2", "sample-1", "per-trajectory", "expert-2"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     experiment = tiny(path, cluster__experts=EXPERTS)
     torch.manual_seed(0)
     for index in range(EXPERTS):
-        save_file(_stirred(denoisers.build(experiment, experiment.recipe(index))), path / f"{index}.safetensors")
+        save_file(_stirred(denoisers.build(experiment, experiment.expert_config(index))), path / f"{index}.safetensors")
     save_file(_stirred(route.build(experiment)), path / "router.safetensors")
     return path
 
@@ -42,7 +42,7 @@ def networks(folder):
     experiment = tiny(folder, cluster__experts=EXPERTS)
     found = {}
     for index in range(EXPERTS):
-        network = denoisers.build(experiment, experiment.recipe(index)).eval()
+        network = denoisers.build(experiment, experiment.expert_config(index)).eval()
         network.load_state_dict(load_file(folder / f"{index}.safetensors"))
         found[f"train/expert-{index:02d}"] = network.requires_grad_(False)
     router = route.build(experiment).eval()

@@ -24,10 +24,10 @@ NAMES = [
     "nucleus-0.7-at-2",
     "threshold-0.05",
     "threshold-0.9",
-    "once",
+    "per-trajectory",
     "full-until-0.5-then-top-1",
 ]
-RANDOM = ["sample-1", "sample-2", "sample-3-at-0.5", "nucleus-0.9", "nucleus-0.7-at-2", "once"]
+RANDOM = ["sample-1", "sample-2", "sample-3-at-0.5", "nucleus-0.9", "nucleus-0.7-at-2", "per-trajectory"]
 FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 
@@ -58,7 +58,9 @@ def test_names_have_one_label(name, label):
     strategies.parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
 
 
-@pytest.mark.parametrize("name", ["top", "top0", "top-0", "topk", "Full", "full ", "", "sample-0", "nucleus", "once-2"])
+@pytest.mark.parametrize(
+    "name", ["top", "top0", "top-0", "topk", "Full", "full ", "", "sample-0", "nucleus", "per-trajectory-2"]
+)
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
         strategies.parse(name)
@@ -78,7 +80,7 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name):
         ("threshold-1", "at least 0 and below 1"),
         ("full-until-1-then-top-1", "time must be above 0 and below 1"),
         ("full-until-0.5-then-top-5", "top-5 needs 5 experts"),
-        ("once-until-0.5-then-top-1", "once does not ask the router anew"),
+        ("per-trajectory-until-0.5-then-top-1", "per-trajectory does not ask the router anew"),
         ("full-until-0.5-then-oracle", "oracle does not ask the router anew"),
         ("full-until-0.5-then-best", "unknown name 'best'; valid names: full"),
     ],
@@ -202,7 +204,7 @@ def test_a_switch_changes_when_the_noise_has_fallen():
 
 def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
     assert [name for name in NAMES if not strategies.parse(name).needs_router] == ["oracle"]
-    assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["once"]
+    assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["per-trajectory"]
 
 
 def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():

@@ -183,7 +183,7 @@ def test_outside_the_interval_of_guidance_the_null_half_is_not_asked(posteriors)
     assert expert.calls == [[0, 1], [0, 1, NULL, NULL], [0, 1, NULL, NULL], [0, 1]]
 
 
-@pytest.mark.parametrize("name, asked", [("top-1", [0, 3, 6]), ("sample-1", [0, 3, 6]), ("once", [0])])
+@pytest.mark.parametrize("name, asked", [("top-1", [0, 3, 6]), ("sample-1", [0, 3, 6]), ("per-trajectory", [0])])
 def test_the_router_is_asked_every_so_many_steps(name, asked):
     at = []
 
@@ -201,7 +201,7 @@ def test_the_router_is_asked_every_so_many_steps(name, asked):
     assert at == asked
     # Between two questions the weights stay; a new trajectory asks anew.
     assert torch.equal(field.usage[0], field.usage[2]) and torch.equal(field.usage[0], field.usage[7]) == (
-        name == "once"
+        name == "per-trajectory"
     )
     ask(field, x, t, classes)
     assert len(at) == len(asked) + 1
@@ -209,7 +209,7 @@ def test_the_router_is_asked_every_so_many_steps(name, asked):
 
 def test_once_gives_both_halves_of_guidance_the_same_expert():
     x, t, classes = batch()
-    field = field_of("once", guidance=3.0)
+    field = field_of("per-trajectory", guidance=3.0)
     velocity = ask(field)
     found = torch.stack([guided(expert, x, t, classes, 3.0) for expert in EXPERTS])
     fits = (found - velocity).abs().flatten(2).amax(2) < 1e-10
@@ -236,7 +236,7 @@ def linear_time(tau):
     return torch.sigmoid((torch.pi / 2 * tau).tan().log())
 
 
-@pytest.mark.parametrize("arm", ["once", "expert-1", "full"])
+@pytest.mark.parametrize("arm", ["per-trajectory", "expert-1", "full"])
 def test_guidance_acts_before_the_clamp(arm):
     own, (x, t, classes) = ensemble(experts=[clamped(k) for k in range(CLUSTERS)]), batch()
     t = t.clamp(0.1, 0.9)
@@ -267,7 +267,9 @@ def test_the_weights_of_missing_experts_are_shared_by_those_that_are_there(name,
     assert not field.usage[0][list(missing)].any()
 
 
-@pytest.mark.parametrize("name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9", "threshold-0.1", "once"])
+@pytest.mark.parametrize(
+    "name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9", "threshold-0.1", "per-trajectory"]
+)
 @pytest.mark.parametrize("posteriors", ["shared", "separate"])
 def test_an_ensemble_that_misses_an_expert_is_the_ensemble_of_the_others(name, posteriors):
     def others(x, t, classes):
@@ -320,7 +322,9 @@ def test_once_draws_experts_that_are_not_yet_trusted_when_it_draws():
     shy = Denoiser(lambda y, tau, classes: y, objective("epsilon"), conversion(skip_above=0.7))
     x, _, classes = batch()
     start = torch.ones(64, dtype=torch.float64)
-    plain, skipping = (field_of("once", own=ensemble(experts=[first, *EXPERTS[1:]])) for first in (EXPERTS[0], shy))
+    plain, skipping = (
+        field_of("per-trajectory", own=ensemble(experts=[first, *EXPERTS[1:]])) for first in (EXPERTS[0], shy)
+    )
     for field in (plain, skipping):
         ask(field, x, start, classes, time=1.0)
     assert torch.equal(plain.usage[0], skipping.usage[0]) and plain.usage[0].all()

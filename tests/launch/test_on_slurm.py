@@ -74,8 +74,8 @@ def units_in_queue(place, home):
 
 ALL = [
     "cluster/all",
-    "critics/extractor",
-    "critics/judge",
+    "measuring/extractor",
+    "measuring/classifier",
     "encode/heldout-000",
     "encode/train-000",
     "encode/train-001",

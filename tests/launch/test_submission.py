@@ -163,14 +163,14 @@ def test_a_stage_that_is_redone_takes_along_what_reads_it(run, tmp_path):
         decide(changed, run, Queue(run))
     redone = keys(decide(changed, run, Queue(run), redo=["cluster"]).to_run)
     assert {"cluster/all", *EXPERTS, MONOLITH, "route/router", "report/all"} <= set(redone)
-    assert not {key for key in redone if key.split("/")[0] in ("shard", "encode", "critics")}
+    assert not {key for key in redone if key.split("/")[0] in ("shard", "encode", "measuring")}
 
 
 def test_what_is_redone_is_moved_and_not_overwritten(run, tmp_path):
     finish(plan(tiny(tmp_path)), run)
     before = (run.unit(MONOLITH) / "manifest.json").read_bytes()
     (run.unit(MONOLITH) / ".lease").touch()
-    for key in (MONOLITH, "report/all", "critics/judge"):
+    for key in (MONOLITH, "report/all", "measuring/classifier"):
         set_aside(run, key)
     assert [path.name for path in run.unit(MONOLITH).iterdir()] == [".lease"] and run.unit(EXPERTS[0]).exists()
     (aside,) = run.superseded.glob("*/train/monolith/manifest.json")

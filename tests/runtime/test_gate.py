@@ -52,10 +52,10 @@ def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
 def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run):
     journal = Journal(run.journal)
     train, again = (journal.intend("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
-    other = journal.intend("slurm", "north", ["critics/judge"], "x-critics")
+    other = journal.intend("slurm", "north", ["measuring/classifier"], "x-measuring")
     wanted = lacking(spec(*EXPERTS), run, run)
     assert names(wanted, run) == {None: [f"x-train-{train}", f"x-train-{again}"]}
-    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-critics-{other}"
+    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-measuring-{other}"
     assert start_flag(queue, wanted, run, 300) == "--dependency=afterany:7_0:7_1:8_0"
     assert start_flag("", wanted, run, 300) == ""
 
@@ -75,7 +75,7 @@ def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_
     journal = Journal(run.journal)
     north = journal.intend("slurm", "both", EXPERTS[:1], "x-train", "north")
     south = journal.intend("slurm", "both", EXPERTS[1:], "x-train", "south")
-    own = journal.intend("slurm", "both", ["critics/judge", "evaluate/0-8"], "x-evaluate", "south")
+    own = journal.intend("slurm", "both", ["measuring/classifier", "evaluate/0-8"], "x-evaluate", "south")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{own}")
     assert names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
     there, here = f"9_0|x-train-{north}\n", f"9_0|x-train-{south}\n"

@@ -31,7 +31,7 @@ IMAGES = {
     "data__image_size": 28,
     "data__num_classes": 10,
     "encode__encoder": {"name": "pixels"},
-    "cluster__clustering": {"name": "kmeans", "fine": 64, "iterations": 10, "redo": 1},
+    "cluster__clustering": {"name": "kmeans", "fine": 64, "iterations": 10, "nredo": 1},
     "cluster__experts": 4,
     "experts__training__images": 64,
     "evaluate__images": 20,
@@ -98,7 +98,7 @@ class Bench:
         for number, key in enumerate(expert_keys(self.settings)):
             unit = self.unit(key)
             torch.manual_seed(number)
-            network = denoisers.build(self.settings, self.settings.recipe(number))
+            network = denoisers.build(self.settings, self.settings.expert_config(number))
             weights = {name: value + 0.1 * torch.randn_like(value) for name, value in network.state_dict().items()}
             save_file(weights, unit.folder / "weights.safetensors")
             classes = np.bincount(counts[number], minlength=10).tolist()

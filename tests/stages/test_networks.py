@@ -21,17 +21,17 @@ MIXED = [
 
 
 def experiment(folder, **changes):
-    return tiny(folder, cluster__experts=4, experts__mixed=MIXED, distill__teacher="cluster", **changes)
+    return tiny(folder, cluster__experts=4, experts__overrides=MIXED, distill__teacher="cluster", **changes)
 
 
 @pytest.fixture
 def run(tmp_path):
     """Mixed experts, monolith, student and router, none of which is trivial."""
     settings, run = experiment(tmp_path), RunDir(tmp_path / "run")
-    recipes = {expert_key(index): settings.recipe(index) for index in range(4)}
-    recipes |= dict.fromkeys((MONOLITH, STUDENT), settings.recipe())
+    configs = {expert_key(index): settings.expert_config(index) for index in range(4)}
+    configs |= dict.fromkeys((MONOLITH, STUDENT), settings.expert_config())
     torch.manual_seed(0)
-    built = {key: denoisers.build(settings, recipe) for key, recipe in recipes.items()} | {
+    built = {key: denoisers.build(settings, config) for key, config in configs.items()} | {
         ROUTER: route.build(settings)
     }
     for key, network in built.items():
@@ -67,7 +67,7 @@ def test_every_expert_is_read_by_its_own_recipe(run, tmp_path):
         assert all(torch.equal(stored[name], one) for name, one in denoiser.model.named_parameters())
 
 
-@pytest.mark.parametrize("arm", ["full", "top-1", "oracle", "once", "expert-1", "monolith", "student"])
+@pytest.mark.parametrize("arm", ["full", "top-1", "oracle", "per-trajectory", "expert-1", "monolith", "student"])
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
     size = max((run.unit(key) / "weights.safetensors").stat().st_size for key in expert_keys(experiment(tmp_path)))

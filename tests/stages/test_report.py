@@ -101,7 +101,7 @@ def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
 def test_each_denoiser_is_shown_with_its_own_recipe(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     mixed = [{"clusters": [1], "objective": {"name": "epsilon"}, "model": small, "precision": "bf16"}]
-    rows = facts.trained_denoisers(tiny(tmp_path, experts__mixed=mixed, distill={}), INPUTS)
+    rows = facts.trained_denoisers(tiny(tmp_path, experts__overrides=mixed, distill={}), INPUTS)
     assert [row.unit for row in rows] == [MONOLITH, STUDENT, expert_key(0), expert_key(1)]
     assert [row.objective.split()[0] for row in rows] == [*["flow_matching"] * 3, "epsilon"]
     assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"] and [row.flops for row in rows][1] == 300

@@ -13,7 +13,7 @@ from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.runs import assign, survey_sweep_runs
 from tests.helpers import finish
 
-TRAINED, FINAL = {"shard", "encode", "cluster", "critics", "train", "route"}, {"evaluate", "report"}
+TRAINED, FINAL = {"shard", "encode", "cluster", "measuring", "train", "route"}, {"evaluate", "report"}
 
 
 def shared_stages(first, second) -> set[str]:
@@ -26,10 +26,10 @@ def shared_stages(first, second) -> set[str]:
     ("key", "values", "shared"),
     [
         ("evaluate.guidance", [1.0, 2.0], TRAINED),
-        ("experts.training.images", [64, 128], {"shard", "encode", "cluster", "critics", "route"}),
-        ("cluster.clustering.fine", [8, 9], {"shard", "encode", "critics"}),
+        ("experts.training.images", [64, 128], {"shard", "encode", "cluster", "measuring", "route"}),
+        ("cluster.clustering.fine", [8, 9], {"shard", "encode", "measuring"}),
         ("data.shards", [2, 3], set()),
-        ("seed", [0, 1], {"shard", "encode", "critics"}),
+        ("seed", [0, 1], {"shard", "encode", "measuring"}),
         ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
         ("evaluate.min_experts", [1, 2], TRAINED),
     ],
@@ -45,9 +45,9 @@ def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
 
 
 def test_units_are_shared_inside_a_stage_too(sweep_runs):
-    one, other = sweep_runs(grid={"critics.judge.shift": [0, 1]})
-    assert one.identities["critics/extractor"] == other.identities["critics/extractor"]
-    assert one.identities["critics/judge"] != other.identities["critics/judge"]
+    one, other = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
+    assert one.identities["measuring/extractor"] == other.identities["measuring/extractor"]
+    assert one.identities["measuring/classifier"] != other.identities["measuring/classifier"]
 
 
 def settle(found, home):
@@ -81,16 +81,18 @@ def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home)
 
 
 def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_inside(sweep_runs, home):
-    first, second = sweep_runs(grid={"critics.judge.shift": [0, 1]})
+    first, second = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
     settle([first, second], home)
     assert str((second.run.root / "train").readlink()) == "../shift=0/train"
     assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
-    critics = second.run.root / "critics"
-    assert not critics.is_symlink() and str((critics / "extractor").readlink()) == "../../shift=0/critics/extractor"
-    assert not (critics / "judge").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
+    measuring = second.run.root / "measuring"
+    assert (
+        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/measuring/extractor"
+    )
+    assert not (measuring / "classifier").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
     logs = second.run.root / "logs"
     assert str((logs / "train").readlink()) == "../../shift=0/logs/train"
-    assert str((logs / "critics/extractor").readlink()) == "../../../shift=0/logs/critics/extractor"
+    assert str((logs / "measuring/extractor").readlink()) == "../../../shift=0/logs/measuring/extractor"
 
 
 def test_links_stay_true_when_the_sweep_is_moved(sweep_runs, home, tmp_path):

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
+from hpcddm.initial_weights import PROMPTS, encoder_of
 from hpcddm.models.checkpoints.reading import Facts
 from hpcddm.models.parts import time_waves
 from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.schema import VariantSettings
-from hpcddm.starts import PROMPTS, encoder_of
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5

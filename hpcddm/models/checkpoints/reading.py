@@ -14,9 +14,9 @@ from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
+from hpcddm.initial_weights import METADATA, OWN_WEIGHTS, described
 from hpcddm.rundir import atomic
 from hpcddm.schema import VariantSettings
-from hpcddm.starts import METADATA, OWN_WEIGHTS, described
 
 LAYOUTS = "models/checkpoints"
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"

@@ -13,7 +13,7 @@ from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.network import node_name
 from hpcddm.selftest.checks.rendezvous import Circle
-from hpcddm.selftest.evidence import Evidence, Part, Start
+from hpcddm.selftest.evidence import Evidence, InitialWeights, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 SEEN_SECONDS = 60
@@ -165,19 +165,19 @@ def evaluate_check(evidence: Evidence) -> Row:
     return _judge_folder(answers, evidence.folder.parent, _scratch_free(start))
 
 
-def _scratch_complaint(start: Start | None) -> str:
+def _scratch_complaint(start: InitialWeights | None) -> str:
     for answer in _scratch(start):
         if answer["complaint"]:
             return f"site key scratch: {answer['path']} {answer['complaint']}"
     return ""
 
 
-def _scratch_free(start: Start) -> str:
+def _scratch_free(start: InitialWeights) -> str:
     free = [answer["free"] for answer in _scratch(start)]
     return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
 
 
-def _scratch(start: Start | None) -> list[dict[str, Any]]:
+def _scratch(start: InitialWeights | None) -> list[dict[str, Any]]:
     found = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json"))) if start else []
     return [answer for answer in found if answer]
 

@@ -1,4 +1,4 @@
-"""Once: one expert per trajectory, drawn at its start from p(k | x_1, t = 1, c) and kept to its end.
+"""One expert per trajectory, drawn at its start from p(k | x_1, t = 1, c) and kept to its end.
 
 At t = 1 the state is pure noise and tells nothing of the cluster, so the draw is from p(k | c). An expert's own flow
 carries noise to the distribution of its cluster, so the samples' distribution is sum_k p(k | c) p(x_0 | k, c), which is
@@ -16,11 +16,11 @@ from hpcddm.schema import VariantSettings
 class Settings(VariantSettings):
     """Nothing to set; both halves of guidance ask the expert that was drawn."""
 
-    pattern: ClassVar[str] = "once"
-    usage: ClassVar[str] = "once"
+    pattern: ClassVar[str] = "per-trajectory"
+    usage: ClassVar[str] = "per-trajectory"
     needs_router: ClassVar[bool] = True
     per_trajectory: ClassVar[bool] = True
-    label: ClassVar[str] = "once"
+    label: ClassVar[str] = "per-trajectory"
 
 
 def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:

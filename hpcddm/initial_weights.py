@@ -10,7 +10,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, Start
+from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT
 from hpcddm.rundir import atomic, manifest
@@ -26,10 +26,10 @@ REFIT = "only the number of experts may be another: router.model must be that of
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InitRequest:
     """The file that a unit starts from, and the network that it must hold; `place` and the like are dotted keys."""
 
-    start: Start
+    init_from: InitialWeights
     place: str
     model: VariantSettings
     model_place: str
@@ -50,28 +50,32 @@ class Header:
     own: dict[str, Any]
 
 
-def wanted(experiment: Experiment, key: str) -> Wanted | None:
+def init_request(experiment: Experiment, key: str) -> InitRequest | None:
     """What the unit `key` starts from; None for one that begins at random weights."""
     text, router = experiment.data.text, experiment.router
     if key == ROUTER and router.refit:
-        return Wanted(router.refit, "router.refit", router.model, "router.model", REFIT, encoder_of(router.model, text))
+        return InitRequest(
+            router.refit, "router.refit", router.model, "router.model", REFIT, encoder_of(router.model, text)
+        )
     if key not in (MONOLITH, STUDENT) and not key.startswith("train/expert-"):
         return None
     expert = None if key in (MONOLITH, STUDENT) else int(key.rsplit("-", 1)[1])
-    recipe = experiment.recipe(expert)
-    if recipe.start is None:
+    config = experiment.expert_config(expert)
+    if config.init_from is None:
         return None
-    start, model, objective = (place_of(experiment, expert, part) for part in ("start", "model", "objective"))
-    encoder = encoder_of(recipe.model, text)
-    size = recipe.model.parameters(experiment.data)
-    return Wanted(recipe.start, start, recipe.model, model, CONVERT, encoder, recipe.objective, objective, size)
+    start, model, objective = (place_of(experiment, expert, part) for part in ("init_from", "model", "objective"))
+    encoder = encoder_of(config.model, text)
+    size = config.model.parameters(experiment.data)
+    return InitRequest(
+        config.init_from, start, config.model, model, CONVERT, encoder, config.objective, objective, size
+    )
 
 
 def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
-    """The dotted key under which an expert's `model`, `objective` or `start` stands; None: the monolith's."""
-    for number, one in enumerate(experiment.experts.mixed):
+    """The dotted key under which an expert's `model`, `objective` or `init_from` stands; None: the monolith's."""
+    for number, one in enumerate(experiment.experts.overrides):
         if expert in one.clusters and getattr(one, part) is not None:
-            return f"experts.mixed.{number}.{part}"
+            return f"experts.overrides.{number}.{part}"
     return f"experts.{part}"
 
 
@@ -125,7 +129,7 @@ def described(path: Path, own: dict[str, Any], digest: str | None) -> dict[str, 
     return nested | {"data": data, "source": f"{found.stage}/{found.unit}"} | _spent(found.facts)
 
 
-def check(asked: Wanted, path: Path, said: dict[str, Any]) -> None:
+def check(asked: InitRequest, path: Path, said: dict[str, Any]) -> None:
     """Refuse weights of another network than the wanted one; print a note where the file says nothing of itself.
 
     What no tensor tells is the reason: heads, how times are embedded, what was predicted. `said` is what `described`
@@ -152,13 +156,13 @@ def check(asked: Wanted, path: Path, said: dict[str, Any]) -> None:
         print(f"note: {path} was trained on the path {before}, {asked.objective_place} has {after}", file=sys.stderr)
 
 
-def check_file(asked: Wanted, path: Path) -> None:
+def check_file(asked: InitRequest, path: Path) -> None:
     """Refuse a file that is missing, torn or of another network, by its header alone.
 
     Raises `UserError` naming the file, the key and what would do.
     """
     found = header(path)
-    check(asked, path, described(path, found.own, asked.start.content))
+    check(asked, path, described(path, found.own, asked.init_from.content))
     held = sum(math.prod(shape) for name, shape in found.shapes.items() if name != PROMPTS)
     if asked.parameters not in (None, held):
         raise UserError(

@@ -63,7 +63,7 @@ def _step(
 
 
 def _inference_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
-    # Critics look at samples in fp32, whatever they were trained in.
+    # Measuring networks see samples in fp32, whatever they were trained in.
     is_bf16 = costs.training(network).precision == "bf16" and network.startswith((DENOISER, ROUTER))
     model = costs.network(network).to(device, torch.bfloat16 if is_bf16 else torch.float32)
     inputs = [values.to(device) for values in costs.inputs(network, batch)]
