@@ -27,7 +27,7 @@ class TextSettings(StrictModel):
 class DataSettings(StrictModel):
     """Where the images come from and what they look like to a model."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"text"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"text"})
 
     source: variant("data/sources")
     image_size: Positive
@@ -57,7 +57,7 @@ class ClusterSettings(StrictModel):
 class Training(StrictModel):
     """What one run of the training loop needs to know; everything is counted in images."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
 
     images: Positive
     batch: Positive
@@ -75,7 +75,7 @@ class Training(StrictModel):
 class InitialWeights(StrictModel):
     """Weights that a training starts from, such as `hpcddm convert` writes."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"weights"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"weights"})
 
     weights: Annotated[str, Field(min_length=1)]
     """A safetensors file; in a YAML file relative to the file itself."""
@@ -96,7 +96,7 @@ class ExpertOverride(StrictModel):
 class ExpertSettings(StrictModel):
     """The experts and their training; `training.images` and `training.batch` count all experts together."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"sites"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites"})
 
     model: variant("models", "denoiser")
     objective: variant("objectives")
@@ -173,7 +173,7 @@ class MeasuringSettings(StrictModel):
 class EvaluateSettings(StrictModel):
     """What is sampled and compared; every arm has the same images, steps and guidance."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "residency"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "residency"})
 
     images: Positive = 2000
     batch: Positive = 100

@@ -178,7 +178,7 @@ def _has_slurm() -> bool:
         return False
     from hpcddm.launch import client
 
-    why = client.silence()
+    why = client.unavailable_reason()
     if why is None:
         return True
     if NO_CLUSTER in why:

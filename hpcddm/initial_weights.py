@@ -126,7 +126,7 @@ def described(path: Path, own: dict[str, Any], digest: str | None) -> dict[str, 
     nested = {key: _nested(found.settings, f"{part}.{key}.") for key in ("model", "objective")}
     is_text = nested["model"].get("condition") == "text"
     data["encoder"] = found.settings.get("data.text.encoder.name") if is_text else None
-    return nested | {"data": data, "source": f"{found.stage}/{found.unit}"} | _spent(found.facts)
+    return nested | {"data": data, "source": f"{found.stage}/{found.unit}"} | _spent(found.results)
 
 
 def check(asked: InitRequest, path: Path, said: dict[str, Any]) -> None:
@@ -183,10 +183,10 @@ def _both(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[Any,
     return {key: (theirs.get(key), ours[key]) for key in keys}
 
 
-def _spent(facts: dict[str, Any]) -> dict[str, int | None]:
+def _spent(results: dict[str, Any]) -> dict[str, int | None]:
     """Images and FLOPs of a unit and of what it started from; None where one of the two is unknown."""
-    seed = facts.get("start") or {"images": 0, "train_flops": 0}
-    parts = {key: (facts.get(key), seed.get(key)) for key in ("images", "train_flops")}
+    seed = results.get("start") or {"images": 0, "train_flops": 0}
+    parts = {key: (results.get(key), seed.get(key)) for key in ("images", "train_flops")}
     return {key: None if None in both else sum(both) for key, both in parts.items()}
 
 

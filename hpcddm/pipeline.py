@@ -13,8 +13,8 @@ The router waits for the experts where it is trained on their samples; the stude
 Where several units could start, the first in the order of `STAGES` does: long ones stand before short ones.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's
-fingerprint fits: the settings that `covers` names and the digests of the units that it reads, which are those that
-`needs` names and, of those that `wants` names, the ones that are there.
+fingerprint fits: the settings that `fingerprint_settings` names and the digests of its inputs, which are the units
+that `requires` names and, of those that `optional` names, the ones that are there.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -27,7 +27,7 @@ from hpcddm.config import Experiment
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, flatten
-from hpcddm.schema import VariantSettings, covered
+from hpcddm.schema import VariantSettings, hashed
 
 CLUSTER = "cluster/all"
 ROUTER = "route/router"
@@ -62,7 +62,7 @@ def shard_keys(experiment: Experiment) -> list[str]:
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
     """Names of the classes, by the manifests of the shards; their numbers where the images came without names."""
-    known = next((shards[key].facts.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
+    known = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
     numbers = range(experiment.data.num_classes)
     return [known[number] if number < len(known) else str(number) for number in numbers]
 
@@ -127,32 +127,32 @@ def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict
     """Settings of every model but the measuring networks; the prompts only if it is conditioned on them."""
     data, shape = experiment.data, _images(experiment)
     if getattr(model, "condition", None) == "text":
-        shape["text"] = covered(data.text)
+        shape["text"] = hashed(data.text)
     return {"data": shape, "seed": experiment.seed}
 
 
 def _expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
     """How one denoiser is trained: the other experts' settings are nothing to it."""
     config, experts = experiment.expert_config(expert), experiment.experts
-    settings = covered(experts)
+    settings = hashed(experts)
     del settings["overrides"]
     return settings | {
-        "model": covered(config.model),
-        "objective": covered(config.objective),
+        "model": hashed(config.model),
+        "objective": hashed(config.objective),
         "training": settings["training"] | {"precision": config.precision},
-        "init_from": covered(config.init_from) if config.init_from else None,
+        "init_from": hashed(config.init_from) if config.init_from else None,
     }
 
 
-def _measuring_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+def _measuring_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     name = key.split("/")[1]
     # Not the experiment's seed: distances by different rulers could not be compared.
-    return {"data": _images(experiment), f"measuring.{name}": covered(getattr(experiment.measuring, name))}
+    return {"data": _images(experiment), f"measuring.{name}": hashed(getattr(experiment.measuring, name))}
 
 
-def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+def _train_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     expert = None if key == MONOLITH else int(key.rsplit("-", 1)[1])
-    covers = _shape(experiment, experiment.expert_config(expert).model) | {
+    fingerprint_settings = _shape(experiment, experiment.expert_config(expert).model) | {
         "experts": _expert_settings(experiment, expert),
         "cluster.experts": experiment.cluster.experts,
     }
@@ -161,44 +161,44 @@ def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
         router, training = experiment.router, experiment.router.training
         bought = {"images": training.images, "batch": training.batch} if training else {}
         if router.samples:
-            bought["samples"] = covered(router.samples)
+            bought["samples"] = hashed(router.samples)
         if router.refit:
             bought["refit"] = True
-        covers["router"] = {"model": covered(router.model)} | bought
-        covers["experts.overrides"] = _other_models(experiment)
-    return covers
+        fingerprint_settings["router"] = {"model": hashed(router.model)} | bought
+        fingerprint_settings["experts.overrides"] = _other_models(experiment)
+    return fingerprint_settings
 
 
-def _route_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    covers = {
-        "router": covered(experiment.router),
+def _route_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    fingerprint_settings = {
+        "router": hashed(experiment.router),
         "experts.condition_dropout": experiment.experts.condition_dropout,
     }
     if experiment.router.samples:
-        covers["evaluate.conversion"] = covered(experiment.evaluate.conversion)
-    return _shape(experiment, experiment.router.model) | covers
+        fingerprint_settings["evaluate.conversion"] = hashed(experiment.evaluate.conversion)
+    return _shape(experiment, experiment.router.model) | fingerprint_settings
 
 
 def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
     changed = [one for one in experiment.experts.overrides if one.model is not None]
-    return [{"clusters": one.clusters, "model": covered(one.model)} for one in changed]
+    return [{"clusters": one.clusters, "model": hashed(one.model)} for one in changed]
 
 
-def _distill_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    objectives = [covered(one.objective) for one in experiment.experts.overrides if one.objective is not None]
-    covers = {
-        "distill": covered(experiment.distill),
+def _distill_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    objectives = [hashed(one.objective) for one in experiment.experts.overrides if one.objective is not None]
+    fingerprint_settings = {
+        "distill": hashed(experiment.distill),
         "experts": _expert_settings(experiment, None),
         "experts.overrides": [*_other_models(experiment), *objectives],
-        "evaluate.conversion": covered(experiment.evaluate.conversion),
+        "evaluate.conversion": hashed(experiment.evaluate.conversion),
     }
     if experiment.distill.teacher == "router":
-        covers["router.model"] = covered(experiment.router.model)
-    return _shape(experiment, experiment.expert_config().model) | covers
+        fingerprint_settings["router.model"] = hashed(experiment.router.model)
+    return _shape(experiment, experiment.expert_config().model) | fingerprint_settings
 
 
-def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    evaluate = covered(experiment.evaluate)
+def _evaluate_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    evaluate = hashed(experiment.evaluate)
     evaluate["strategies"] = [
         plugins.parse("ensemble/strategies", name).label for name in experiment.evaluate.strategies
     ]
@@ -208,10 +208,10 @@ def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
     # How weights are read is no part of them: a network of another objective may have the same tensors, and so may a
     # router of another temperature.
     configs = [experiment.expert_config(expert) for expert in (None, *range(experiment.cluster.experts))]
-    objectives = [covered(config.objective) for config in configs]
+    objectives = [hashed(config.objective) for config in configs]
     own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
-    shown = {"experts.objective": objectives[0], "monolith": covered(experiment.monolith)}
-    shown["router.model"] = covered(experiment.router.model)
+    shown = {"experts.objective": objectives[0], "monolith": hashed(experiment.monolith)}
+    shown["router.model"] = hashed(experiment.router.model)
     return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
 
 
@@ -229,12 +229,12 @@ class Stage:
     """One stage; its code is `stages/<name>.py`."""
 
     name: str
-    reads: str
-    writes: str
+    inputs_doc: str
+    outputs_doc: str
     units: Callable[[Experiment], list[str]]
-    needs: Callable[[Experiment, str], list[str]]
-    covers: Callable[[Experiment, str], dict[str, Any]]
-    wants: Callable[[Experiment], list[str]] = lambda experiment: []
+    requires: Callable[[Experiment, str], list[str]]
+    fingerprint_settings: Callable[[Experiment, str], dict[str, Any]]
+    optional: Callable[[Experiment], list[str]] = lambda experiment: []
     """Earlier units of which `evaluate.min_experts` are enough."""
     gpus: Gpus = Gpus.NONE
     """GPUs that it can use at most."""
@@ -252,16 +252,16 @@ STAGES = (
         "images",
         "one WebDataset tar and its byte-offset index per unit",
         units=shard_keys,
-        needs=lambda experiment, key: [],
-        covers=lambda experiment, key: {"data": covered(experiment.data)},
+        requires=lambda experiment, key: [],
+        fingerprint_settings=lambda experiment, key: {"data": hashed(experiment.data)},
     ),
     Stage(
         "encode",
         "one tar",
         "features (HDF5)",
         units=lambda experiment: [key.replace("shard/", "encode/") for key in shard_keys(experiment)],
-        needs=lambda experiment, key: [key.replace("encode/", "shard/")],
-        covers=lambda experiment, key: {"encode": covered(experiment.encode)},
+        requires=lambda experiment, key: [key.replace("encode/", "shard/")],
+        fingerprint_settings=lambda experiment, key: {"encode": hashed(experiment.encode)},
         gpus=Gpus.ONE,
         gpus_of=lambda experiment: Gpus.ONE if experiment.encode.encoder.uses_gpu else Gpus.NONE,
     ),
@@ -270,18 +270,18 @@ STAGES = (
         "all features",
         "centroids, a cluster id for every image, one sample list per expert",
         units=lambda experiment: [CLUSTER],
-        needs=lambda experiment, key: (
+        requires=lambda experiment, key: (
             shard_keys(experiment) + [shard.replace("shard/", "encode/") for shard in shard_keys(experiment)]
         ),
-        covers=lambda experiment, key: {"cluster": covered(experiment.cluster), "seed": experiment.seed},
+        fingerprint_settings=lambda experiment, key: {"cluster": hashed(experiment.cluster), "seed": experiment.seed},
     ),
     Stage(
         "measuring",
         "tars",
         "the extractor of the distances, and the classifier of samples",
         units=lambda experiment: [EXTRACTOR, CLASSIFIER],
-        needs=lambda experiment, key: shard_keys(experiment),
-        covers=_measuring_covers,
+        requires=lambda experiment, key: shard_keys(experiment),
+        fingerprint_settings=_measuring_settings,
         gpus=Gpus.RANKS,
     ),
     Stage(
@@ -289,8 +289,8 @@ STAGES = (
         "tars and one sample list",
         "EMA weights (safetensors), loss curve",
         units=train_keys,
-        needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
-        covers=_train_covers,
+        requires=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
+        fingerprint_settings=_train_settings,
         gpus=Gpus.RANKS,
     ),
     Stage(
@@ -298,8 +298,8 @@ STAGES = (
         "tars and cluster ids",
         "router weights, accuracy by noise level",
         units=lambda experiment: [ROUTER],
-        needs=lambda experiment, key: _needed_to_route(experiment),
-        covers=_route_covers,
+        requires=lambda experiment, key: _needed_to_route(experiment),
+        fingerprint_settings=_route_settings,
         gpus=Gpus.RANKS,
         gpus_of=lambda experiment: Gpus.RANKS if experiment.router.model.trained else Gpus.ONE,
     ),
@@ -308,8 +308,8 @@ STAGES = (
         "tars, cluster ids, all experts",
         "EMA weights of one dense student, loss curve",
         units=student_keys,
-        needs=lambda experiment, key: _needed_to_distill(experiment),
-        covers=_distill_covers,
+        requires=lambda experiment, key: _needed_to_distill(experiment),
+        fingerprint_settings=_distill_settings,
         gpus=Gpus.RANKS,
     ),
     Stage(
@@ -317,9 +317,9 @@ STAGES = (
         "all models",
         "samples and their statistics, per arm",
         units=evaluate_keys,
-        needs=lambda experiment, key: _needed_to_sample(experiment),
-        covers=_evaluate_covers,
-        wants=expert_keys,
+        requires=lambda experiment, key: _needed_to_sample(experiment),
+        fingerprint_settings=_evaluate_settings,
+        optional=expert_keys,
         gpus=Gpus.NODE,
         gpus_of=_gpus_to_sample,
     ),
@@ -328,9 +328,9 @@ STAGES = (
         "all manifests, statistics and samples",
         "index.html, metrics.json",
         units=lambda experiment: [REPORT],
-        needs=lambda experiment, key: [*_needed_to_sample(experiment), *evaluate_keys(experiment)],
-        covers=lambda experiment, key: _evaluate_covers(experiment, key) | {"name": experiment.name},
-        wants=expert_keys,
+        requires=lambda experiment, key: [*_needed_to_sample(experiment), *evaluate_keys(experiment)],
+        fingerprint_settings=lambda experiment, key: _evaluate_settings(experiment, key) | {"name": experiment.name},
+        optional=expert_keys,
         gpus=Gpus.NODE,
         gpus_of=_gpus_to_sample,
     ),
@@ -363,13 +363,13 @@ class PlannedUnit:
 
     key: str
     num_units: int
-    needs: list[str]
-    covers: dict[str, Any]
+    requires: list[str]
+    fingerprint_settings: dict[str, Any]
     site: str | None
     """The site that the experiment gives it to; None means wherever the run is submitted."""
-    wants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    optional: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings under their fingerprints."""
-    minimum: int = 0
+    min_optional: int = 0
     """How many of those that it wants it cannot do without."""
 
     @property
@@ -378,15 +378,15 @@ class PlannedUnit:
         return self.key.split("/")[0]
 
     @property
-    def reads(self) -> list[str]:
+    def inputs(self) -> list[str]:
         """All units that it may read."""
-        return [*self.needs, *self.wants]
+        return [*self.requires, *self.optional]
 
-    def lacks(self, gone: Container[str]) -> list[str]:
+    def missing_inputs(self, gone: Container[str]) -> list[str]:
         """Those of `gone` that it cannot do without: none of its needs, and of its wants none below the minimum."""
-        missing = [key for key in self.wants if key in gone]
-        is_enough = len(self.wants) - len(missing) >= self.minimum
-        return [key for key in self.needs if key in gone] + ([] if is_enough else missing)
+        missing = [key for key in self.optional if key in gone]
+        is_enough = len(self.optional) - len(missing) >= self.min_optional
+        return [key for key in self.requires if key in gone] + ([] if is_enough else missing)
 
 
 def plan(experiment: Experiment) -> list[PlannedUnit]:
@@ -394,12 +394,14 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
     planned: dict[str, PlannedUnit] = {}
     for stage in STAGES:
         keys = stage.units(experiment)
-        wants = {key: planned[key].covers for key in stage.wants(experiment)}
-        minimum = min(len(wants), experiment.evaluate.min_experts or len(wants))
+        optional = {key: planned[key].fingerprint_settings for key in stage.optional(experiment)}
+        min_optional = min(len(optional), experiment.evaluate.min_experts or len(optional))
         for key in keys:
-            covers = flatten(stage.covers(experiment, key))
-            needs = stage.needs(experiment, key)
-            planned[key] = PlannedUnit(key, len(keys), needs, covers, _site(experiment, key), wants, minimum)
+            fingerprint_settings = flatten(stage.fingerprint_settings(experiment, key))
+            requires = stage.requires(experiment, key)
+            planned[key] = PlannedUnit(
+                key, len(keys), requires, fingerprint_settings, _site(experiment, key), optional, min_optional
+            )
     return list(planned.values())
 
 

@@ -32,7 +32,7 @@ class StrictModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    uncovered: ClassVar[frozenset[str]] = frozenset()
+    not_hashed: ClassVar[frozenset[str]] = frozenset()
     """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
 
     @field_validator("*", mode="before")
@@ -101,14 +101,14 @@ def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
         raise ConfigError(f"{place}: {first_error(error, schema)}{more}") from None
 
 
-def covered(settings: StrictModel) -> dict[str, Any]:
-    """The settings that a fingerprint covers, nested as in the YAML file."""
+def hashed(settings: StrictModel) -> dict[str, Any]:
+    """Settings that go into a fingerprint, nested as in the YAML file."""
     kept: dict[str, Any] = {}
     for key in type(settings).model_fields:
-        if key not in settings.uncovered:
+        if key not in settings.not_hashed:
             value = getattr(settings, key)
             many = isinstance(value, list)
-            inner = [covered(one) if isinstance(one, StrictModel) else one for one in (value if many else [value])]
+            inner = [hashed(one) if isinstance(one, StrictModel) else one for one in (value if many else [value])]
             kept[key] = inner if many else inner[0]
     return kept
 

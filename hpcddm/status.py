@@ -64,7 +64,7 @@ def unit_state(
     found, digests: the same of everything that it reads.
     """
     present = manifest.read(folder)
-    arrived = {key for key in unit.wants if found[key].state is State.COMPLETE}
+    arrived = {key for key in unit.optional if found[key].state is State.COMPLETE}
     status = _state_of(unit, present, digests, arrived, folder)
     counts = present is not None and status.state in (State.COMPLETE, State.STALE)
     return status, present.digest if counts else None
@@ -75,28 +75,28 @@ def _state_of(
 ) -> UnitStatus:
     if present is None:
         return UnitStatus(unit, State.MISSING)
-    changes = _changes(present.settings, unit.covers)
+    changes = _changes(present.settings, unit.fingerprint_settings)
     if changes:
         listed = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
         return UnitStatus(unit, State.STALE, f"made with other settings ({listed})", changes)
     broken = manifest.damage(folder, present)
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
-    for key in present.inputs.keys() - set(unit.reads):
+    for key in present.inputs.keys() - set(unit.inputs):
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
-    for key in unit.wants:
+    for key in unit.optional:
         if key not in present.inputs and key in arrived:
             return UnitStatus(unit, State.OUTDATED, f"{key} has arrived since")
         if key in present.inputs and digests.get(key, present.inputs[key]) != present.inputs[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
-    for key in unit.needs:
+    for key in unit.requires:
         if key not in digests:
             return UnitStatus(unit, State.WAITING, f"{key} is not complete")
         if present.inputs.get(key) != digests[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
-    unused = [key for key in unit.wants if key not in present.inputs]
-    gone = [key for key in unit.wants if key in present.inputs and key not in digests]
-    for key in unit.lacks([*unused, *gone]):
+    unused = [key for key in unit.optional if key not in present.inputs]
+    gone = [key for key in unit.optional if key in present.inputs and key not in digests]
+    for key in unit.missing_inputs([*unused, *gone]):
         return UnitStatus(unit, State.WAITING, f"{key} is not complete")
     # A result stays what it was when an expert that it was made with has gone and enough are left.
     remarks = [f"without {key}" for key in unused] + [f"made with {key}, which has gone" for key in gone]

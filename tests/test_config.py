@@ -4,7 +4,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import load_experiment, load_site
 from hpcddm.pipeline import STAGE_NAMES, plan
-from hpcddm.schema import covered, validate
+from hpcddm.schema import hashed, validate
 from hpcddm.site import Resources, Site
 from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 
@@ -194,12 +194,12 @@ def test_a_units_resources_override_its_stages_which_override_the_sites():
     ids=str,
 )
 def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
-    after = {unit.key: unit.covers for unit in plan(tiny(tmp_path, **changes))}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
+    after = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
     assert all(after[key] == before[key] for key in before.keys() & after.keys())
 
 
 def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
-    kept = covered(tiny(tmp_path).experts)
+    kept = hashed(tiny(tmp_path).experts)
     assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()
     assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]

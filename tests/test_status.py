@@ -4,7 +4,7 @@ import pytest
 
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline import expert_key, plan
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
@@ -160,7 +160,7 @@ def test_what_a_unit_says_of_itself(tmp_path):
     assert (activity(run, EXPERT).attempts, activity(run, EXPERT).is_running) == (0, False)
     attempt = open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
     assert not activity(run, EXPERT).is_running
-    Pulse(attempt.folder, "me", attempt.number, "host").beat(1, 2)
+    HeartbeatWriter(attempt.folder, "me", attempt.number, "host").beat(1, 2)
     assert activity(run, EXPERT).is_running
     attempt.close("stopped", "SIGTERM")
     work = activity(run, EXPERT)

@@ -158,7 +158,7 @@ def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
     home = RunDir(run.root.resolve().parent)
     prefix = f"{run.root.resolve().name}/" if is_sweep(home) else ""
     planned = plan(stored_experiment(run))
-    reads = {f"{prefix}{unit.key}": [f"{prefix}{key}" for key in unit.reads] for unit in planned}
+    reads = {f"{prefix}{unit.key}": [f"{prefix}{key}" for key in unit.inputs] for unit in planned}
     return (home if prefix else run), prefix, reads
 
 

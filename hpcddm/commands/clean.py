@@ -148,14 +148,14 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
             continue
         if states[key].state is State.COMPLETE:
             yield folder
-        elif all(states[need].state is State.COMPLETE for need in states[key].unit.reads):
+        elif all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
             fingerprint = _fingerprint(states[key].unit, run)
             yield from (one for one in sorted(folder.iterdir()) if _is_other(one, fingerprint))
 
 
 def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:
-    inputs = {key: manifest.read(run.unit(key)).digest for key in unit.reads}
-    return Manifest(*unit.key.split("/"), unit.covers, inputs, []).fingerprint
+    inputs = {key: manifest.read(run.unit(key)).digest for key in unit.inputs}
+    return Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, []).fingerprint
 
 
 def _is_other(folder: Path, fingerprint: str) -> bool:

@@ -42,10 +42,10 @@ def convert(
     stored = reading.read(source)
     layout = reading.layout_of(stored) if layout == "auto" else layout
     config = experiment.expert_config(expert)
-    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, config.model)
+    tensors, info = plugins.load(LAYOUTS, layout).load(stored, config.model)
     place = initial_weights.place_of(experiment, expert, "model")
     target = conversion.Target(config.model, experiment.data, config.objective, place)
-    made = conversion.convert(tensors, facts, target, seed, keep_head)
+    made = conversion.convert(tensors, info, target, seed, keep_head)
     own = _described(config, experiment.data) | {
         "source": source.name,
         "source_sha256": stored.sha256,
@@ -53,7 +53,7 @@ def convert(
         "train_flops": stored.own.get("train_flops"),
         "layout": layout,
         "seed": seed,
-        "notes": [*facts.notes, *_notes(facts, target)],
+        "notes": [*info.notes, *_notes(info, target)],
         "verdicts": made.verdicts,
     }
     _save(made.tensors, own, output)

@@ -16,7 +16,7 @@ from hpcddm.commands.spending import Spent, spending, units_with_logs
 from hpcddm.commands.status import READABLE_COLUMNS
 from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.accounting import Execution, executions
-from hpcddm.launch.client import Silent
+from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.homes import submissions_of
 from hpcddm.launch.progress import duration
 from hpcddm.rundir import atomic
@@ -72,7 +72,7 @@ def _ask(run: RunDir) -> tuple[list[Execution], str]:
         return executions(
             {cluster: sorted(some) for cluster, some in names.items()}, min(times, default=time.time())
         ), "sacct knows nothing of it"
-    except Silent as why:
+    except SlurmUnavailable as why:
         return [], f"sacct does not answer: {why}"
 
 

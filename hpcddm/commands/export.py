@@ -66,12 +66,12 @@ def export(root: Path, unit: str, output: Path) -> None:
     from hpcddm.models.checkpoints import reading
 
     stored = reading.read(run.unit(unit))
-    tensors, facts = plugins.load(reading.LAYOUTS, "hpcddm").load(stored, None)
-    theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, facts, PIPELINE_CLASSES)
-    scheduler = scheduler_config(facts.objective)
+    tensors, info = plugins.load(reading.LAYOUTS, "hpcddm").load(stored, None)
+    theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, info, PIPELINE_CLASSES)
+    scheduler = scheduler_config(info.objective)
     try:
         _write(output, theirs, config, stored.own, scheduler)
-        (output / "README.txt").write_text(_readme(unit, stored.sha256, facts, config, scheduler))
+        (output / "README.txt").write_text(_readme(unit, stored.sha256, info, config, scheduler))
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
     click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
@@ -131,16 +131,16 @@ def _json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def _readme(unit: str, sha256: str, facts: Any, config: dict[str, Any], scheduler: dict[str, Any] | None) -> str:
-    path = facts.objective.schedule.name
+def _readme(unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None) -> str:
+    path = info.objective.schedule.name
     return README.format(
         unit=unit,
         sha256=sha256,
-        last_class=facts.num_classes - 1,
+        last_class=info.num_classes - 1,
         null_class=config["num_embeds_ada_norm"],
-        prediction=f"{facts.objective.name} on the path {path}",
-        channels=facts.channels,
-        side=facts.image_size,
-        spacing=ORIGINAL_SPACING if facts.model.time_spacing == "original" else "",
+        prediction=f"{info.objective.name} on the path {path}",
+        channels=info.channels,
+        side=info.image_size,
+        spacing=ORIGINAL_SPACING if info.model.time_spacing == "original" else "",
         scheduler=PIPELINE if scheduler is not None else NO_PIPELINE,
     )

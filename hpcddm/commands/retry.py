@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.submit import bring
+from hpcddm.commands.submit import submit_missing
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import is_sweep, load_site, stored_experiment
@@ -47,14 +47,14 @@ def retry(
         return 0
     site = _changed(site, resources, failed)
     click.echo(f"again: {', '.join(failed)}")
-    return bring(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
+    return submit_missing(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
 
 
 def continue_run(run: RunDir, rest: Rest) -> int:
     """Submit what an earlier submission had no room for; return the exit code."""
     experiment = _with_images(stored_experiment(run), run)
     site = stored_site(rest.site, run)
-    return bring(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
+    return submit_missing(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:

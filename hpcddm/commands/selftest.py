@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
-from hpcddm.launch.client import silence
+from hpcddm.launch.client import unavailable_reason
 from hpcddm.selftest.checks import (
     accounting,
     array,
@@ -77,7 +77,7 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
 
 def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[Row]:
     trial = SlurmTrial(site, place, cluster)
-    why = silence(cluster)
+    why = unavailable_reason(cluster)
     if why:
         advice = "try on a login node; is SLURM_CONF set?"
         return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", advice)]

@@ -8,7 +8,7 @@ import psutil
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
 from hpcddm.files import load_site
-from hpcddm.launch.client import Silent, ask, call, silence, user_name, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
 from hpcddm.rundir import atomic
 from hpcddm.schema import validate
 from hpcddm.site import Site
@@ -21,7 +21,7 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
 
     Raises `UserError` when no Slurm answers or the file exists, `ConfigError` for a wrong name or partition.
     """
-    why = silence()
+    why = unavailable_reason()
     if why:
         raise UserError(f"no Slurm answers here ({why}); try on a login node of the cluster")
     draft = Draft(_ask_all(partition), partition)
@@ -37,13 +37,13 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
 
 
 def _ask_all(partition: str | None) -> Answers:
-    config = ask("scontrol", "show", "config")
+    config = query("scontrol", "show", "config")
     cluster = next((line.split("=")[1].strip() for line in config.splitlines() if line.startswith("ClusterName")), "")
     user = user_name()
     associations = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", f"cluster={cluster}")
     return Answers(
         config=config,
-        partitions=ask("scontrol", "--oneliner", "show", "partition"),
+        partitions=query("scontrol", "--oneliner", "show", "partition"),
         nodes=_said("sinfo", "-h", "-e", "-o", "%R|%D|%c|%m|%G"),
         associations=_said(*associations, "format=Account,QOS,MaxSubmit"),
         has_sacct=_answers("sacct", "-n", "-X"),
@@ -54,15 +54,15 @@ def _ask_all(partition: str | None) -> Answers:
 
 def _said(*command: str) -> str:
     try:
-        return ask(*command)
-    except Silent:
+        return query(*command)
+    except SlurmUnavailable:
         return ""
 
 
 def _answers(*command: str) -> bool:
     try:
-        ask(*command)
-    except Silent:
+        query(*command)
+    except SlurmUnavailable:
         return False
     return True
 
@@ -74,4 +74,4 @@ def _memory_refusal(partition: str | None) -> str:
         plain, with_memory = (call(*command, *flags, script=SCRIPT) for flags in ((), ("--mem=100M",)))
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return words(with_memory) if plain.returncode == 0 and with_memory.returncode else ""
+    return error_text(with_memory) if plain.returncode == 0 and with_memory.returncode else ""

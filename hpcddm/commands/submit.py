@@ -23,7 +23,7 @@ from hpcddm.launch.submission import (
     check_experiment,
     check_folder,
     decide,
-    settle,
+    reconcile_journal,
     store_experiment,
     store_site,
 )
@@ -71,7 +71,7 @@ def submit(
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
-    code = bring(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
+    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait
@@ -79,7 +79,7 @@ def submit(
     return wait(run.root, None)
 
 
-def bring(
+def submit_missing(
     experiment: Experiment,
     site: Site,
     run: RunDir,
@@ -117,7 +117,7 @@ def bring(
     with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if is_queue else 0):
         if is_cancelled(rest, run):
             return 0
-        settle(run, launcher)
+        reconcile_journal(run, launcher)
         # Another submit may have been at work between the first look and the lock.
         decision = decide(experiment, run, launcher, redo, only)
         if not decision.to_run:
@@ -219,13 +219,13 @@ def _run_here(
 def _queue(
     experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision, only: Collection[str] | None
 ) -> int:
-    hand_over(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
+    submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
     return 0
 
 
-def hand_over(
+def submit_arrays(
     items: Sequence[Item],
     home: RunDir,
     launcher: Launcher,
@@ -290,12 +290,12 @@ def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: 
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
-    rehearse(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
+    render_scripts(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
     return 0
 
 
-def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
-    """Write the scripts that `hand_over` would submit, and tell of every one."""
+def render_scripts(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
+    """Write the scripts that `submit_arrays` would submit, and tell of every one."""
     from hpcddm.launch.queue import plan_arrays, render_planned
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
@@ -350,5 +350,5 @@ def _say_nothing_to_do(decision: Decision, run: RunDir) -> None:
     if report and REPORT in decision.complete:
         from hpcddm.commands.table import print_table
 
-        print_table(report.facts)
+        print_table(report.results)
         click.echo(f"report {run.unit(REPORT) / 'index.html'}")

@@ -12,10 +12,10 @@ from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
     announce_code,
     follow_stored_template,
-    hand_over,
     is_cancelled,
     make_folder,
-    rehearse,
+    render_scripts,
+    submit_arrays,
 )
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import load_site, within_run
@@ -35,7 +35,7 @@ from hpcddm.launch.submission import (
     check_experiment,
     check_folder,
     decide,
-    settle,
+    reconcile_journal,
     store_site,
     submitted_jobs,
 )
@@ -90,7 +90,7 @@ def sweep(
     make_folder(home)
     is_queue = launcher.site.scheduler != "local"
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
-        settle(home, launcher)
+        reconcile_journal(home, launcher)
         # Another one may have been at work between the first look and the lock.
         seen = scan_sweep(asked, sweep_runs, home, launcher)
         if dry_run:
@@ -190,7 +190,7 @@ def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
         # All runs of a sweep lie beside each other, so the way to the images is the same.
         experiment = within_run(sweep_run.experiment, sweep_run.run)
     for unit in units:
-        needs = tuple(map(sweep_run.name, unit.reads))
+        needs = tuple(map(sweep_run.name, unit.inputs))
         yield Item(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)
 
 
@@ -256,7 +256,7 @@ def _queue(asked: Sweep, seen: SweepScan, home: RunDir, launcher: Launcher, rest
     end(seen.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
     active = {name: job for name, job in seen.active.items() if name not in names}
-    hand_over(items, home, launcher, active, rest and rest.units, asked)
+    submit_arrays(items, home, launcher, active, rest and rest.units, asked)
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
     click.echo(f"next     the same command   hpcddm status {seen.sweep_runs[0].run.root}")
     return 0
@@ -266,8 +266,14 @@ def _table_item(seen: SweepScan, home: RunDir) -> Item:
     """The job that waits for everything that is in the queue by then."""
     first = seen.sweep_runs[0]
     names = [*(item.name for item in seen.items), *(name for name in seen.active if name != TABLE)]
-    covers = {"settings": len(seen.sweep_runs), "submitted": time.time()}
-    return Item(home, PlannedUnit(TABLE, 1, [], covers, None), within_run(first.experiment, home), TABLE, tuple(names))
+    fingerprint_settings = {"settings": len(seen.sweep_runs), "submitted": time.time()}
+    return Item(
+        home,
+        PlannedUnit(TABLE, 1, [], fingerprint_settings, None),
+        within_run(first.experiment, home),
+        TABLE,
+        tuple(names),
+    )
 
 
 def _dry_run(seen: SweepScan, home: RunDir, launcher: Launcher) -> int:
@@ -275,7 +281,7 @@ def _dry_run(seen: SweepScan, home: RunDir, launcher: Launcher) -> int:
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(item.name for item in seen.items))
     else:
-        rehearse([*seen.items, _table_item(seen, home)], home, launcher, seen.active)
+        render_scripts([*seen.items, _table_item(seen, home)], home, launcher, seen.active)
     return 0
 
 

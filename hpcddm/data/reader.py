@@ -24,20 +24,20 @@ class TarReader:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def images(self, rows: Sequence[int]) -> np.ndarray:
-        """The images of some rows: uint8 (N, H, W, C).
+    def images(self, dataset_indices: Sequence[int]) -> np.ndarray:
+        """The images of some samples: uint8 (N, H, W, C).
 
         Raises `UserError` naming the tar when bytes are missing or are no image.
         """
-        return np.stack([self._image(self.samples[row]) for row in rows])
+        return np.stack([self._image(self.samples[dataset_index]) for dataset_index in dataset_indices])
 
-    def labels(self, rows: Sequence[int]) -> torch.Tensor:
-        """The classes of some rows: int64 (N,)."""
-        return torch.from_numpy(self.samples["label"][rows].astype(np.int64))
+    def labels(self, dataset_indices: Sequence[int]) -> torch.Tensor:
+        """The classes of some samples: int64 (N,)."""
+        return torch.from_numpy(self.samples["label"][dataset_indices].astype(np.int64))
 
-    def clusters(self, rows: Sequence[int]) -> torch.Tensor:
-        """The cluster ids of some rows: int64 (N,)."""
-        return torch.from_numpy(self.samples["cluster"][rows].astype(np.int64))
+    def clusters(self, dataset_indices: Sequence[int]) -> torch.Tensor:
+        """The cluster ids of some samples: int64 (N,)."""
+        return torch.from_numpy(self.samples["cluster"][dataset_indices].astype(np.int64))
 
     def _image(self, sample: np.void) -> np.ndarray:
         shard, size = int(sample["shard"]), int(sample["size"])
@@ -55,18 +55,18 @@ class TarReader:
 
 
 class SampleOrder:
-    """A new random order in every epoch; what comes at place n is a function of (seed, stream, n) alone."""
+    """A new random order in every epoch; the sample at index n is a function of (seed, stream, n) alone."""
 
     def __init__(self, seed: int, stream: str, size: int) -> None:
         self._seed, self._stream, self._size = seed, stream, size
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
-    def rows(self, places: Sequence[int]) -> np.ndarray:
+    def dataset_indices(self, sample_indices: Sequence[int]) -> np.ndarray:
         """The rows that stand at some places of the endless order: int64 (N,)."""
-        return np.array([self._row(place) for place in places], dtype=np.int64)
+        return np.array([self._row(sample_index) for sample_index in sample_indices], dtype=np.int64)
 
-    def _row(self, place: int) -> int:
-        epoch, position = divmod(place, self._size)
+    def _row(self, sample_index: int) -> int:
+        epoch, position = divmod(sample_index, self._size)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, noise.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
         return self._order[position]

@@ -18,7 +18,7 @@ class Denoiser:
 
     def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
         """The velocity at (x, t). x: (N, C, H, W); t: (N,) -> (N, C, H, W)."""
-        return self._velocity(self.model(*self.conversion.ask(self.objective, x, t), condition), x, t)
+        return self._velocity(self.model(*self.conversion.to_native(self.objective, x, t), condition), x, t)
 
     def guided(
         self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, null: torch.Tensor, scale: float
@@ -28,12 +28,14 @@ class Denoiser:
         Guidance acts on the model's own prediction, so that a conversion that clamps sees the guided one. Without a
         clamp the order does not matter: conversions are affine in the prediction.
         """
-        prediction = guided_prediction(self.model, *self.conversion.ask(self.objective, x, t), condition, null, scale)
+        prediction = guided_prediction(
+            self.model, *self.conversion.to_native(self.objective, x, t), condition, null, scale
+        )
         return self._velocity(prediction, x, t)
 
-    def speaks(self, t: torch.Tensor) -> torch.Tensor:
+    def is_active(self, t: torch.Tensor) -> torch.Tensor:
         """Whether the conversion trusts this model at times t: bool (N,)."""
-        return self.conversion.speaks(self.objective, t)
+        return self.conversion.is_active(self.objective, t)
 
     def _velocity(self, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         where = prediction.device

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from hpcddm.config import EvaluateSettings
-from hpcddm.ensemble.moment import Moment
 from hpcddm.ensemble.sampler import sample, time_grid
+from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
 
 
@@ -46,14 +46,14 @@ class Watched:
         self.entropy: list[float] = []
         self.disagreement: list[float] = []
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
         """What the field says."""
-        if moment.step == len(self.entropy):
+        if context.step == len(self.entropy):
             posterior = self.field.posterior(x, t, condition)
             velocities = [x.new_zeros(x.shape) if one is None else one(x, t, condition).to(x) for one in self.experts]
             self.entropy.append(entropy(posterior).mean().item())
             self.disagreement.append(disagreement(posterior, torch.stack(velocities, dim=1)).mean().item())
-        return self.field(x, t, condition, moment)
+        return self.field(x, t, condition, context)
 
 
 def entropy(posterior: torch.Tensor) -> torch.Tensor:

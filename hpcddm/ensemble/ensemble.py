@@ -9,7 +9,15 @@ import torch
 from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.velocity import EnsembleVelocity, alone, known, known_or_routed, present, routed, speaking
+from hpcddm.ensemble.velocity import (
+    EnsembleVelocity,
+    active_experts,
+    available_experts,
+    oracle_or_routed_posterior,
+    oracle_posterior,
+    routed_posterior,
+    single_model_posterior,
+)
 
 MONOLITH_ARM = "monolith"
 STUDENT_ARM = "student"
@@ -38,7 +46,9 @@ class Ensemble:
         """
         single = self._single(arm)
         if single is not None:
-            return EnsembleVelocity([single], alone, strategies.parse("full"), evaluate, self.null, shared=True)
+            return EnsembleVelocity(
+                [single], single_model_posterior, strategies.parse("full"), evaluate, self.null, shared=True
+            )
         strategy = strategies.parse(arm)
         # Without a router nothing tells the halves of guidance apart.
         shared = not strategy.needs_router and None not in self.experts
@@ -49,12 +59,12 @@ class Ensemble:
     def _posterior(self, strategy: Any, clusters: torch.Tensor | None) -> Callable:
         if strategy.per_trajectory:
             # A draw that is kept must know nothing of how far an expert is trusted at its first time.
-            return routed(self.router, present(self.experts))
+            return routed_posterior(self.router, available_experts(self.experts))
         if strategy.needs_router:
-            return routed(self.router, speaking(self.experts))
+            return routed_posterior(self.router, active_experts(self.experts))
         if None not in self.experts:
-            return known(clusters, len(self.experts))
-        return known_or_routed(clusters, self.experts, self.router)
+            return oracle_posterior(clusters, len(self.experts))
+        return oracle_or_routed_posterior(clusters, self.experts, self.router)
 
     def _single(self, arm: str) -> Denoiser | None:
         dense = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student}

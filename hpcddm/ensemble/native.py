@@ -7,7 +7,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser, guided_prediction
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
 from hpcddm.errors import ConfigError
 from hpcddm.objectives import conversions
@@ -19,10 +19,10 @@ HIGHEST = 1 - 1e-3
 """The last time at which a model is asked: at t = 1 a prediction of the noise says nothing about the image."""
 
 
-def travel(
+def integrate(
     field: EnsembleVelocity,
     start: torch.Tensor,
-    trajectory: Trajectory,
+    stream: SampleStream,
     condition: torch.Tensor,
     times: list[float],
     settings: VariantSettings,
@@ -39,12 +39,12 @@ def travel(
         )
     (denoiser,), solver, y = field.experts, plugins.load("ensemble/solvers", settings.name), start
     for step, (t, t_next) in enumerate(pairwise(times)):
-        moment = Moment(trajectory, step, t)
+        context = StepContext(stream, step, t)
         tau = _matched(denoiser, t, y.device)
         prediction = _predict(field, denoiser, y, tau.to(y).expand(len(y)), condition, t)
         estimates = _estimates(denoiser, y, tau, prediction.to(y))
         levels = denoiser.objective.level(tau), _level(denoiser, t_next, y.device)
-        y = solver.step(settings, *estimates, *levels, partial(_fresh, moment, y))
+        y = solver.step(settings, *estimates, *levels, partial(_fresh, context, y))
     return y
 
 
@@ -60,8 +60,8 @@ def _estimates(
     return clamped, eps + conversions.scale_per_sample(level.alpha / level.sigma, x0 - clamped)
 
 
-def _fresh(moment: Moment, like: torch.Tensor) -> torch.Tensor:
-    return moment.gaussian(like.shape[1:]).to(like)
+def _fresh(context: StepContext, like: torch.Tensor) -> torch.Tensor:
+    return context.gaussian(like.shape[1:]).to(like)
 
 
 def _predict(
@@ -80,7 +80,7 @@ def _predict(
 
 def _matched(denoiser: Denoiser, time: float, device: torch.device) -> torch.Tensor:
     """The native time (1,) with the log-SNR of the linear path's `time`, or the nearest one that is believed."""
-    highest = min(HIGHEST, denoiser.conversion.known(denoiser.objective)[1])
+    highest = min(HIGHEST, denoiser.conversion.valid_range(denoiser.objective)[1])
     t = torch.tensor([time], dtype=torch.float64, device=device).clamp(max=highest)
     return denoiser.objective.schedule.time_at(LINEAR.log_snr(t))
 

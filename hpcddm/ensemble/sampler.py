@@ -10,7 +10,7 @@ from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
 from hpcddm.data import noise
 from hpcddm.ensemble import native
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
 
 
@@ -29,24 +29,24 @@ def sample(
     condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is to draw from several models.
     """
     start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
-    return travel(field, start, Trajectory(seed, indices), condition, evaluate).clamp(-1, 1)
+    return integrate(field, start, SampleStream(seed, indices), condition, evaluate).clamp(-1, 1)
 
 
-def travel(
+def integrate(
     field: EnsembleVelocity,
     start: torch.Tensor,
-    trajectory: Trajectory,
+    stream: SampleStream,
     condition: torch.Tensor,
     evaluate: EvaluateSettings,
 ) -> torch.Tensor:
     """From noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
     times = time_grid(evaluate.steps, evaluate.shift)
     if evaluate.solver.native:
-        return native.travel(field, start, trajectory, condition, times, evaluate.solver)
+        return native.integrate(field, start, stream, condition, times, evaluate.solver)
     solver = plugins.load("ensemble/solvers", evaluate.solver.name)
     x = start
     for step, (t, t_next) in enumerate(pairwise(times)):
-        x = solver.step(evaluate.solver, partial(_evaluate_velocity, field, trajectory, condition, step), x, t, t_next)
+        x = solver.step(evaluate.solver, partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
     return x
 
 
@@ -61,7 +61,7 @@ def time_grid(steps: int, shift: float = 1.0) -> list[float]:
 
 
 def _evaluate_velocity(
-    field: EnsembleVelocity, trajectory: Trajectory, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
+    field: EnsembleVelocity, stream: SampleStream, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
 ) -> torch.Tensor:
     t = torch.full((len(x),), time, dtype=x.dtype, device=x.device)
-    return field(x, t, condition, Moment(trajectory, step, time))
+    return field(x, t, condition, StepContext(stream, step, time))

@@ -11,31 +11,31 @@ from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 
 
-def present(experts: Sequence[Denoiser | None]) -> Callable:
+def available_experts(experts: Sequence[Denoiser | None]) -> Callable:
     """Which experts are there at all, as a function of times t (N,): bool (N, K)."""
 
-    def there(t: torch.Tensor) -> torch.Tensor:
+    def available(t: torch.Tensor) -> torch.Tensor:
         return torch.stack([torch.full_like(t, one is not None, dtype=torch.bool) for one in experts], dim=1)
 
-    return there
+    return available
 
 
-def speaking(experts: Sequence[Denoiser | None]) -> Callable:
+def active_experts(experts: Sequence[Denoiser | None]) -> Callable:
     """Which experts are there and trusted by their conversion at times t (N,), or, where none is, there: (N, K)."""
-    there = present(experts)
+    available = available_experts(experts)
 
-    def speaks(t: torch.Tensor) -> torch.Tensor:
-        silent = torch.zeros_like(t, dtype=torch.bool)
-        trusted = torch.stack([silent if one is None else one.speaks(t) for one in experts], dim=1)
-        return torch.where(trusted.any(dim=1, keepdim=True), trusted, there(t))
+    def active(t: torch.Tensor) -> torch.Tensor:
+        inactive = torch.zeros_like(t, dtype=torch.bool)
+        trusted = torch.stack([inactive if one is None else one.is_active(t) for one in experts], dim=1)
+        return torch.where(trusted.any(dim=1, keepdim=True), trusted, available(t))
 
-    return speaks
+    return active
 
 
-def routed(router: Callable, allowed: Callable) -> Callable:
+def routed_posterior(router: Callable, allowed: Callable) -> Callable:
     """The posterior p(k | x, t, condition, k is allowed) of a router's logits; allowed: from t to bool (N, K)."""
 
     def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
@@ -45,7 +45,7 @@ def routed(router: Callable, allowed: Callable) -> Callable:
     return posterior
 
 
-def known(clusters: torch.Tensor, num_experts: int) -> Callable:
+def oracle_posterior(clusters: torch.Tensor, num_experts: int) -> Callable:
     """The one-hot posterior of samples whose clusters (N,) are known."""
     one_hot = F.one_hot(clusters, num_experts).float()
 
@@ -56,9 +56,11 @@ def known(clusters: torch.Tensor, num_experts: int) -> Callable:
     return posterior
 
 
-def known_or_routed(clusters: torch.Tensor, experts: Sequence[Denoiser | None], router: Callable) -> Callable:
+def oracle_or_routed_posterior(
+    clusters: torch.Tensor, experts: Sequence[Denoiser | None], router: Callable
+) -> Callable:
     """The one-hot posterior of the samples whose cluster's expert is there; the others ask the router."""
-    one_hot, asked = known(clusters, len(experts)), routed(router, speaking(experts))
+    one_hot, asked = oracle_posterior(clusters, len(experts)), routed_posterior(router, active_experts(experts))
     is_there = torch.tensor([one is not None for one in experts], device=clusters.device)[clusters, None]
 
     def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
@@ -68,7 +70,7 @@ def known_or_routed(clusters: torch.Tensor, experts: Sequence[Denoiser | None], 
     return posterior
 
 
-def alone(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+def single_model_posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
     """The posterior of an ensemble of one model."""
     return torch.ones(len(x), 1, device=x.device)
 
@@ -101,20 +103,20 @@ class EnsembleVelocity:
         self.usage: list[torch.Tensor] = []
         self.entropy: list[torch.Tensor] = []
         self._rule = strategies.rule(strategy, evaluate.renormalise)
-        self._kept_for: tuple[Trajectory, int, int] | None = None
+        self._kept_for: tuple[SampleStream, int, int] | None = None
         self._kept = (torch.empty(0), torch.empty(0))
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
         """x: (N, C, H, W); t: (N,); condition: (N, ...) -> (N, C, H, W)."""
-        scale = self.guidance_at(moment.time)
+        scale = self.guidance_at(context.time)
         if scale == 1:
-            return weighted_velocity(self.experts, self._weights(x, t, condition, moment), x, t, condition)
+            return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
         null = self.null_of(condition)
         if self.shared:
             guided = [one and partial(one.guided, scale=scale) for one in self.experts]
-            return weighted_velocity(guided, self._weights(x, t, condition, moment), x, t, condition, null)
+            return weighted_velocity(guided, self._weights(x, t, condition, context), x, t, condition, null)
         both = torch.cat([x, x]), torch.cat([t, t]), torch.cat([condition, null])
-        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, moment), *both).chunk(2)
+        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, context), *both).chunk(2)
         return torch.lerp(unconditional, conditional, scale)
 
     def guidance_at(self, time: float) -> float:
@@ -126,21 +128,21 @@ class EnsembleVelocity:
         """As many null conditions as there are conditions (N, ...)."""
         return torch.as_tensor(self.null).to(condition).expand_as(condition)
 
-    def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
+    def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
         """The experts' weights (N, K), asked for anew or kept from an earlier look."""
         every = self.evaluate.route_every
-        number = 0 if self.strategy.per_trajectory else moment.step // every
-        asked_for = (moment.trajectory, number, len(x))
+        number = 0 if self.strategy.per_trajectory else context.step // every
+        asked_for = (context.stream, number, len(x))
         anew = every == 1 and not self.strategy.per_trajectory
         if anew or asked_for != self._kept_for:
             posterior = self.posterior(x, t, condition)
-            self._kept_for, self._kept = asked_for, (posterior, self._rule(posterior, moment))
-        self._record(moment, *self._kept)
+            self._kept_for, self._kept = asked_for, (posterior, self._rule(posterior, context))
+        self._record(context, *self._kept)
         return self._kept[1]
 
-    def _record(self, moment: Moment, posterior: torch.Tensor, routing_weights: torch.Tensor) -> None:
+    def _record(self, context: StepContext, posterior: torch.Tensor, routing_weights: torch.Tensor) -> None:
         # A solver may look more than once in a step; the first look counts.
-        if moment.step == len(self.usage):
-            images = len(moment.trajectory.indices)
+        if context.step == len(self.usage):
+            images = len(context.stream.indices)
             self.usage.append(routing_weights[:images].sum(0))
             self.entropy.append(torch.special.entr(posterior[:images]).sum())

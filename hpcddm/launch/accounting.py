@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpcddm.launch.client import ask, on
+from hpcddm.launch.client import on, query
 from hpcddm.rundir.job import JobId
 
 FIELDS = ("JobID", "JobName", "Start", "End", "ElapsedRaw", "State", "AllocTRES")
@@ -35,7 +35,7 @@ class Execution:
 def executions(names: Mapping[str | None, list[str]], since: float) -> list[Execution]:
     """List all executions of jobs with these names, by cluster, oldest first, with one call of sacct for each cluster.
 
-    Raises `Silent` with the reason when sacct is not there, gives no answer, or has nothing to say.
+    Raises `SlurmUnavailable` with the reason when sacct is not there, gives no answer, or has nothing to say.
     """
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - CLOCK_SECONDS))
     # --duplicates: without it sacct shows the last execution of a requeued job only, and every hour before is lost.
@@ -43,7 +43,7 @@ def executions(names: Mapping[str | None, list[str]], since: float) -> list[Exec
     found: list[Execution] = []
     for cluster, some in names.items():
         command = ("sacct", *on(cluster), *flags, f"--starttime={start}", f"--name={','.join(some)}")
-        text = ask(*command, f"--format={','.join(FIELDS)}", seconds=SACCT_SECONDS)
+        text = query(*command, f"--format={','.join(FIELDS)}", seconds=SACCT_SECONDS)
         rows = (line.split("|") for line in text.splitlines() if line.count("|") == len(FIELDS) - 1)
         found += [one for one in (_execution(row, cluster) for row in rows) if one]
     return sorted(found, key=lambda one: one.started)

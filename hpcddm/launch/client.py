@@ -10,7 +10,7 @@ from hpcddm.launch.base import clean_environment
 CLIENT_SECONDS = 60
 
 
-class Silent(Exception):
+class SlurmUnavailable(Exception):
     """Nobody answered, and why; what follows from that is the caller's to say."""
 
 
@@ -27,20 +27,20 @@ def call(*command: str, seconds: float | None = None, script: str | None = None)
     )
 
 
-def ask(*command: str, seconds: float | None = None) -> str:
-    """What a command prints; raises `Silent` with the reason when there is no good answer."""
+def query(*command: str, seconds: float | None = None) -> str:
+    """What a command prints; raises `SlurmUnavailable` with the reason when there is no good answer."""
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():
         # Slurm's clients would look for it for a minute.
-        raise Silent(f"SLURM_CONF={conf} does not exist")
+        raise SlurmUnavailable(f"SLURM_CONF={conf} does not exist")
     try:
         answer = call(*command, seconds=seconds)
     except OSError as error:
-        raise Silent(f"{error.filename}: {error.strerror}") from None
+        raise SlurmUnavailable(f"{error.filename}: {error.strerror}") from None
     except subprocess.TimeoutExpired as error:
-        raise Silent(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
+        raise SlurmUnavailable(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
     if answer.returncode != 0:
-        raise Silent(words(answer) or f"{command[0]} failed")
+        raise SlurmUnavailable(error_text(answer) or f"{command[0]} failed")
     return answer.stdout
 
 
@@ -49,16 +49,16 @@ def on(cluster: str | None) -> tuple[str, ...]:
     return (f"--clusters={cluster}",) if cluster else ()
 
 
-def words(answer: subprocess.CompletedProcess[str]) -> str:
+def error_text(answer: subprocess.CompletedProcess[str]) -> str:
     """What a command said about its failure, on one line."""
     return " ".join((answer.stderr.strip() or answer.stdout.strip()).split())
 
 
-def silence(cluster: str | None = None) -> str | None:
+def unavailable_reason(cluster: str | None = None) -> str | None:
     """Why no Slurm controller answers here, or None when one does."""
     try:
-        ask("sinfo", *on(cluster), "--noheader", seconds=10)
-    except Silent as why:
+        query("sinfo", *on(cluster), "--noheader", seconds=10)
+    except SlurmUnavailable as why:
         return str(why)
     return None
 

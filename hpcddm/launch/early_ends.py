@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from hpcddm.launch.client import Silent, ask, on
+from hpcddm.launch.client import SlurmUnavailable, on, query
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -94,8 +94,8 @@ def first_node(nodes: str) -> str:
 
 def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
     try:
-        text = ask("scontrol", *on(array.cluster), "show", "job", "--oneliner", array.number)
-    except Silent:
+        text = query("scontrol", *on(array.cluster), "show", "job", "--oneliner", array.number)
+    except SlurmUnavailable:
         return {}
     found = {}
     for job in map(parse_job, text.splitlines()):
@@ -112,8 +112,8 @@ def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
 def _from_accounting(array: JobId) -> dict[JobId, EarlyEnd]:
     flags = ("--allocations", "--noheader", "--parsable2", f"--jobs={array.number}", f"--format={SACCT_FIELDS}")
     try:
-        text = ask("sacct", *on(array.cluster), *flags)
-    except Silent:
+        text = query("sacct", *on(array.cluster), *flags)
+    except SlurmUnavailable:
         return {}
     found = {}
     for line in text.splitlines():

@@ -76,8 +76,8 @@ class Embedded:
     def _is_ready(self, item: Item, unfinished: Collection[str]) -> bool:
         if any(name in unfinished for name in item.needs):
             return False
-        names = zip(item.unit.reads, item.needs, strict=True)
-        return not item.unit.lacks({key for key, name in names if name in self.absent or name in self.failed})
+        names = zip(item.unit.inputs, item.needs, strict=True)
+        return not item.unit.missing_inputs({key for key, name in names if name in self.absent or name in self.failed})
 
     def _resources(self, item: Item) -> Resources:
         return self.launcher.site.resources_for(*item.unit.key.split("/"))

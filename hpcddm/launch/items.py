@@ -53,7 +53,7 @@ def items_of(units: Sequence[PlannedUnit], experiment: Experiment, run: RunDir, 
     prefix = f"{folder}/" if folder else ""
     found = []
     for unit in units:
-        needs = tuple(f"{prefix}{key}" for key in unit.reads)
+        needs = tuple(f"{prefix}{key}" for key in unit.inputs)
         found.append(Item(run, unit, experiment, f"{prefix}{unit.key}", needs))
     return found
 
@@ -129,8 +129,17 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
         unit, experiment = item.unit, settings[id(item.experiment)]
         resources = site.resources_for(*unit.key.split("/"))
         shape = {"threads": resources.cpus_per_rank, "gpus": resources.gpus_per_node}
-        wanted = {"wants": unit.wants, "minimum": unit.minimum}
-        spec = Spec(unit.key, unit.num_units, experiment, unit.covers, unit.needs, **shape, **survival, **wanted)
+        wanted = {"optional": unit.optional, "min_optional": unit.min_optional}
+        spec = Spec(
+            unit.key,
+            unit.num_units,
+            experiment,
+            unit.fingerprint_settings,
+            unit.requires,
+            **shape,
+            **survival,
+            **wanted,
+        )
         spec.write(item.run)
 
 

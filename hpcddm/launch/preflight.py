@@ -43,7 +43,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
     Raises `UserError` with the command that fetches them.
     """
     for place, variant in variants_of(experiment):
-        if not any(f"{place}.name" in unit.covers for unit in units):
+        if not any(f"{place}.name" in unit.fingerprint_settings for unit in units):
             continue
         for one in variant.pretrained:
             path = pretrained.kept_file(one)
@@ -75,12 +75,12 @@ def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
     found = sorted(run.unit(unit.key).glob("state/images-*/state.json"), reverse=True)
     if not found:
         return None
-    inputs = {key: manifest.read(run.unit(key)) for key in unit.reads}
-    if not all(inputs[key] for key in unit.needs):
+    inputs = {key: manifest.read(run.unit(key)) for key in unit.inputs}
+    if not all(inputs[key] for key in unit.requires):
         return None
     digests = {key: one.digest for key, one in inputs.items() if one}
     # Of a training with other settings or inputs nothing is continued.
-    fingerprint = manifest.Manifest(*unit.key.split("/"), unit.covers, digests, []).fingerprint
+    fingerprint = manifest.Manifest(*unit.key.split("/"), unit.fingerprint_settings, digests, []).fingerprint
     for path in found:
         state = atomic.read_json(path)
         if isinstance(state, dict) and state.get("fingerprint") == fingerprint and "world_size" in state:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.client import Silent, ask, call, on, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 
 PAUSES = (2.0, 8.0, 20.0)
 """Seconds before sbatch is called again; a random share is added, so that a crowd does not come back at once."""
@@ -60,7 +60,7 @@ class Sbatch:
             raise UserError(f"sbatch cannot be run: {error.strerror}; submit from a login node") from None
         except subprocess.TimeoutExpired as error:
             return "", f"no answer in {error.timeout:.0f} s"
-        said = words(answer)
+        said = error_text(answer)
         if answer.returncode == 0:
             job = answer.stdout.strip().split(";")[0]
             return (job, "") if job.isdigit() else ("", f"it said '{said}' and not a job id")
@@ -92,8 +92,8 @@ class Sbatch:
         silent = False
         for command in commands:
             try:
-                found |= set(re.findall(r"^\d+", ask(*command), re.MULTILINE))
-            except Silent:
+                found |= set(re.findall(r"^\d+", query(*command), re.MULTILINE))
+            except SlurmUnavailable:
                 # sacct may be missing or late; the queue itself must have answered for 'there is none'.
                 silent |= command[0] == "squeue"
         return found or (None if silent else set())

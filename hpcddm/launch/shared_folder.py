@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from hpcddm.errors import UserError
-from hpcddm.launch.client import Silent, ask, call, on, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.rundir import atomic
 from hpcddm.rundir.fresh import exists
 from hpcddm.rundir.layout import RunDir
@@ -37,8 +37,8 @@ class Messenger:
     def place(self) -> str:
         """Its place in the queue, '' when it has left."""
         try:
-            return ask("squeue", *on(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r").strip()
-        except Silent as why:
+            return query("squeue", *on(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r").strip()
+        except SlurmUnavailable as why:
             return f"unknown, {why}"
 
 
@@ -99,7 +99,7 @@ def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"cluster {cluster}: sbatch gave no answer ({error}); try again later") from None
     if said.returncode != 0:
-        raise UserError(f"cluster {cluster}: sbatch refused a job that looks for {run.root}: {words(said)}")
+        raise UserError(f"cluster {cluster}: sbatch refused a job that looks for {run.root}: {error_text(said)}")
     return messenger
 
 

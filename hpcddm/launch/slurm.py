@@ -15,7 +15,7 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher, QueueFull, Refused
 from hpcddm.launch.chunks import Limits
-from hpcddm.launch.client import Silent, ask, call, on, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
@@ -52,19 +52,19 @@ class Slurm(Launcher):
         try:
             for array in shapes.values():
                 self._check_partition(array)
-        except Silent as why:
+        except SlurmUnavailable as why:
             raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node") from None
         for array in shapes.values():
             try:
                 answer = call("sbatch", *on(array.resources.cluster), "--test-only", script=self._text(array))
             except subprocess.TimeoutExpired as error:
                 # On a full cluster it looks for a place for the job first; sbatch itself does not.
-                silence = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
-                print(f"warning: {silence}; the shape of {array.name} is not checked", file=sys.stderr)
+                remark = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
+                print(f"warning: {remark}; the shape of {array.name} is not checked", file=sys.stderr)
                 return
             # A queue that is full now says nothing about the shape.
-            if answer.returncode != 0 and not FULL.search(words(answer)):
-                refusal = f"{words(answer)}{self._way_out(array, words(answer))}"
+            if answer.returncode != 0 and not FULL.search(error_text(answer)):
+                refusal = f"{error_text(answer)}{self._way_out(array, error_text(answer))}"
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {refusal}")
 
     def _check_partition(self, array: ArraySpec) -> None:
@@ -92,7 +92,7 @@ class Slurm(Launcher):
         """What the controller says, or Slurm's own defaults when nobody answers, as in a dry run elsewhere."""
         try:
             return self._cluster(cluster).limits(self.site, wanted)
-        except Silent:
+        except SlurmUnavailable:
             return Limits()
 
     def render(self, array: ArraySpec, script: str) -> Path:
@@ -107,7 +107,7 @@ class Slurm(Launcher):
     def _takes_no_arrays(self, cluster: str | None) -> bool:
         try:
             return self._cluster(cluster).max_array == 0
-        except Silent:
+        except SlurmUnavailable:
             return False
 
     def _text(self, array: ArraySpec) -> str:
@@ -140,7 +140,7 @@ class Slurm(Launcher):
         lost = Journal(self.run.journal).lost_nodes(self.site.name, cluster) if most else []
         if not lost:
             return []
-        with suppress(Silent):
+        with suppress(SlurmUnavailable):
             most = min(most, self._cluster(cluster).spare_nodes(array.resources))
         return lost[-most:] if most else []
 
@@ -183,7 +183,7 @@ class Slurm(Launcher):
         for cluster in dict.fromkeys(one.cluster for one in asked):
             try:
                 rows = list(_queue(cluster, [one for one in asked if one.cluster == cluster]))
-            except Silent:
+            except SlurmUnavailable:
                 return None
             for unit, job in rows:
                 others = (found[unit].id, *found[unit].others) if unit in found else ()
@@ -208,12 +208,12 @@ def _start(array: ArraySpec) -> list[str]:
 
 
 def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple[str, Job]]:
-    """The jobs of these submissions in the queue of their cluster, with their units; raises `Silent`."""
+    """The jobs of these submissions in the queue of their cluster, with their units; raises `SlurmUnavailable`."""
     units = {one.uuid: one.units for one in submissions}
     names = ",".join(one.job_name for one in submissions)
     # One word of a command line may be 128 KiB long.
     some = [f"--name={names}"] if len(names) < 100_000 else []
-    text = ask("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
+    text = query("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
     for line in text.splitlines():
         job, element, state, reason, nodes, start, name = line.split("|", 6)
         token = name.rsplit("-", 1)[-1]

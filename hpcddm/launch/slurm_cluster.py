@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
-from hpcddm.launch.client import Silent, ask, on, user_name
+from hpcddm.launch.client import SlurmUnavailable, on, query, user_name
 from hpcddm.site import Resources, Site
 
 UNLIMITED = 2**31
@@ -24,7 +24,7 @@ class SlurmPartition:
 
 
 class SlurmCluster:
-    """One cluster; every attribute raises `Silent` when nobody answers."""
+    """One cluster; every attribute raises `SlurmUnavailable` when nobody answers."""
 
     def __init__(self, name: str | None = None) -> None:
         self._on = on(name)
@@ -33,13 +33,13 @@ class SlurmCluster:
     @cached_property
     def config(self) -> dict[str, str]:
         """`scontrol show config`."""
-        pairs = (line.partition("=")[::2] for line in ask("scontrol", *self._on, "show", "config").splitlines())
+        pairs = (line.partition("=")[::2] for line in query("scontrol", *self._on, "show", "config").splitlines())
         return {key.strip(): value.strip() for key, value in pairs}
 
     @cached_property
     def partitions(self) -> dict[str, SlurmPartition]:
         """All partitions, hidden ones too."""
-        text = ask("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
+        text = query("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
         found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
         return {one.name: one for one in found}
 
@@ -51,7 +51,7 @@ class SlurmCluster:
         """Number of nodes that a job can do without in its smallest partition, beside those that it excludes."""
         names = self.partitions_of(asked.partition)
         total = min((self.partitions[name].total_nodes for name in names if name in self.partitions), default=UNLIMITED)
-        excluded = ask("scontrol", "show", "hostnames", asked.exclude).split() if asked.exclude else []
+        excluded = query("scontrol", "show", "hostnames", asked.exclude).split() if asked.exclude else []
         return max(total - asked.nodes - len(excluded), 0)
 
     @property
@@ -72,8 +72,8 @@ class SlurmCluster:
         if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
         try:
-            return ask("scontrol", *self._on, "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
-        except Silent:
+            return query("scontrol", *self._on, "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
+        except SlurmUnavailable:
             return ""
 
     def limits(self, site: Site, wanted: int) -> Limits:
@@ -87,7 +87,7 @@ class SlurmCluster:
         longest = max(self.max_array, 1)
         if limit is None:
             return Limits(longest)
-        mine = ask(
+        mine = query(
             "squeue", *self._on, "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i"
         ).split()
         reason += f", {len(mine)} of {limit} are taken"

@@ -62,7 +62,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
     for split, parts in (("train", data.shards), ("heldout", data.heldout_shards)):
         shards = [manifest.read(run.unit(f"shard/{split}-{part:03d}")) for part in range(parts)]
         if all(shards):
-            counts[split] = sum(shard.facts["images"] for shard in shards)
+            counts[split] = sum(shard.results["images"] for shard in shards)
         else:
             source = data.source.model_copy(update={"folder": str((run.root / data.source.folder).resolve())})
             counts[split] = len(plugins.load("data/sources", data.source.name).open_split(source, split))

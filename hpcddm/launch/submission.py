@@ -30,7 +30,7 @@ from hpcddm.schema import validate
 from hpcddm.site import Site
 from hpcddm.status import State, UnitStatus, check_stale, survey
 
-SETTLE_SECONDS = 15
+RECONCILE_SECONDS = 15
 """How long a request may be on its way to the scheduler after the submit that sent it has died."""
 LEAST_BYTES = 10_000_000
 """What the bookkeeping of a submission needs; what the stages write is more."""
@@ -168,10 +168,10 @@ def decide(
     check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
     decision = Decision(states, active=active)
     for unit in units:
-        missing = unit.lacks({*decision.elsewhere, *decision.blocked, *decision.left})
+        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.left})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.stage in redo or (is_own and any(other.key in unit.reads for other in decision.to_run))
+        touched = unit.stage in redo or (is_own and any(other.key in unit.inputs for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif unit.key in active and not (touched and active[unit.key].state == "pending"):
@@ -205,7 +205,7 @@ def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
     return found
 
 
-def settle(run: RunDir, launcher: Launcher) -> None:
+def reconcile_journal(run: RunDir, launcher: Launcher) -> None:
     """Record the jobs of submits that died between the request and the answer; wait while one may be on its way."""
     journal = Journal(run.journal)
     while True:
@@ -218,7 +218,7 @@ def settle(run: RunDir, launcher: Launcher) -> None:
             jobs = {found[unit].id.array for unit in one.units if unit in found}
             if jobs:
                 journal.submitted(one.uuid, min(jobs, key=lambda job: int(job.number)))
-        if not any(time.time() - one.time < SETTLE_SECONDS for one in own if not found.keys() & set(one.units)):
+        if not any(time.time() - one.time < RECONCILE_SECONDS for one in own if not found.keys() & set(one.units)):
             return
         time.sleep(1)
 

@@ -32,7 +32,7 @@ class TransformerSettings(VariantSettings):
     }
     """Width, depth and heads of the named sizes (arXiv 2212.09748, table 1)."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"size"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"size"})
 
     size: Literal["S", "B", "L", "XL"] | None = None
     """Fills width, depth and heads."""

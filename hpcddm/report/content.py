@@ -56,7 +56,7 @@ class Content:
     """The whole report."""
 
     name: str
-    facts: list[tuple[str, str]]
+    summary: list[tuple[str, str]]
     """Rows of (what, value): images, K, steps, guidance, extractor and its hash, classifier, cost."""
     metrics: dict[str, Any]
     """What `metrics.json` holds: {"arms": {arm: measures}, "floor": measures, "diagnostics": {arm: {...}}, ...}.

@@ -49,7 +49,7 @@ def render(content: Content) -> str:
     columns = class_columns(content.gallery_classes)
     page = environment.from_string(TEMPLATE.read_text()).render(
         name=content.name,
-        facts=content.facts,
+        summary=content.summary,
         metrics=metrics,
         has_monolith=MONOLITH in metrics["arms"],
         has_student=STUDENT in metrics["arms"],

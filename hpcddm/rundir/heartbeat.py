@@ -43,7 +43,7 @@ class Heartbeat:
         return (self.total - self.done) / self.rate if self.rate > 0 else None
 
 
-class Pulse:
+class HeartbeatWriter:
     """Writes the heartbeats of one attempt into its folder, at most one in `interval` seconds."""
 
     def __init__(self, folder: Path, owner: str, attempt: int, host: str, interval: float = BEAT_SECONDS) -> None:

@@ -11,6 +11,8 @@ from hpcddm.rundir import atomic, fresh
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
+RESULTS = "facts"
+"""The key of the results in the file, which older runs have, too."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Manifest:
     inputs: dict[str, str]
     """For every unit that was read, the digest of its outputs."""
     outputs: list[Output]
-    facts: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
     """What later stages and people want to know: counts, FLOPs, figures."""
     record: dict[str, Any] = field(default_factory=dict)
     """How it was made (versions, world size, seconds): recorded, never compared."""
@@ -71,17 +73,18 @@ def read(folder: Path) -> Manifest | None:
         return None
     try:
         outputs = [Output(**output) for output in content.pop("outputs")]
-        found = Manifest(outputs=outputs, **content)
+        found = Manifest(outputs=outputs, results=content.pop(RESULTS, {}), **content)
     except (TypeError, KeyError):
         return None
-    mappings = (found.settings, found.inputs, found.facts, found.record)
+    mappings = (found.settings, found.inputs, found.results, found.record)
     is_whole = all(isinstance(one, dict) for one in mappings) and all(isinstance(one.path, str) for one in outputs)
     return found if is_whole else None
 
 
 def publish(folder: Path, manifest: Manifest) -> None:
     """Make a unit complete; the last thing that is written."""
-    atomic.write_json(folder / FILE_NAME, asdict(manifest))
+    values = {RESULTS if key == "results" else key: value for key, value in asdict(manifest).items()}
+    atomic.write_json(folder / FILE_NAME, values)
 
 
 def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh
-from hpcddm.runtime.last_words import leave_word
+from hpcddm.runtime.failure_cause import write_rank_ending
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
 
@@ -43,7 +43,7 @@ class Attempt:
     number: int
     owner: str
     started: float
-    facts: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
     """What the last word will say beside the outcome: the images that were seen."""
     origin: dict[str, Any] = field(default_factory=dict)
     """The code and the packages of rank 0, as manifests record them."""
@@ -69,11 +69,11 @@ class Attempt:
     def speak(self, outcome: str, reason: str, exit_code: int | None = None) -> None:
         """Record how this rank ended."""
         if self.ranks:
-            leave_word(self.folder, self.ranks, outcome, reason, exit_code)
+            write_rank_ending(self.folder, self.ranks, outcome, reason, exit_code)
 
     def close(self, outcome: str, reason: str = "", exit_code: int | None = None) -> None:
         """Record how the attempt ended; the first word stands, and every rank that fails leaves its own."""
-        ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.facts}
+        ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.results}
         # On a full disk the last word takes the room that was kept for it.
         (self.folder / RESERVE).unlink(missing_ok=True)
         if fresh.read_json(self.folder / ENDED) is None:

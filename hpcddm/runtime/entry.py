@@ -20,7 +20,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import fresh, sharing
 from hpcddm.rundir import manifest as manifests
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.manifest import Manifest
@@ -76,13 +76,13 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     _prepare_environment(spec)
     allocation = allocations.from_environment(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}
-    with stop.cut_short():
+    with stop.exit_on_stop():
         attempt = open_attempt(run.logs(spec.key), ranks, allocation.record(), origin)
     attempt.redirect_output(ranks.rank)
     for change in attempt.changes:
         print(f"note: not as in the attempt before: {change}", flush=True)
-    stop.ends = allocation.ends
-    stop.keep_free(spec.signal_lead_seconds)
+    stop.deadline = allocation.ends
+    stop.reserve_seconds(spec.signal_lead_seconds)
     stop.watch(_conditions(run, ranks, attempt))
     outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
     # The others are through before the outputs are published, and the first word about the end stands.
@@ -127,7 +127,7 @@ def _attempted(
         return "waiting", str(error), error.exit_code
     except UserError as error:
         # To try this again would end the same way, unless it was a hiccup: the user has to mend something first.
-        attempt.facts["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
+        attempt.results["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
         return "failed", str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
@@ -181,36 +181,38 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     inputs = gathered.found
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
-    expected = Manifest(*spec.key.split("/"), spec.covers, {key: found.digest for key, found in inputs.items()}, [])
+    expected = Manifest(
+        *spec.key.split("/"), spec.fingerprint_settings, {key: found.digest for key, found in inputs.items()}, []
+    )
     if _fits(folder, expected):
         return "already complete"
     folder.mkdir(parents=True, exist_ok=True)
-    pulse = Pulse(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
+    heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
     survival["gpus"] = max(spec.gpus, allocations.gpus_on_node())
-    unit = Unit(spec.key, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, **survival)
+    unit = Unit(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint, **survival)
     if ranks.rank > 0:
         _call_stage(spec, unit)
         return "complete"
-    with _sole_work(folder, attempt, pulse):
+    with _sole_work(folder, attempt, heartbeat):
         # The attempt before this one may have finished while it held the lease.
         if _fits(folder, expected):
             return "already complete"
         if (folder / manifests.FILE_NAME).exists():
             set_aside(run, spec.key)
-        pulse.beat()
+        heartbeat.beat()
         _publish(_call_stage(spec, unit), unit, expected)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
     return "complete"
 
 
-def _sole_work(folder: Path, attempt: Attempt, pulse: Pulse) -> ExitStack:
+def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:
     """Hold the unit's lease; it may stay with an execution of the same job whose node is lost, which publishes nothing.
 
     Raises `HeldElsewhere` when another job is at work on the unit.
     """
     held = ExitStack()
-    pulse.beat()
+    heartbeat.beat()
     try:
         held.enter_context(lease(folder / ".lease", attempt.owner, LEAVING_SECONDS))
     except HeldElsewhere as error:
@@ -232,7 +234,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
     parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
-    manifests.publish(unit.folder, Manifest(*parts, outputs, result.facts, record))
+    manifests.publish(unit.folder, Manifest(*parts, outputs, result.results, record))
     # Nothing will be continued; and a folder that is copied to another site must hold no pickles.
     shutil.rmtree(unit.state, ignore_errors=True)
 

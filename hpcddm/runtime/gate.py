@@ -75,7 +75,7 @@ def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
         keys = gather(spec, run).missing
     except UserError:
         # What is there may be made anew just now, so it is asked for, too.
-        keys = [*spec.needs, *spec.wants]
+        keys = [*spec.requires, *spec.optional]
     top = home.root.resolve()
     if top == run.root.resolve():
         return set(keys)

@@ -42,20 +42,24 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
 
     Raises `NotReady` naming what is missing or does not fit, and how much of the minimum is there.
     """
-    found = {key: _needed(spec, run, key) for key in spec.needs}
+    found = {key: _needed(spec, run, key) for key in spec.requires}
     faults: dict[str, str] = {}
-    for key, covers in spec.wants.items():
+    for key, fingerprint_settings in spec.optional.items():
         present = manifests.read(run.unit(key))
-        fault = _fault(key, present, covers, found, run.unit(key)) if present else f"{key} is not complete"
+        fault = (
+            _fault(key, present, fingerprint_settings, found, run.unit(key)) if present else f"{key} is not complete"
+        )
         if fault:
             faults[key] = fault
         else:
             found[key] = present
-    there = len(spec.wants) - len(faults)
-    if there < spec.minimum:
+    there = len(spec.optional) - len(faults)
+    if there < spec.min_optional:
         listed = "; ".join(faults.values())
-        raise _refusal(spec, f"it needs {spec.minimum} of {len(spec.wants)} experts, {there} are there ({listed})", run)
-    for key in spec.needs:
+        raise _refusal(
+            spec, f"it needs {spec.min_optional} of {len(spec.optional)} experts, {there} are there ({listed})", run
+        )
+    for key in spec.requires:
         conflict = _conflict(key, found[key], found) or _other_choice(key, found, spec)
         if conflict:
             raise _refusal(spec, conflict, run)
@@ -77,9 +81,11 @@ def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:
     return found
 
 
-def _fault(key: str, present: Manifest, covers: dict[str, Any], found: dict[str, Manifest], folder: Path) -> str | None:
+def _fault(
+    key: str, present: Manifest, fingerprint_settings: dict[str, Any], found: dict[str, Manifest], folder: Path
+) -> str | None:
     """Why a unit that is wanted cannot be used."""
-    if present.settings != covers:
+    if present.settings != fingerprint_settings:
         return f"{key} was made with other settings"
     return manifests.damage(folder, present) or _conflict(key, present, found)
 
@@ -92,7 +98,7 @@ def _conflict(key: str, present: Manifest, found: dict[str, Manifest]) -> str | 
 
 def _other_choice(key: str, found: dict[str, Manifest], spec: Spec) -> str | None:
     """How the wanted units that a unit was made with differ from those that are there now."""
-    used, there = (keys & spec.wants.keys() for keys in (found[key].inputs.keys(), found.keys()))
+    used, there = (keys & spec.optional.keys() for keys in (found[key].inputs.keys(), found.keys()))
     if not used or used == there:
         return None
     if there - used:

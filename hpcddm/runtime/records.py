@@ -9,7 +9,7 @@ from hpcddm.rundir import atomic, fresh, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
-from hpcddm.runtime.last_words import cause_of
+from hpcddm.runtime.failure_cause import cause_of
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""

@@ -12,13 +12,13 @@ from hpcddm.rundir.layout import RunDir
 
 @dataclass(frozen=True)
 class Spec:
-    """One unit to be made: `key` is stage/unit, `covers` what its fingerprint covers, `needs` what it reads."""
+    """One unit to be made: `key` is stage/unit, `requires` the units that it cannot do without."""
 
     key: str
     num_units: int
     experiment: dict[str, Any]
-    covers: dict[str, Any]
-    needs: list[str]
+    fingerprint_settings: dict[str, Any]
+    requires: list[str]
     threads: int
     gpus: int = 0
     """Number of GPUs that it was given on each node."""
@@ -31,9 +31,9 @@ class Spec:
     """The longest time after which it looks again for what another cluster makes."""
     escalate: dict[str, float] = field(default_factory=dict)
     """Factors by which the next attempt asks for more memory_gb, or more minutes, after there were too few."""
-    wants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    optional: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings that they must have been made with."""
-    minimum: int = 0
+    min_optional: int = 0
     """How many of those are enough."""
 
     @property

@@ -33,7 +33,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.ends: float | None = None
+        self.deadline: float | None = None
         """When the allocation ends, in seconds since the epoch."""
         self.lead_seconds = 0.0
         """How long before that the flag is set."""
@@ -57,34 +57,34 @@ class StopFlag:
 
         Each condition comes with the seconds between two questions.
         """
-        asked = ((POLL_SECONDS, self._deadline), *conditions)
+        asked = ((POLL_SECONDS, self._allocation_end), *conditions)
         threading.Thread(target=self._ask, args=(asked,), daemon=True).start()
 
-    def keep_free(self, seconds: float) -> None:
+    def reserve_seconds(self, seconds: float) -> None:
         """Leave at least so long before the end of the allocation."""
         self.lead_seconds = max(self.lead_seconds, seconds)
 
     @contextmanager
-    def cut_short(self, last_words: Callable[[str], None] | None = None) -> Iterator[None]:
+    def exit_on_stop(self, on_exit: Callable[[str], None] | None = None) -> Iterator[None]:
         """End this process soon after the flag is set: for a wait in which it has nothing to lose.
 
-        `last_words` is called with the reason just before.
+        `on_exit` is called with the reason just before.
         """
         over = threading.Event()
-        threading.Thread(target=self._cut, args=(over, last_words), daemon=True).start()
+        threading.Thread(target=self._cut, args=(over, on_exit), daemon=True).start()
         try:
             yield
         finally:
             over.set()
 
-    def _cut(self, over: threading.Event, last_words: Callable[[str], None] | None) -> None:
+    def _cut(self, over: threading.Event, on_exit: Callable[[str], None] | None) -> None:
         while not over.wait(0.1):
             if self.reason is None:
                 continue
             if not over.wait(WAITING_SECONDS):
                 try:
-                    if last_words:
-                        last_words(f"{self.reason}, while it waited for the other ranks")
+                    if on_exit:
+                        on_exit(f"{self.reason}, while it waited for the other ranks")
                 finally:
                     os._exit(EXIT_CODE)
             return
@@ -92,8 +92,8 @@ class StopFlag:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.reason = self.reason or signal.Signals(number).name
 
-    def _deadline(self) -> str | None:
-        if self.ends is None or time.time() < self.ends - self.lead_seconds:
+    def _allocation_end(self) -> str | None:
+        if self.deadline is None or time.time() < self.deadline - self.lead_seconds:
             return None
         return SLOT_ENDS
 
@@ -107,8 +107,8 @@ class StopFlag:
                 due[number] = time.monotonic() + seconds
                 # A hiccup of the file system must not end the watch.
                 with suppress(OSError, UserError):
-                    told = ask()
-                    self.reason = self.reason or told
+                    reason = ask()
+                    self.reason = self.reason or reason
             time.sleep(POLL_SECONDS)
 
     def _listen(self, reading: int) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import Attempt
@@ -20,7 +20,7 @@ class Unit:
     run: RunDir
     ranks: Ranks
     attempt: Attempt
-    pulse: Pulse
+    heartbeat: HeartbeatWriter
     stop: StopFlag
     inputs: dict[str, Manifest]
     """The manifests of the units that this one reads, by key."""
@@ -66,7 +66,7 @@ class Result:
     """What a stage made: its output files, relative to the unit's folder, and facts for later stages."""
 
     outputs: list[str]
-    facts: dict
+    results: dict
 
 
 def require(condition: bool, message: str) -> None:

@@ -20,7 +20,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
-from hpcddm.runtime.last_words import Cause, cause_of, oom_kills, tails
+from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, tails
 from hpcddm.runtime.records import AttemptRecord, read_record, records
 from hpcddm.runtime.requests import raised, request_of
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcddm.launch.client import Silent, ask, call, on
+from hpcddm.launch.client import SlurmUnavailable, call, on, query
 from hpcddm.launch.template import render
 from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
@@ -126,10 +126,10 @@ class SlurmTrial:
     def _poll(self, left: dict[str, float]) -> None:
         """Ask the queue, and note since when a part is not there any more."""
         try:
-            lines = ask(
+            lines = query(
                 "squeue", *self._on, "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N"
             ).splitlines()
-        except Silent as why:
+        except SlurmUnavailable as why:
             self.evidence.waiting.update(dict.fromkeys(self.evidence.submitted, f"unknown: {why}"))
             return
         for part in self.evidence.submitted:

@@ -33,8 +33,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
     trained = train(task, training, unit)
     flops = denoisers.train_flops(settings, config) + round(teacher_flops(settings, unit.inputs))
-    facts = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
-    return Result(trained.outputs, facts | trained.facts | denoisers.started(settings, unit))
+    results = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
+    return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 
 def student_training(settings: Experiment) -> Training:
@@ -46,7 +46,7 @@ def student_training(settings: Experiment) -> Training:
 def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = None) -> float:
     """FLOPs that the teacher of one image takes on average, by the clusters' sizes where they are known."""
     keys = expert_keys(settings)
-    sizes = [inputs[key].facts["samples"] if inputs else 1 for key in keys]
+    sizes = [inputs[key].results["samples"] if inputs else 1 for key in keys]
     flops_of_each = denoisers.of_each(settings, range(len(keys)), denoisers.sample_flops)
     experts = sum(size * flops for size, flops in zip(sizes, flops_of_each, strict=True)) / sum(sizes)
     if settings.distill.teacher == "cluster":

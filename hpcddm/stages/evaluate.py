@@ -40,12 +40,12 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         rows = range(first, first + settings.evaluate.batch)
         for number, (name, arm) in enumerate(arms.items()):
             unit.leave_if_told()
-            unit.pulse.beat((first - start) * len(arms) + number * len(rows), total)
+            unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
             if name in real:
                 arm.add(real[name].images(rows), *measuring_networks)
             else:
                 arm.add(_draw(settings, ensemble, name, rows, real[REFERENCE], arm, device), *measuring_networks)
-    unit.pulse.beat(total, total)
+    unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
             arm.write(file.create_group(name), num_classes=settings.data.num_classes, start=start)

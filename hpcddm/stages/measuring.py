@@ -29,12 +29,12 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
     task = Task(stream, network.seed, lambda: build(settings, network), _loss(network, stream), reader)
     trained = train(task, training, unit)
-    facts = trained.facts | {"images": training.images}
+    results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
         model = load_weights(build(settings, network), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
-        facts["heldout_accuracy"] = _accuracy(model, heldout)
-    return Result(trained.outputs, facts)
+        results["heldout_accuracy"] = _accuracy(model, heldout)
+    return Result(trained.outputs, results)
 
 
 def build(settings: Experiment, network: ClassifierSettings) -> nn.Module:
@@ -54,14 +54,15 @@ def _moved(batch: Batch, network: ClassifierSettings, stream: str) -> torch.Tens
     """The images (N, C, H, W), each shifted and mirrored by its own random numbers; the border repeats."""
     images, size = batch.x0, batch.x0.shape[-1]
     rows, columns = (
-        noise.uniform(network.seed, f"{stream}/{axis}", batch.places).mul(2 * network.shift + 1).long() - network.shift
+        noise.uniform(network.seed, f"{stream}/{axis}", batch.sample_indices).mul(2 * network.shift + 1).long()
+        - network.shift
         for axis in ("down", "right")
     )
     steps = torch.arange(size)
     rows = (rows[:, None] + steps).clamp(0, size - 1)[:, None, :, None]
     columns = (columns[:, None] + steps).clamp(0, size - 1)
     if network.mirror:
-        mirrored = noise.uniform(network.seed, f"{stream}/mirror", batch.places) < 0.5
+        mirrored = noise.uniform(network.seed, f"{stream}/mirror", batch.sample_indices) < 0.5
         columns = torch.where(mirrored[:, None], columns.flip(1), columns)
     number, channel = torch.arange(len(images)), torch.arange(images.shape[1])
     return images[number[:, None, None, None], channel[:, None, None], rows, columns[:, None, None, :]]

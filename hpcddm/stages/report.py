@@ -36,7 +36,7 @@ from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import facts, networks
+from hpcddm.stages import networks, run_summary
 from hpcddm.stages import samples as sample_lists
 from hpcddm.stages.evaluate import EVALUATION, REAL, REFERENCE, arm_names
 from hpcddm.training.loop import CURVE, WEIGHTS
@@ -142,14 +142,14 @@ def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
 
 
 def _bill(units: list[Manifest]) -> int:
-    own = sum(found.facts["train_flops"] for found in units)
-    return own + sum(start["train_flops"] or 0 for start in facts.initial_weights_of(units).values())
+    own = sum(found.results["train_flops"] for found in units)
+    return own + sum(start["train_flops"] or 0 for start in run_summary.initial_weights_of(units).values())
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
     (weights,) = (output for output in unit.inputs[key].outputs if output.path == WEIGHTS)
     name = getattr(settings.measuring, key.split("/")[1]).model.name
-    return {"name": name, "sha256": weights.sha256, "heldout_accuracy": unit.inputs[key].facts["heldout_accuracy"]}
+    return {"name": name, "sha256": weights.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
 def _content(
@@ -163,14 +163,14 @@ def _content(
     usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name not in dense}
     return Content(
         name=settings.name,
-        facts=facts.rows(settings, metrics, unit.inputs),
+        summary=run_summary.rows(settings, metrics, unit.inputs),
         metrics=metrics,
-        denoisers=facts.trained_denoisers(settings, unit.inputs),
+        denoisers=run_summary.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
         gallery_classes=[names[number % len(names)] for number in range(GALLERY_PICTURES)],
         galleries=galleries,
         curves=_curves(unit),
-        router=_router(unit.inputs[ROUTER].facts),
+        router=_router(unit.inputs[ROUTER].results),
         usage={name: used / used.sum(1, keepdims=True) for name, used in usage.items()},
     )
 
@@ -247,5 +247,5 @@ class Shown:
 
     def _go_on(self) -> None:
         self.unit.leave_if_told()
-        self.unit.pulse.beat(self.done, 2 * len(self.arms) + len(self.alone))
+        self.unit.heartbeat.beat(self.done, 2 * len(self.arms) + len(self.alone))
         self.done += 1

@@ -46,16 +46,16 @@ def quality(
     logits_of = partial(_logits, settings, router, reader, pause)
     measured, fitted = range(1, len(reader), 2), range(0, len(reader), 2)
     known, unknown, own = logits_of(measured, True), logits_of(measured, False), reader.clusters(measured).numpy()
-    facts: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
-    facts["accuracy"] = [_accuracy(logits, own) for logits in known]
-    facts["accuracy_without_class"] = [_accuracy(logits, own) for logits in unknown]
-    facts |= _belief(known, own, [1.0] * len(known))
+    results: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
+    results["accuracy"] = [_accuracy(logits, own) for logits in known]
+    results["accuracy_without_class"] = [_accuracy(logits, own) for logits in unknown]
+    results |= _belief(known, own, [1.0] * len(known))
     fit = TEMPERATURES.get(settings.router.temperature)
     if fit is None:
-        return facts, [1.0] * len(known)
+        return results, [1.0] * len(known)
     temperatures = fit(logits_of(fitted, True), reader.clusters(fitted).numpy())
-    facts |= {f"scaled_{name}": values for name, values in _belief(known, own, temperatures).items()}
-    return facts | {"temperatures": temperatures}, temperatures
+    results |= {f"scaled_{name}": values for name, values in _belief(known, own, temperatures).items()}
+    return results | {"temperatures": temperatures}, temperatures
 
 
 def _logits(

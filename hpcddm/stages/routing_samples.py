@@ -25,7 +25,7 @@ from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
-from hpcddm.schema import covered
+from hpcddm.schema import hashed
 from hpcddm.stages import networks
 
 SAMPLES, DRAWN = "samples.npy", "samples.json"
@@ -51,14 +51,14 @@ class Plan:
         Raises `UserError` when the images are too few for an expert to draw a single one.
         """
         samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
-        images = shares([found.facts["samples"] for found in experts], samples.images * len(experts))
+        images = shares([found.results["samples"] for found in experts], samples.images * len(experts))
         even = [1] * settings.data.num_classes
-        rows = [shares(one.facts.get("class_counts", even), n) for one, n in zip(experts, images, strict=True)]
+        rows = [shares(one.results.get("class_counts", even), n) for one, n in zip(experts, images, strict=True)]
         for number, count in enumerate(images):
             require(count > 0, f"router.samples.images: {samples.images} leave none for expert {number}; draw more")
-        batch, conversion = settings.evaluate.batch, covered(settings.evaluate.conversion)
+        batch, conversion = settings.evaluate.batch, hashed(settings.evaluate.conversion)
         origin = {"experts": [(one.fingerprint, one.digest) for one in experts], "conversion": conversion}
-        drawn = {"samples": covered(samples), "batch": batch, "seed": settings.seed}
+        drawn = {"samples": hashed(samples), "batch": batch, "seed": settings.seed}
         return cls(np.stack(rows), batch, digest(origin | drawn | {"counts": np.stack(rows).tolist()}))
 
     @property
@@ -137,7 +137,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
             with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
             if unit.ranks.rank == 0:
-                unit.pulse.beat(rows.stop, total)
+                unit.heartbeat.beat(rows.stop, total)
 
 
 def _draw_batch(
@@ -177,7 +177,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
         np.lib.format.write_array_header_1_0(target, header)
         for file in files:
             target.write(np.load(file).tobytes())
-    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **covered(settings.router.samples)}
+    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(settings.router.samples)}
     atomic.write_json(unit.folder / DRAWN, drawn)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -31,13 +31,13 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     start = denoisers.start(settings, unit)
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
     trained = train(task, training, unit)
-    facts = {
+    results = {
         "samples": len(samples),
         "class_counts": np.bincount(samples["label"], minlength=settings.data.num_classes).tolist(),
         "images": training.images,
         "train_flops": training.images * denoisers.train_flops(settings, config),
     }
-    return Result(trained.outputs, facts | trained.facts | denoisers.started(settings, unit))
+    return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 
 def expert_training(settings: Experiment, expert: int) -> Training:

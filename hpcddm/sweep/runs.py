@@ -58,8 +58,8 @@ def identities(units: Iterable[PlannedUnit]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for unit in units:
-        reads = [found[key] for key in unit.reads]
-        found[unit.key] = digest([unit.key, unit.covers, unit.site, unit.minimum, reads])[:24]
+        reads = [found[key] for key in unit.inputs]
+        found[unit.key] = digest([unit.key, unit.fingerprint_settings, unit.site, unit.min_optional, reads])[:24]
     return found
 
 

@@ -55,8 +55,8 @@ def results(index: Index, home: RunDir, states: Mapping[str, str]) -> list[Resul
         if report is None:
             found.append(Result(label, index.settings[label], {}, states.get(label, "missing")))
             continue
-        arms = report.facts["arms"] | {FLOOR: report.facts["floor"]}
-        remark = report.facts.get("remark", "")
+        arms = report.results["arms"] | {FLOOR: report.results["floor"]}
+        remark = report.results.get("remark", "")
         found.append(Result(label, index.settings[label], arms, "complete", remark))
     return found
 

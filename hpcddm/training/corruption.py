@@ -17,14 +17,14 @@ class Randomness:
 
     def uniform_times(self, batch: Batch) -> torch.Tensor:
         """Uniform times (N,) in [0, 1)."""
-        return noise.uniform(self.seed, f"{self.stream}/time", batch.places).to(batch.x0.device)
+        return noise.uniform(self.seed, f"{self.stream}/time", batch.sample_indices).to(batch.x0.device)
 
     def gaussian(self, batch: Batch) -> torch.Tensor:
         """Standard normal noise (N, C, H, W)."""
         shape = tuple(batch.x0.shape[1:])
-        return noise.gaussian(self.seed, f"{self.stream}/noise", batch.places, shape).to(batch.x0.device)
+        return noise.gaussian(self.seed, f"{self.stream}/noise", batch.sample_indices, shape).to(batch.x0.device)
 
     def classes(self, batch: Batch, dropout: float, null_class: int) -> torch.Tensor:
         """The labels (N,), each replaced by the null class with probability `dropout` (arXiv 2207.12598, alg. 1)."""
-        dropped = noise.uniform(self.seed, f"{self.stream}/dropout", batch.places).to(batch.x0.device) < dropout
+        dropped = noise.uniform(self.seed, f"{self.stream}/dropout", batch.sample_indices).to(batch.x0.device) < dropout
         return torch.where(dropped, null_class, batch.labels)

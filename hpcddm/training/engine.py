@@ -126,8 +126,8 @@ def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
                 if source > 0:
                     piece = torch.empty_like(piece)
                     dist.recv(piece, source)
-                place = source * length + start
-                flat[place : place + len(piece)].copy_(piece)
+                first = source * length + start
+                flat[first : first + len(piece)].copy_(piece)
     return flat
 
 

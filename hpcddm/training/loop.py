@@ -36,11 +36,11 @@ MOST_SKIPPED = 100
 class Batch:
     """Some images of one step, with everything a loss may want to know of them.
 
-    places: global numbers of the images in the order of training, from which all randomness comes;
+    sample_indices: indices of the images in the order of training, from which all randomness comes;
     x0: (N, C, H, W) in [-1, 1]; labels, clusters: (N,).
     """
 
-    places: range
+    sample_indices: range
     x0: torch.Tensor
     labels: torch.Tensor
     clusters: torch.Tensor
@@ -80,7 +80,7 @@ class Trained:
     """The files that a training has written, and facts about it."""
 
     outputs: list[str]
-    facts: dict[str, Any]
+    results: dict[str, Any]
 
 
 def train(task: Task, training: Training, unit: Unit) -> Trained:
@@ -159,7 +159,7 @@ class _Loop:
         before = progress.loss_sums[unit.ranks.rank] if progress.loss_sums else 0.0
         self.loss_sum = torch.tensor(before, dtype=torch.float64, device=device)
         if progress.images:
-            unit.pulse.saved(progress.images)
+            unit.heartbeat.saved(progress.images)
 
     @property
     def is_first(self) -> bool:
@@ -198,8 +198,8 @@ class _Loop:
         self.skipped_in_a_row += 1
         end = self.progress.images
         if self.is_first:
-            place = f"images {end - self.training.batch} to {end - 1}"
-            print(f"{place}: their gradient is not finite; step {self.progress.skipped} that is skipped", flush=True)
+            images = f"images {end - self.training.batch} to {end - 1}"
+            print(f"{images}: their gradient is not finite; step {self.progress.skipped} that is skipped", flush=True)
         diverged = f"{self.unit.key}: no gradient was finite in {MOST_SKIPPED} steps up to {end} images"
         require(self.skipped_in_a_row < MOST_SKIPPED, f"{diverged}; lower the learning_rate")
 
@@ -207,18 +207,22 @@ class _Loop:
         """This rank's slice of the next global batch."""
         share = self.training.batch // self.unit.ranks.world_size
         start = self.progress.images + share * self.unit.ranks.rank
-        places = range(start, start + share)
-        rows = self.order.rows(places)
+        sample_indices = range(start, start + share)
+        dataset_indices = self.order.dataset_indices(sample_indices)
         reader = self.task.reader
-        tensors = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
-        return Batch(places, *(tensor.to(self.device, non_blocking=True) for tensor in tensors))
+        tensors = (
+            to_tensor(reader.images(dataset_indices)),
+            reader.labels(dataset_indices),
+            reader.clusters(dataset_indices),
+        )
+        return Batch(sample_indices, *(tensor.to(self.device, non_blocking=True) for tensor in tensors))
 
     def _log(self) -> None:
         progress, seen = self.progress, self.progress.images
         if self.is_first:
             if seen == self.resumed_images + self.training.batch:
                 self.unit.attempt.begin(self.resumed_images, self.unit.fingerprint)
-            self.unit.pulse.beat(seen, self.training.images, **self._figures())
+            self.unit.heartbeat.beat(seen, self.training.images, **self._figures())
         if seen // self.training.log_images == (seen - self.training.batch) // self.training.log_images:
             return
         if progress.loss_images == 0:
@@ -255,9 +259,9 @@ class _Loop:
         self.progress.loss_sums = [value.item() for value in sums]
         seconds = self.checkpoints.save(self.engine, self.progress.images, vars(self.progress))
         self.saved_at, self.saved_images = time.time(), self.progress.images
-        self.unit.attempt.facts["images"] = self.progress.images
-        self.unit.stop.keep_free(2 * seconds)
+        self.unit.attempt.results["images"] = self.progress.images
+        self.unit.stop.reserve_seconds(2 * seconds)
         if self.is_first:
-            self.unit.pulse.saved(self.progress.images)
-            self.unit.pulse.beat(self.progress.images, self.training.images, **self._figures())
+            self.unit.heartbeat.saved(self.progress.images)
+            self.unit.heartbeat.beat(self.progress.images, self.training.images, **self._figures())
             print(f"saved at {self.progress.images} images in {seconds:.2f} s", flush=True)

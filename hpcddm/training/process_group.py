@@ -22,7 +22,7 @@ def join(unit: Unit) -> torch.device:
     """
     device = devices.own_device(unit)
     _choose_interface(unit)
-    with unit.stop.cut_short(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
+    with unit.stop.exit_on_stop(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
         _meet(unit, device)
     return device
 

@@ -18,7 +18,7 @@ from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
 ARMS = ("expert-0", "top-1", "sample-1", "top-2", "full")
@@ -52,10 +52,10 @@ def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[]
     conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
     experts = [Denoiser(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
     ensemble = Ensemble(experts, lambda *inputs: logits, None, None, CLASSES)
-    moment = Moment(Trajectory(0, range(batch)), 0, 0.5)
+    context = StepContext(SampleStream(0, range(batch)), 0, 0.5)
     fields = {arm: ensemble.field(arm, evaluate) for arm in ARMS}
     router = network("router_dit", data, size, patch, EXPERTS)
-    evaluations = {arm: lambda field=field: field(x, t, classes, moment) for arm, field in fields.items()}
+    evaluations = {arm: lambda field=field: field(x, t, classes, context) for arm, field in fields.items()}
     return evaluations | {"router": lambda: router(x, t, classes)}
 
 

@@ -51,8 +51,8 @@ def files(run):
 
 def fingerprint(run, key):
     unit = next(unit for unit in plan(stored_experiment(run)) if unit.key == key)
-    inputs = {need: manifest.read(run.unit(need)).digest for need in unit.needs}
-    return Manifest(*key.split("/"), unit.covers, inputs, []).fingerprint
+    inputs = {need: manifest.read(run.unit(need)).digest for need in unit.requires}
+    return Manifest(*key.split("/"), unit.fingerprint_settings, inputs, []).fingerprint
 
 
 def test_what_nobody_needs_goes_and_all_else_stays(run):

@@ -33,7 +33,7 @@ def like(tmp_path):
     return tmp_path / "tiny.yaml"
 
 
-def trained(tmp_path, unit="train/expert-01", facts=None, **changes):
+def trained(tmp_path, unit="train/expert-01", results=None, **changes):
     """A run in which one unit is complete, its network having random weights; returns run and network."""
     run = RunDir(tmp_path / "run")
     write_source(tmp_path / "images")
@@ -50,7 +50,7 @@ def trained(tmp_path, unit="train/expert-01", facts=None, **changes):
     folder.mkdir(parents=True)
     save_file(network.state_dict(), folder / "weights.safetensors")
     outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
-    manifest.publish(folder, Manifest(*unit.split("/"), planned.covers, {}, outputs, facts or {}))
+    manifest.publish(folder, Manifest(*unit.split("/"), planned.fingerprint_settings, {}, outputs, results or {}))
     return run, network
 
 
@@ -144,7 +144,7 @@ def test_an_error_names_the_key_of_the_expert_that_was_asked_for(tmp_path):
 
 def test_the_file_carries_what_its_source_cost_and_what_that_had_started_from(tmp_path):
     seed = {"sha256": "0" * 64, "source": "digits", "images": 1000, "train_flops": 70}
-    run, _ = trained(tmp_path, facts={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
+    run, _ = trained(tmp_path, results={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
     output, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml", "--output", output]
     done = hpcddm(*call)
@@ -154,7 +154,7 @@ def test_the_file_carries_what_its_source_cost_and_what_that_had_started_from(tm
     for file in (output, again):
         assert (metadata(file)["images"], metadata(file)["train_flops"]) == (1024, 78)
     seed["train_flops"] = None
-    trained(tmp_path / "unknown", facts={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
+    trained(tmp_path / "unknown", results={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
     call[1] = tmp_path / "unknown" / "run" / "train" / "expert-01"
     assert hpcddm(*call).exit_code == 0
     assert metadata(output)["train_flops"] is None

@@ -114,7 +114,7 @@ def test_a_wrong_word_does_not_wait_for_torch(run):
 def named(run, names):
     """Let the manifest of the first shard say what the classes are called, as that of a folder of images does."""
     before = manifest.read(run.unit("shard/train-000"))
-    manifest.publish(run.unit("shard/train-000"), replace(before, facts={"class_names": names}))
+    manifest.publish(run.unit("shard/train-000"), replace(before, results={"class_names": names}))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import torch
 
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.moment import Trajectory
-from hpcddm.ensemble.sampler import travel
+from hpcddm.ensemble.sampler import integrate
+from hpcddm.ensemble.step_context import SampleStream
 from tests.ensemble.fields import conversion, evaluation, experts_of
 from tests.ensemble.mixtures import Mixture, objective
 
@@ -29,7 +29,7 @@ def drawn(arm, experts="mixed", router=MIXTURE.router, solver="heun"):
     evaluate = evaluation(steps=STEPS, solver={"name": solver})
     start = torch.randn(COUNT, *MIXTURE.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     field = Ensemble(EXPERTS[experts], router, None, None, 0).field(arm, evaluate)
-    return travel(field, start, Trajectory(2, range(COUNT)), torch.zeros(COUNT, dtype=torch.long), evaluate)
+    return integrate(field, start, SampleStream(2, range(COUNT)), torch.zeros(COUNT, dtype=torch.long), evaluate)
 
 
 def deviation(x):
@@ -68,7 +68,7 @@ def test_a_perfect_epsilon_network_rounded_to_bf16_ends_at_the_same_modes(keys, 
         denoiser = Denoiser(model, own, conversion(precision=precision, **keys))
         evaluate, classes = evaluation(steps=20), torch.zeros(count, dtype=torch.long)
         field = Ensemble([denoiser], None, None, None, 0).field("expert-0", evaluate)
-        found = travel(field, start, Trajectory(0, range(count)), classes, evaluate)
+        found = integrate(field, start, SampleStream(0, range(count)), classes, evaluate)
         return mixture.mode_at(found)
 
     rounded = modes(lambda *inputs: exact(*inputs).bfloat16().double(), "bf16")

@@ -7,8 +7,8 @@ from hpcddm import plugins
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.moment import Trajectory
-from hpcddm.ensemble.sampler import travel
+from hpcddm.ensemble.sampler import integrate
+from hpcddm.ensemble.step_context import SampleStream
 from hpcddm.errors import ConfigError
 from hpcddm.objectives.base import LINEAR
 from tests.ensemble.fields import conversion, evaluation
@@ -45,7 +45,7 @@ def walked(own, field, times, solver, start, count=40):
     """The end of a native walk that starts at a state of the linear path, as a state of the linear path."""
     at = [own.level(own.schedule.time_at(LINEAR.log_snr(torch.tensor([t], dtype=torch.float64)))) for t in times]
     scales = [(level.alpha + level.sigma).item() if t > 0 else 1.0 for t, level in zip(times, at, strict=True)]
-    y = native.travel(field, scales[0] * start, Trajectory(0, range(count)), CONDITION[:count], times, solver)
+    y = native.integrate(field, scales[0] * start, SampleStream(0, range(count)), CONDITION[:count], times, solver)
     return y / scales[-1]
 
 
@@ -75,7 +75,9 @@ def test_native_sampling_draws_from_the_data(name, schedule, eta):
     evaluate = evaluation(solver=DDIM | {"eta": eta}, steps=100)
     start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     condition = torch.zeros(count, dtype=torch.long)
-    x = travel(ensemble.field("expert-0", evaluate), start, Trajectory(0, range(count)), condition, evaluate).flatten(1)
+    x = integrate(
+        ensemble.field("expert-0", evaluate), start, SampleStream(0, range(count)), condition, evaluate
+    ).flatten(1)
     mean, covariance = mixture.moments()
     # Four standard errors, and a twentieth of a standard deviation for the 100 steps.
     assert ((x.mean(0) - mean).abs() < covariance.diag().sqrt() * (4 / count**0.5 + 0.05)).all()
@@ -111,7 +113,7 @@ def test_native_sampling_believes_a_model_no_further_than_its_conversion_does():
     evaluate = evaluation(solver=DDIM, steps=4)
     ensemble = Ensemble([Denoiser(model, own, conversion(highest=0.8))], None, None, None, 1)
     start = torch.randn(2, *MIXTURE.shape, dtype=torch.float64)
-    travel(ensemble.field("expert-0", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)
+    integrate(ensemble.field("expert-0", evaluate), start, SampleStream(0, range(2)), CONDITION[:2], evaluate)
     believed = own.schedule.time_at(LINEAR.log_snr(torch.tensor([0.8], dtype=torch.float64))).item()
     assert asked[0] == pytest.approx(believed) and max(asked) == asked[0]
 
@@ -123,7 +125,7 @@ def test_fresh_noise_belongs_to_the_image_and_the_step():
     start = torch.zeros(6, *MIXTURE.shape, dtype=torch.float64)
 
     def drawn(rows):
-        return travel(field, start[rows], Trajectory(0, range(6)[rows]), CONDITION[:6][rows], evaluate)
+        return integrate(field, start[rows], SampleStream(0, range(6)[rows]), CONDITION[:6][rows], evaluate)
 
     whole = drawn(slice(6))
     torch.testing.assert_close(torch.cat([drawn(slice(4)), drawn(slice(4, 6))]), whole)
@@ -136,7 +138,7 @@ def test_several_models_have_no_common_coordinates():
     evaluate = evaluation(solver=DDIM)
     start = torch.zeros(2, *MIXTURE.shape)
     with pytest.raises(ConfigError, match="draw from one alone"):
-        travel(both.field("full", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)
+        integrate(both.field("full", evaluate), start, SampleStream(0, range(2)), CONDITION[:2], evaluate)
 
 
 def test_an_evaluation_by_a_native_solver_is_refused_with_what_to_do_instead(tmp_path):

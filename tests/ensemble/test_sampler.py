@@ -65,7 +65,7 @@ def test_a_shift_lowers_log_snr_and_keeps_the_ends():
         assert lower == pytest.approx(2 * math.log(3))
 
 
-def field(x, t, classes, moment):
+def field(x, t, classes, context):
     return 0.5 * x + classes.view(-1, 1, 1, 1) * t.view(-1, 1, 1, 1)
 
 
@@ -106,9 +106,9 @@ def test_a_field_knows_the_step_and_the_time():
     seen = []
     still = Ensemble([flowing(lambda x, t, c: x)], None, None, None, 0).field("expert-0", evaluation())
 
-    def noted(x, t, classes, moment):
-        seen.append((moment.step, moment.time, t.tolist(), list(moment.trajectory.indices)))
-        return still(x, t, classes, moment)
+    def noted(x, t, classes, context):
+        seen.append((context.step, context.time, t.tolist(), list(context.stream.indices)))
+        return still(x, t, classes, context)
 
     evaluate = evaluation(steps=2, solver={"name": "heun"})
     sample(noted, 1, [7, 3], torch.zeros(2), SHAPE, evaluate)

@@ -9,7 +9,7 @@ from hpcddm import plugins
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.draws import draw
 from hpcddm.errors import ConfigError
-from tests.ensemble.fields import moment, posterior
+from tests.ensemble.fields import context, posterior
 
 NAMES = [
     "full",
@@ -33,7 +33,7 @@ FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 def routing_weights(name, given=None, at=None, renormalise=True):
     given = posterior() if given is None else given
-    return strategies.rule(strategies.parse(name), renormalise)(given, at or moment(len(given)))
+    return strategies.rule(strategies.parse(name), renormalise)(given, at or context(len(given)))
 
 
 @pytest.mark.parametrize(
@@ -177,11 +177,11 @@ def test_nucleus_draws_from_the_smallest_set_of_the_mass():
 @pytest.mark.parametrize("name", RANDOM)
 def test_a_draw_belongs_to_seed_image_and_step_and_to_nothing_else(name):
     given = posterior(400)
-    whole = routing_weights(name, given, moment(400, step=3))
-    parts = [routing_weights(name, given[rows], moment(100, step=3, first=rows.start)) for rows in quarters(400)]
+    whole = routing_weights(name, given, context(400, step=3))
+    parts = [routing_weights(name, given[rows], context(100, step=3, first=rows.start)) for rows in quarters(400)]
     assert torch.equal(torch.cat(parts), whole)
-    assert not torch.equal(routing_weights(name, given, moment(400, step=4)), whole)
-    assert not torch.equal(routing_weights(name, given, moment(400, step=3, seed=1)), whole)
+    assert not torch.equal(routing_weights(name, given, context(400, step=4)), whole)
+    assert not torch.equal(routing_weights(name, given, context(400, step=3, seed=1)), whole)
 
 
 def quarters(count):
@@ -191,14 +191,14 @@ def quarters(count):
 @pytest.mark.parametrize("name", RANDOM)
 def test_the_halves_of_guidance_share_their_numbers(name):
     given = posterior(100)
-    both = routing_weights(name, torch.cat([given, given]), moment(100))
+    both = routing_weights(name, torch.cat([given, given]), context(100))
     assert torch.equal(both[:100], both[100:])
 
 
 def test_a_switch_changes_when_the_noise_has_fallen():
     for time, name in ((1.0, "full"), (0.51, "full"), (0.5, "top-1"), (0.1, "top-1")):
         assert torch.equal(
-            routing_weights("full-until-0.5-then-top-1", at=moment(50, time=time)), routing_weights(name)
+            routing_weights("full-until-0.5-then-top-1", at=context(50, time=time)), routing_weights(name)
         )
 
 

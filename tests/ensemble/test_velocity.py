@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 import torch
-from tests.field_of.fields import conversion, evaluation, flowing, moment
-from tests.field_of.mixtures import objective
 
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
+from tests.ensemble.fields import context, conversion, evaluation, flowing
+from tests.ensemble.mixtures import objective
 
 SHAPE, COMPONENTS, CLUSTERS, NULL = (1, 2, 2), 9, 3, 2
 GENERATOR = torch.Generator().manual_seed(0)
@@ -69,7 +69,7 @@ def field_of(arm="full", clusters=None, own=None, **settings):
 
 def ask(field, *inputs, step=0, time=0.5):
     inputs = inputs or batch()
-    return field(*inputs, moment(len(inputs[0]), step=step, time=time))
+    return field(*inputs, context(len(inputs[0]), step=step, time=time))
 
 
 def guided(velocity, x, t, classes, guidance):
@@ -193,11 +193,11 @@ def test_the_router_is_asked_every_so_many_steps(name, asked):
 
     x, _, classes = batch()
     field = field_of(name, own=ensemble(logits=noted), route_every=3, guidance=3.0)
-    number = moment(64).trajectory
+    number = context(64).stream
     for step in range(8):
         t = torch.full((64,), 1 - step / 10, dtype=torch.float64)
         for _ in range(2):
-            field(x, t, classes, type(moment(1))(number, step, 0.5))
+            field(x, t, classes, type(context(1))(number, step, 0.5))
     assert at == asked
     # Between two questions the weights stay; a new trajectory asks anew.
     assert torch.equal(field.usage[0], field.usage[2]) and torch.equal(field.usage[0], field.usage[7]) == (

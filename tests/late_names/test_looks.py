@@ -101,10 +101,10 @@ def test_the_file_that_stops_a_run_is_seen_by_a_node_that_looked_before(nodes):
 
 def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_completes_it(nodes, tmp_path):
     units = plan(tiny(tmp_path))
-    shard = next(unit for unit in units if not unit.needs)
-    reader = next(unit for unit in units if unit.needs == [shard.key])
+    shard = next(unit for unit in units if not unit.requires)
+    reader = next(unit for unit in units if unit.requires == [shard.key])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
-    spec = Spec(reader.key, reader.num_units, {}, reader.covers, reader.needs, threads=1)
+    spec = Spec(reader.key, reader.num_units, {}, reader.fingerprint_settings, reader.requires, threads=1)
     assert survey(units, here)[shard.key].state is State.MISSING and gate.lacking(spec, here, here) == {shard.key}
     with pytest.raises(NotReady):
         gather(spec, here)

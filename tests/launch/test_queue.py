@@ -64,7 +64,7 @@ def test_every_array_waits_for_what_its_units_read(run, tmp_path):
     job_of = {key: one.job for one in submitted for key in one.keys}
     for unit in plan(experiment):
         (array,) = [one for one in submitted if unit.key in one.keys]
-        assert {job_of[key] for key in unit.reads} <= set(array.after)
+        assert {job_of[key] for key in unit.inputs} <= set(array.after)
         assert all(int(job) < int(array.job) for job in array.after)
 
 
@@ -122,7 +122,7 @@ def test_what_fits_is_submitted_and_needs_nothing_of_what_is_left(run, tmp_path,
     taken = [item.name for planned in planned_arrays for item in planned.items]
     assert len(taken) == min(room, len(plan(experiment))) and reason == "ten are enough"
     for unit in plan(experiment):
-        assert unit.key not in taken or set(unit.reads) <= set(taken)
+        assert unit.key not in taken or set(unit.inputs) <= set(taken)
 
 
 @pytest.mark.parametrize("room", range(15))

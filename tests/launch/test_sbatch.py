@@ -7,7 +7,7 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import sbatch
 from hpcddm.launch.base import QueueFull
-from hpcddm.launch.client import Silent
+from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.sbatch import PAUSES, Sbatch
 
 TIMED_OUT = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
@@ -43,12 +43,12 @@ class FakeCluster:
             return subprocess.CompletedProcess(command, 0, "welcome\n", "")
         return subprocess.CompletedProcess(command, 1, "", how)
 
-    def ask(self, *command):
+    def query(self, *command):
         if command[0] == "sacct":
             return "".join(f"{job}_0\n{job}_[1-3%2]\n" for job in self.in_sacct)
         self.polls += 1
         if self.polls <= self.silent:
-            raise Silent("no answer")
+            raise SlurmUnavailable("no answer")
         assert "--name=tiny-train-abc" in command and "--states=all" in command
         return "".join(f"{job}\n{job}\n" for job in self.jobs if self.polls >= self.late.get(job, 0))
 
@@ -63,7 +63,7 @@ def submit(monkeypatch, tmp_path):
 
     def submitted(cluster, has_sacct=False):
         monkeypatch.setattr(sbatch, "call", cluster.call)
-        monkeypatch.setattr(sbatch, "ask", cluster.ask)
+        monkeypatch.setattr(sbatch, "query", cluster.query)
         monkeypatch.setattr(sbatch.time, "sleep", cluster.sleep)
         monkeypatch.setattr(sbatch.time, "monotonic", lambda: cluster.clock)
         return Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], has_sacct).submit()

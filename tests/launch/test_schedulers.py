@@ -51,8 +51,8 @@ def test_auto_refuses_a_slurm_that_does_not_answer_and_says_how_to_force_it(clie
 
 def test_auto_refuses_a_slurm_that_is_too_slow(clients, monkeypatch):
     clients(sinfo="exec sleep 30", sbatch="exit 1")
-    ask = client.ask
-    monkeypatch.setattr(client, "ask", lambda *command, seconds: ask(*command, seconds=seconds / 20))
+    ask = client.query
+    monkeypatch.setattr(client, "query", lambda *command, seconds: ask(*command, seconds=seconds / 20))
     with pytest.raises(UserError, match="sinfo gave no answer in"):
         load_site("auto")
 

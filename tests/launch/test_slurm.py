@@ -183,7 +183,7 @@ def launcher(tmp_path):
 
 def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkeypatch):
     asked = []
-    monkeypatch.setattr(slurm, "ask", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc"))
+    monkeypatch.setattr(slurm, "query", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc"))
     units = ["train/expert-00", "train/expert-01", "train/expert-02"]
     mine = Submission("aaaabbbbcccc", "slurm", "here", units, 1.0, "tiny-train", "81")
     assert launcher.states([mine]) == {
@@ -197,7 +197,7 @@ def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkey
 
 def test_a_job_that_is_no_array_is_known_by_its_bare_id(launcher, monkeypatch):
     line = "81|N/A|PENDING|Priority||N/A|tiny-train-aaaabbbbcccc\n"
-    monkeypatch.setattr(slurm, "ask", lambda *command: line)
+    monkeypatch.setattr(slurm, "query", lambda *command: line)
     mine = Submission("aaaabbbbcccc", "slurm", "here", ["train/expert-00"], 1.0, "tiny-train", "81")
     assert launcher.states([mine]) == {"train/expert-00": Job("81", "pending", "Priority")}
     asked = []
@@ -226,7 +226,7 @@ def test_without_arrays_the_script_is_that_of_a_plain_job(tmp_path, monkeypatch)
 
 def test_only_names_that_can_be_in_the_queue_are_asked_for(launcher, monkeypatch):
     asked = []
-    monkeypatch.setattr(slurm, "ask", lambda *command: asked.append(command) or "")
+    monkeypatch.setattr(slurm, "query", lambda *command: asked.append(command) or "")
     old = Submission("a" * 12, "slurm", "here", ["route/router"], 1.0, "t", "81")
     lost = Submission("b" * 12, "slurm", "here", ["route/router"], 2.0, "t")
     new = Submission("c" * 12, "slurm", "here", ["route/router"], 3.0, "t", "83")

@@ -6,7 +6,7 @@ import pwd
 import pytest
 
 from hpcddm.launch import slurm_cluster
-from hpcddm.launch.client import Silent
+from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster, minutes, submit_limit
 from hpcddm.site import Site
 
@@ -47,14 +47,14 @@ def asked(monkeypatch):
     answers = {"config": CONFIG.format(enforce="associations,limits"), "partition": PARTITIONS, "assoc_mgr": LIMITS}
     answers["queue"] = "1_0\n1_1\n2\n"
 
-    def ask(*command):
+    def query(*command):
         commands.append(command)
         what = next((key for key in answers if key in command), "queue")
         if answers[what] is None:
-            raise Silent("no answer")
+            raise SlurmUnavailable("no answer")
         return answers[what]
 
-    monkeypatch.setattr(slurm_cluster, "ask", ask)
+    monkeypatch.setattr(slurm_cluster, "query", query)
     commands.append(answers)
     return commands
 
@@ -131,7 +131,7 @@ def test_a_controller_that_keeps_its_limits_to_itself_has_none(asked):
 
 def test_a_controller_without_an_answer_is_no_cluster_without_limits(asked):
     asked[0]["config"] = None
-    with pytest.raises(Silent):
+    with pytest.raises(SlurmUnavailable):
         SlurmCluster().limits(site(), 10)
 
 

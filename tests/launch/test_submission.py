@@ -4,7 +4,7 @@ import pytest
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
-from hpcddm.launch.submission import check_experiment, check_folder, decide, settle, store_site, stored_site
+from hpcddm.launch.submission import check_experiment, check_folder, decide, reconcile_journal, store_site, stored_site
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -144,7 +144,7 @@ def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_do
     expert, evaluate, report = submit_all(experiment, run, Queue(run), decision)
     assert evaluate.after == [expert.job] and set(report.after) == {expert.job, evaluate.job}
     spec, _ = read_spec(run.spec(FINAL[0]))
-    assert (list(spec.wants), spec.minimum) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.needs)
+    assert (list(spec.optional), spec.min_optional) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.requires)
 
 
 def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):
@@ -183,7 +183,10 @@ def test_a_spec_says_everything_and_lies_in_its_run(run, tmp_path):
     submit_all(tiny(tmp_path), run, queue, decide(tiny(tmp_path), run, queue))
     spec, found = read_spec(run.spec(EXPERTS[1]))
     (unit,) = [unit for unit in plan(tiny(tmp_path)) if unit.key == EXPERTS[1]]
-    assert found.root == run.root.resolve() and (spec.covers, spec.needs) == (unit.covers, unit.needs)
+    assert found.root == run.root.resolve() and (spec.fingerprint_settings, spec.requires) == (
+        unit.fingerprint_settings,
+        unit.requires,
+    )
     assert (spec.stage, spec.threads, spec.network_interface) == ("train", 3, "ib0")
 
 
@@ -255,9 +258,9 @@ def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monke
     journal = Journal(run.journal)
     journal.intend("slurm", "north", [MONOLITH])
     queue = Late(run)
-    settle(run, queue)
+    reconcile_journal(run, queue)
     assert [one.job for one in journal.submissions()] == ["77"] and queue.polls == 3
-    settle(run, queue)
+    reconcile_journal(run, queue)
     assert queue.polls == 3, "asked about a submission that is confirmed"
 
 
@@ -267,7 +270,7 @@ def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(run, monkeypatch):
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 60)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("waited"))
-    settle(run, Queue(run))
+    reconcile_journal(run, Queue(run))
 
 
 def test_a_folder_without_room_or_permission_is_named(run, monkeypatch):

@@ -37,7 +37,7 @@ def mixed(tmp_path_factory):
     return run
 
 
-def facts(run, key):
+def results(run, key):
     return json.loads((run / key / "manifest.json").read_text())["facts"]
 
 
@@ -45,13 +45,13 @@ def test_every_arm_is_measured_and_the_bill_is_of_all_networks(mixed):
     metrics = json.loads((mixed / "report/metrics.json").read_text())
     labels = ["monolith", "student", "full", "per-trajectory", "sample-2", "full-until-0.5-then-top-1"]
     assert list(metrics["arms"]) == labels
-    experts = [facts(mixed, f"train/expert-0{expert}")["train_flops"] for expert in range(4)]
+    experts = [results(mixed, f"train/expert-0{expert}")["train_flops"] for expert in range(4)]
     assert experts[3] < experts[0] / 3
-    router = facts(mixed, "route/router")
+    router = results(mixed, "route/router")
     assert router["sampling_flops"] > 0
     arms = {label: arm["train_flops"] for label, arm in metrics["arms"].items()}
     assert arms["full"] == arms["per-trajectory"] == sum(experts) + router["train_flops"]
-    assert arms["student"] == facts(mixed, "distill/student")["train_flops"]
+    assert arms["student"] == results(mixed, "distill/student")["train_flops"]
     # The monolith's images are fixed before anybody knows how many samples each expert, large or small, will draw.
     assert arms["monolith"] == pytest.approx(arms["full"], rel=0.02)
     assert all(0 <= arm["recall"] <= 1 and arm["diversity"] > 0 for arm in metrics["arms"].values())

@@ -34,7 +34,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
     made = [units[arm] for arm in dense] + [f"train/expert-{index:02d}" for index in range(experts)]
     return Content(
         name="quickstart",
-        facts=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
+        summary=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
         metrics={
             "arms": {
                 name: {"fd": 31.86 + place, "kid": 0.0123 - 0.001 * place, "agreement": 0.81 + 0.01 * place,

@@ -45,7 +45,7 @@ def test_what_is_there_may_be_made_anew_and_is_asked_for_with_what_is_missing(ru
 
 
 def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
-    enough = Spec("evaluate/0-8", 1, {}, {}, [], 1, wants={EXPERTS[0]: {}, EXPERTS[1]: {}}, minimum=1)
+    enough = Spec("evaluate/0-8", 1, {}, {}, [], 1, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
     assert lacking(enough, run, run) == {EXPERTS[1]}
 
 

@@ -230,7 +230,7 @@ def test_a_reason_to_wait_for_ever_must_stand(tmp_path, site, monkeypatch, secon
     monkeypatch.setattr(slurm_trial, "HOPELESS_SECONDS", 1.0)
     monkeypatch.setattr(trial, "_has_answered", lambda part: time.time() - began > max(seconds, 1.5) and seconds < 60)
     reason = lambda: "PD|InvalidAccount|" if time.time() - began < seconds else "R|None|h1"  # noqa: E731
-    monkeypatch.setattr(slurm_trial, "ask", lambda *command: f"7|{reason()}\n8|{reason()}\n")
+    monkeypatch.setattr(slurm_trial, "query", lambda *command: f"7|{reason()}\n8|{reason()}\n")
     assert trial.wait(1, lambda text: None) == verdict
 
 
@@ -317,7 +317,7 @@ def test_sacct_against_what_the_site_says(evidence, monkeypatch):
     ],
 )
 def test_a_refusal_names_the_key(site, monkeypatch, words, advice):
-    monkeypatch.setattr(submit, "ask", lambda *command: "one\ntwo\n")
+    monkeypatch.setattr(submit, "query", lambda *command: "one\ntwo\n")
     said = submit.advice(site, "train", words)
     assert said.startswith(advice)
     assert ("here: one, two" in said) == advice.endswith(";")

@@ -35,7 +35,7 @@ def weights_of(experiment, folder, metadata=None, **changed):
     return weights
 
 
-def unit_of_a_run(experiment, folder, key=MONOLITH, **facts):
+def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
     """A complete unit of another run; the file of its weights."""
     run = RunDir(folder)
     unit = run.unit(key)
@@ -45,7 +45,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **facts):
     save_file(network.state_dict(), unit / "weights.safetensors")
     planned = next(one for one in plan(experiment) if one.key == key)
     outputs = manifest.describe_outputs(unit, ["weights.safetensors"])
-    manifest.publish(unit, Manifest(*key.split("/"), planned.covers, {}, outputs, facts))
+    manifest.publish(unit, Manifest(*key.split("/"), planned.fingerprint_settings, {}, outputs, results))
     return unit / "weights.safetensors"
 
 
@@ -173,8 +173,8 @@ def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
 
 def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_path):
     seed = {"sha256": "0" * 64, "source": "digits", "images": 100, "train_flops": 7000}
-    facts = {"images": 30, "train_flops": 500, "start": seed}
-    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other", **facts)
+    results = {"images": 30, "train_flops": 500, "start": seed}
+    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other", **results)
     experiment, unit = tiny(tmp_path, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
     begin(experiment, unit)
     digest = atomic.sha256(file)

@@ -111,12 +111,12 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     write_index(index, home)
     finish(found[0].units, found[0].run)
     arms = result("", 2.0).arms
-    facts = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
+    results = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
     present = manifest.read(found[0].run.unit(REPORT))
-    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"facts": facts}))
+    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"facts": results}))
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
     done = stage.run(None, SimpleNamespace(run=home), 1)
-    assert done.facts == {"settings": 2, "complete": 1}
+    assert done.results == {"settings": 2, "complete": 1}
     rows = list(csv.DictReader((home.root / "table.csv").open()))
     assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
     assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()

@@ -66,8 +66,8 @@ def finish_all(sweep_runs, keys=None):
             folder = sweep_run.run.unit(unit.key)
             if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
                 finish([unit], sweep_run.run)
-                facts = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
-                manifest.publish(folder, replace(manifest.read(folder), facts=facts))
+                results = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+                manifest.publish(folder, replace(manifest.read(folder), results=results))
 
 
 def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, sweep_runs):
@@ -92,7 +92,7 @@ def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(s
     command.assign(found, command.read_index(home))
     for unit in second.units:
         after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
-        assert {job_of[second.name(key)] for key in unit.reads} <= set(after), unit.key
+        assert {job_of[second.name(key)] for key in unit.inputs} <= set(after), unit.key
 
 
 def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, home):
@@ -100,7 +100,7 @@ def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, ho
     elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_map(path)]
     found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
     assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
-    assert found["guidance=1.0", EVALUATE].covers["evaluate.guidance"] == 1.0
+    assert found["guidance=1.0", EVALUATE].fingerprint_settings["evaluate.guidance"] == 1.0
     assert ("guidance=2.0", "train/monolith") not in found and ("home", "table/all") in found
 
 
@@ -293,7 +293,7 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     assert {"guidance=1.0/cluster/all", "guidance=1.0/train/expert-01", "guidance=1.0/shard/train-000"} <= wanted
     submissions = Journal(home.journal).submissions()
     assert gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
-    assert len(wanted) == len(spec.needs) + len(spec.wants) == 10
+    assert len(wanted) == len(spec.requires) + len(spec.optional) == 10
 
 
 def test_what_is_shared_is_on_the_bill_of_the_setting_that_makes_it_and_its_log_is_read_from_both(sweep, home):

@@ -21,7 +21,7 @@ PREFIX = {"train": "train", "heldout": "t10k"}
 class Settings(VariantSettings):
     """A folder with four IDX files, plain or gzipped."""
 
-    uncovered = frozenset({"folder"})
+    not_hashed = frozenset({"folder"})
 
     folder: str
 

@@ -23,7 +23,7 @@ FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 class Settings(VariantSettings):
     """The folder that holds `train` and `heldout`, or `val`."""
 
-    uncovered = frozenset({"folder"})
+    not_hashed = frozenset({"folder"})
 
     folder: str
 

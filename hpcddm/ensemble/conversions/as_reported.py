@@ -39,15 +39,15 @@ class Conversion:
         """precision: that of the network's predictions, which the paper's formula does not ask for."""
         self.settings = settings
 
-    def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def to_native(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Where to ask: at x (N, C, H, W) itself and t (N,), or the nearest time of the network's schedule."""
         return x, t.clamp(*objective.schedule.range)
 
     def velocity(
         self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        """eps - x0, x0 clamped, from what the network said where `ask` asks: (N, C, H, W)."""
-        level = objective.level(self.ask(objective, x, t)[1])
+        """eps - x0, x0 clamped, from what the network said at `to_native`: (N, C, H, W)."""
+        level = objective.level(self.to_native(objective, x, t)[1])
         level = floored(level._replace(alpha=level.alpha.clamp(min=self.settings.safe_alpha)))
         x0 = convert(objective.quantity, "x0", level, x, prediction)
         noise = convert(objective.quantity, "epsilon", level, x, prediction)
@@ -55,10 +55,10 @@ class Conversion:
         converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
         return scale_per_sample(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
 
-    def known(self, objective: Objective) -> tuple[float, float]:
+    def valid_range(self, objective: Objective) -> tuple[float, float]:
         """The first and last time of the linear path at which the network may be asked: all that its path has."""
         return objective.linear_range
 
-    def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
+    def is_active(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
         """Whether the network is to be asked at t (N,): always."""
         return torch.ones_like(t, dtype=torch.bool)

@@ -50,7 +50,7 @@ class Conversion:
         self.settings = settings
         self.highest = settings.highest or HIGHEST[precision]
 
-    def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def to_native(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Where to ask: the native state (N, C, H, W) and time (N,) of the linear path's x (N, C, H, W) at t (N,).
 
         Outside the levels that the network knows, the nearest one is asked about the state as it is.
@@ -61,7 +61,7 @@ class Conversion:
     def velocity(
         self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        """The velocity at the linear path's x (N, C, H, W) and t (N,), from what the network said where `ask` asks.
+        """The velocity at the linear path's x (N, C, H, W) and t (N,), from what the network said at `to_native`.
 
         Above the levels that the network knows it is (x - x0) / t with the estimate of x0 at the nearest one. Below
         them the nearest level's score stands (with its x0 the velocity would grow as 1 / t): eps is t / s of the
@@ -81,12 +81,12 @@ class Conversion:
         of_state = torch.where(t < s, (t / s - 1) / (1 - t), 0.0)
         return scale_per_sample(of_velocity, velocity) + scale_per_sample(of_state, x)
 
-    def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
+    def is_active(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
         """Whether the network is to be asked at t (N,) while others could be asked instead: (N,) bool."""
         skipped = self.settings.skip_above is not None and objective.blind_at == 1
         return t <= self.settings.skip_above if skipped else torch.ones_like(t, dtype=torch.bool)
 
-    def known(self, objective: Objective) -> tuple[float, float]:
+    def valid_range(self, objective: Objective) -> tuple[float, float]:
         """The first and last time of the linear path at which the network's estimates are believed."""
         lowest, highest = objective.linear_range
         if objective.blind_at == 0:
@@ -97,6 +97,6 @@ class Conversion:
 
     def _matched(self, objective: Objective, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Level]:
         """The nearest linear time that the network knows, the native time of the same log-SNR, and its level."""
-        s = t.double().clamp(*self.known(objective))
+        s = t.double().clamp(*self.valid_range(objective))
         tau = objective.schedule.time_at(LINEAR.log_snr(s))
         return s, tau, objective.level(tau)

@@ -28,11 +28,11 @@ def place(settings: Settings, networks: dict[str, nn.Module], device: torch.devi
     no part of this: it is asked at every step.
     Raises `ConfigError` when a network alone exceeds the bound.
     """
-    shelf = Shelf(networks, settings.gib * GIB, device)
-    return {key: partial(shelf.ask, key) for key in networks}
+    cache = WeightCache(networks, settings.gib * GIB, device)
+    return {key: partial(cache.call, key) for key in networks}
 
 
-class Shelf:
+class WeightCache:
     """Networks in the host's memory, of which some have copies on the device; `loads` counts the copies made."""
 
     def __init__(self, networks: dict[str, nn.Module], bound: float, device: torch.device):
@@ -47,7 +47,7 @@ class Shelf:
                     f" needs at least {max(self.sizes.values()) / GIB:.3g}"
                 )
 
-    def ask(self, key: str, *inputs: torch.Tensor) -> torch.Tensor:
+    def call(self, key: str, *inputs: torch.Tensor) -> torch.Tensor:
         """What a network answers, on the device."""
         return torch.func.functional_call(self.networks[key], self._copy(key), inputs)
 

@@ -2,7 +2,7 @@
 
 A strategy's file says with `pattern` which names it answers to ("top1", "top-2"), whether it needs the router, and
 whether what it takes at first is kept for the whole trajectory; it holds
-`routing_weights(settings, posterior, moment)`.
+`routing_weights(settings, posterior, context)`.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def parse(name: str) -> Any:
 
 
 def rule(settings: Any, renormalise: bool = True) -> Callable:
-    """The function from posterior (N, K) and `Moment` to weights (N, K).
+    """The function from posterior (N, K) and `StepContext` to weights (N, K).
 
     Rows sum to one; without `renormalise` experts that were chosen, not drawn, keep their posterior values.
     """
@@ -31,8 +31,8 @@ def rule(settings: Any, renormalise: bool = True) -> Callable:
     if not renormalise:
         return routing_weights
 
-    def normalised(posterior: Any, moment: Any) -> Any:
-        chosen = routing_weights(posterior, moment)
+    def normalised(posterior: Any, context: Any) -> Any:
+        chosen = routing_weights(posterior, context)
         return chosen / chosen.sum(1, keepdim=True)
 
     return normalised

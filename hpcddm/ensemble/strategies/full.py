@@ -17,6 +17,6 @@ class Settings(VariantSettings):
     label: ClassVar[str] = "full"
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """Weights (N, K) from the posterior (N, K)."""
     return posterior

@@ -35,11 +35,11 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-1 is its limit")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """One-hot weights (N, K)."""
     sharpened = tempered(posterior, settings.temperature or 1.0)
     likeliest, experts = sharpened.sort(dim=1, descending=True)
     # At mass 1 rounding must not leave out the least likely ones.
     mass = settings.p if settings.p < 1 else math.inf
     kept = likeliest * (likeliest.cumsum(1) - likeliest < mass)
-    return draw(torch.zeros_like(posterior).scatter(1, experts, kept), moment.uniform(0))
+    return draw(torch.zeros_like(posterior).scatter(1, experts, kept), context.uniform(0))

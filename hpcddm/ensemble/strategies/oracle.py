@@ -20,6 +20,6 @@ class Settings(VariantSettings):
     label: ClassVar[str] = "oracle"
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """Weights (N, K) from the one-hot posterior (N, K)."""
     return posterior

@@ -23,6 +23,6 @@ class Settings(VariantSettings):
     label: ClassVar[str] = "per-trajectory"
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """One-hot weights (N, K)."""
-    return draw(posterior, moment.uniform(0))
+    return draw(posterior, context.uniform(0))

@@ -36,12 +36,12 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-{self.k} is its limit")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """Weights (N, K), rows summing to one; where fewer experts than k are possible, those share the sample."""
     left = tempered(posterior, settings.temperature or 1.0)
     drawn = torch.zeros_like(posterior)
     for number in range(settings.k):
-        one = draw(left, moment.uniform(number))
+        one = draw(left, context.uniform(number))
         drawn, left = drawn + one, left * (1 - one)
     shares = drawn * posterior
     return shares / shares.sum(1, keepdim=True)

@@ -44,7 +44,7 @@ class Settings(VariantSettings):
                 raise ValueError(f"{self.label}: {part.label} does not ask the router anew, so it cannot be switched")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """Weights (N, K) of the strategy whose time it is."""
     first, then = settings.parts()
-    return strategies.rule(first if moment.time > settings.until else then, renormalise=False)(posterior, moment)
+    return strategies.rule(first if context.time > settings.until else then, renormalise=False)(posterior, context)

@@ -29,7 +29,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: needs a probability of at least 0 and below 1")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """The values of the posterior (N, K) above the threshold."""
     likeliest = F.one_hot(posterior.argmax(1), posterior.shape[1]).bool()
     return posterior * ((posterior > settings.p) | likeliest)

@@ -28,7 +28,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
     """The k largest values of the posterior (N, K); where fewer experts than k are possible, those."""
     values, experts = posterior.topk(settings.k, dim=1)
     return torch.zeros_like(posterior).scatter(1, experts, values)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import PROMPTS, encoder_of
-from hpcddm.models.checkpoints.reading import Facts
+from hpcddm.models.checkpoints.reading import CheckpointInfo
 from hpcddm.models.parts import time_waves
 from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.schema import VariantSettings
@@ -69,7 +69,7 @@ class _Work:
     """The source's tensors on their way, and what is already decided; the rules below change both."""
 
     tensors: dict[str, torch.Tensor]
-    source: Facts
+    source: CheckpointInfo
     target: Target
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class _Work:
 
 
 def convert(
-    tensors: dict[str, torch.Tensor], source: Facts, target: Target, seed: int = 0, keep_head: bool = False
+    tensors: dict[str, torch.Tensor], source: CheckpointInfo, target: Target, seed: int = 0, keep_head: bool = False
 ) -> Converted:
     """The target's tensors from the source's; new ones are initialised from `seed`.
 
@@ -106,7 +106,7 @@ def convert(
     return _complete(work, _fresh(target, seed))
 
 
-def _check(source: Facts, target: Target) -> None:
+def _check(source: CheckpointInfo, target: Target) -> None:
     for key in ("name", "width", "depth", "heads", "time_spacing"):
         have, want = getattr(source.model, key), getattr(target.model, key)
         if have != want:

@@ -12,7 +12,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
-from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
 
@@ -48,7 +48,7 @@ def recognises(stored: Stored) -> bool:
     return stored.tensors.keys() >= {"pos_embed.proj.weight", f"transformer_blocks.0.{CLASSES}"}
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
     """The tensors under our names, and what network they make.
 
     like: settings of the target; its `time_spacing` is taken where the file does not tell.
@@ -71,18 +71,18 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
         ours[name] = channels_first(ours[name], patch)
     source.finish()
     ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
-    return ours, _facts(stored, config, width, len(table) - 1, like)
+    return ours, _info(stored, config, width, len(table) - 1, like)
 
 
 def dump(
-    tensors: dict[str, torch.Tensor], facts: Facts, num_classes: int = 0
+    tensors: dict[str, torch.Tensor], info: CheckpointInfo, num_classes: int = 0
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """The tensors under diffusers' names, and config.json; the inverse of `load`.
 
     num_classes: how many classes the table shall have at least; those that there are none of become the null class.
     Raises `UserError` for a network that `DiTTransformer2DModel` is not.
     """
-    model = facts.model
+    model = info.model
     if (model.name, model.modulation, model.condition, model.qk_norm) != ("dit", "zero", "class", False):
         settings = ", ".join(f"{key} {value}" for key, value in model.model_dump().items() if key != "name")
         raise UserError(
@@ -90,11 +90,11 @@ def dump(
             f" this is a {model.name}: {settings}"
         )
     table = tensors["trunk.embed_class.weight"]
-    more = max(0, num_classes - facts.num_classes)
+    more = max(0, num_classes - info.num_classes)
     tensors = tensors | {"trunk.embed_class.weight": torch.cat([table, table[-1:].expand(more, -1)])}
-    facts = replace(facts, num_classes=facts.num_classes + more)
+    info = replace(info, num_classes=info.num_classes + more)
     theirs = {f"pos_embed.proj.{kind}": tensors[f"trunk.embed_patch.{kind}"] for kind in ("weight", "bias")}
-    convolution = (-1, facts.channels, model.patch, model.patch)
+    convolution = (-1, info.channels, model.patch, model.patch)
     theirs["pos_embed.proj.weight"] = theirs["pos_embed.proj.weight"].view(convolution)
     for block in range(model.depth):
         theirs |= _dump_block(tensors, block)
@@ -102,7 +102,7 @@ def dump(
         theirs[f"proj_out_1.{kind}"] = tensors[f"modulation.{kind}"]
         theirs[f"proj_out_2.{kind}"] = _channels_last(tensors[f"head.{kind}"], model.patch)
     # A view of another tensor would be refused by safetensors, and so would two names for one memory.
-    return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(facts)
+    return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(info)
 
 
 def _load_block(ours: dict[str, torch.Tensor], source: Tensors, block: int, width: int) -> None:
@@ -164,7 +164,7 @@ def _own_classes(stored: Stored, table: torch.Tensor) -> torch.Tensor:
     return torch.cat([table[:num_classes], table[-1:]])
 
 
-def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int, like: Any) -> Facts:
+def _info(stored: Stored, config: dict[str, Any], width: int, num_classes: int, like: Any) -> CheckpointInfo:
     heads, channels = config["num_attention_heads"], config["in_channels"]
     if heads * config["attention_head_dim"] != width:
         raise UserError(f"{stored.path}: {heads} heads of {config['attention_head_dim']} are not the width {width}")
@@ -186,7 +186,7 @@ def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int,
             f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",
         )
     objective, unknown = _objective(stored)
-    return Facts(model, channels, num_classes, objective, config["sample_size"], notes=notes + unknown)
+    return CheckpointInfo(model, channels, num_classes, objective, config["sample_size"], notes=notes + unknown)
 
 
 def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
@@ -206,17 +206,17 @@ def _objective(stored: Stored) -> tuple[VariantSettings, tuple[str, ...]]:
     return original_objective(), ("nothing says what the network predicts: taken to be epsilon, as the published ones",)
 
 
-def _config(facts: Facts) -> dict[str, Any]:
-    model = facts.model
+def _config(info: CheckpointInfo) -> dict[str, Any]:
+    model = info.model
     return REQUIRED | {
         "_class_name": "DiTTransformer2DModel",
         "attention_head_dim": model.width // model.heads,
-        "in_channels": facts.channels,
+        "in_channels": info.channels,
         "norm_eps": NORM_EPS,
         "num_attention_heads": model.heads,
-        "num_embeds_ada_norm": facts.num_classes,
+        "num_embeds_ada_norm": info.num_classes,
         "num_layers": model.depth,
-        "out_channels": facts.channels * (2 if model.learned_sigma else 1),
+        "out_channels": info.channels * (2 if model.learned_sigma else 1),
         "patch_size": model.patch,
-        "sample_size": facts.image_size,
+        "sample_size": info.image_size,
     }

@@ -11,7 +11,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
 from hpcddm.models.parts import grid_positions
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
@@ -44,7 +44,7 @@ def has_tensors(names: Collection[str]) -> bool:
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
     """The tensors under our names, and what network they make.
 
     like: settings of the target; its heads are taken where the width is none of the published ones.
@@ -74,7 +74,7 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
     image_size = image_side(source, "pos_embed", width, patch)
     source.finish()
     values = {"width": width, "depth": depth, "heads": HEADS.get(width, getattr(like, "heads", None)), "patch": patch}
-    return ours, _facts(stored, values, channels, len(table) - 1, len(weight), image_size)
+    return ours, _info(stored, values, channels, len(table) - 1, len(weight), image_size)
 
 
 def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
@@ -107,9 +107,9 @@ def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None
     return grid * patch
 
 
-def _facts(
+def _info(
     stored: Stored, values: dict[str, Any], channels: int, num_classes: int, rows: int, image_size: int | None
-) -> Facts:
+) -> CheckpointInfo:
     if values["heads"] is None:
         raise UserError(f"{stored.path}: width {values['width']} is no published one; name the heads")
     outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
@@ -121,4 +121,4 @@ def _facts(
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
     if not stored.arguments:
         notes += (TAKEN_FOR_DIT,)
-    return Facts(model, channels, num_classes, original_objective(), image_size, notes=notes)
+    return CheckpointInfo(model, channels, num_classes, original_objective(), image_size, notes=notes)

@@ -39,7 +39,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Facts:
+class CheckpointInfo:
     """What network the tensors make, and what it was trained for."""
 
     model: Any

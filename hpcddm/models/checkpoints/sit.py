@@ -13,7 +13,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints import original_dit
-from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
 from hpcddm.models.parts import angles
 from hpcddm.models.size import FREQUENCIES
 from hpcddm.schema import VariantSettings
@@ -35,7 +35,7 @@ def recognises(stored: Stored) -> bool:
     return original_dit.has_tensors(stored.tensors) and PATH in stored.arguments
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
     """The tensors under our names and in our convention, and what network they make; see `original_dit.load`.
 
     Raises `UserError` also where the file says that it was trained on another path or for another prediction.
@@ -43,7 +43,7 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
     for key, value in KNOWN.items():
         if stored.arguments.get(key, value) != value:
             raise UserError(f"{stored.path}: trained with {key} {stored.arguments[key]}; only {value} can be read")
-    tensors, facts = original_dit.load(stored, like)
+    tensors, info = original_dit.load(stored, like)
     for kind in ("weight", "bias"):
         tensors[f"{HEAD}.{kind}"] = -tensors[f"{HEAD}.{kind}"]
     weight, bias = tensors[f"{TIME}.weight"].double(), tensors[f"{TIME}.bias"].double()
@@ -51,8 +51,8 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
     tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
     tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
     flow = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
-    notes = tuple(note for note in facts.notes if note != original_dit.TAKEN_FOR_DIT)
-    return tensors, replace(facts, objective=flow, notes=(*notes, *_assumed(stored)))
+    notes = tuple(note for note in info.notes if note != original_dit.TAKEN_FOR_DIT)
+    return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
 
 
 def _assumed(stored: Stored) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import time
 
-from hpcddm.launch.client import Silent, ask, on
+from hpcddm.launch.client import SlurmUnavailable, on, query
 from hpcddm.selftest.evidence import Evidence, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
@@ -15,7 +15,7 @@ def evaluate_check(evidence: Evidence) -> Row:
     started, job, expected = time.time(), evidence.submitted.get(Part.ARRAY), evidence.site.has_sacct
     try:
         known = _is_known(job, evidence.cluster)
-    except Silent as why:
+    except SlurmUnavailable as why:
         seconds = time.time() - started
         if expected:
             return Row("accounting", Verdict.WARN, seconds, f"sacct does not answer: {why}", "set has_sacct: false")
@@ -30,12 +30,12 @@ def evaluate_check(evidence: Evidence) -> Row:
 
 
 def _is_known(job: str | None, cluster: str | None) -> bool:
-    """Whether sacct has the job; without one, whether it answers. Raises `Silent` when it does not."""
+    """Whether sacct has the job; without one, whether it answers. Raises `SlurmUnavailable` when it does not."""
     command = ("sacct", *on(cluster), "-X", "-n", "-P", "-o", "JobID")
     if job is None:
-        ask(*command)
+        query(*command)
         return True
     deadline = time.time() + LATE_SECONDS
-    while not (known := ask(*command, "-j", job).strip()) and time.time() < deadline:
+    while not (known := query(*command, "-j", job).strip()) and time.time() < deadline:
         time.sleep(1)
     return bool(known)

@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from hpcddm.launch.client import Silent, ask, call, on, user_name, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query, user_name
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.selftest.evidence import checked
 from hpcddm.selftest.verdict import Row, Verdict
@@ -102,8 +102,8 @@ def _valid(key: str) -> str:
         return ""
     label, command = VALID[key]
     try:
-        found = sorted({line.strip() for line in ask(*command).splitlines()} - {"(null)", ""})
-    except Silent:
+        found = sorted({line.strip() for line in query(*command).splitlines()} - {"(null)", ""})
+    except SlurmUnavailable:
         found = []
     return f"; {label} here: {', '.join(found)}" if found else f"; {label} cannot be asked for with {command[0]}"
 
@@ -119,7 +119,7 @@ def _try(script: str, cluster: str | None) -> str:
 
 def complaint(answer: subprocess.CompletedProcess[str]) -> str:
     """What sbatch says against a job, without its own name in it."""
-    said = re.sub(r"(sbatch: )?(error|fatal|allocation failure): ", "", words(answer))
+    said = re.sub(r"(sbatch: )?(error|fatal|allocation failure): ", "", error_text(answer))
     return said or "sbatch failed without a word"
 
 
@@ -137,5 +137,5 @@ def _too_long(resources: Resources, partitions: dict[str, SlurmPartition]) -> st
 def _partitions(cluster: str | None) -> dict[str, SlurmPartition]:
     try:
         return SlurmCluster(cluster).partitions
-    except Silent:
+    except SlurmUnavailable:
         return {}

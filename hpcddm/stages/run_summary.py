@@ -18,7 +18,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
     training, evaluate, router = settings.experts.training, settings.evaluate, settings.router
     seconds = sum(found.record["seconds"] * found.record["world_size"] for found in inputs.values())
     return [
-        ("Training images", f"{inputs[CLUSTER].facts['images']:,}"),
+        ("Training images", f"{inputs[CLUSTER].results['images']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
         *_of_student(settings, inputs),
@@ -39,7 +39,7 @@ def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list
     """Monolith and student, where they are, then the experts that are there."""
     dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
     configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
-    return [_denoiser(settings, key, config, inputs[key].facts) for key, config in configs.items() if key in inputs]
+    return [_denoiser(settings, key, config, inputs[key].results) for key, config in configs.items() if key in inputs]
 
 
 def brief(settings: VariantSettings) -> str:
@@ -55,7 +55,7 @@ def brief(settings: VariantSettings) -> str:
     return f"{settings.name} ({', '.join(words)})" if words else settings.name
 
 
-def _denoiser(settings: Experiment, key: str, config: ExpertConfig, facts: dict[str, Any]) -> Denoiser:
+def _denoiser(settings: Experiment, key: str, config: ExpertConfig, results: dict[str, Any]) -> Denoiser:
     with torch.device("meta"):
         model = denoisers.build(settings, config)
     return Denoiser(
@@ -64,14 +64,14 @@ def _denoiser(settings: Experiment, key: str, config: ExpertConfig, facts: dict[
         parameters=sum(values.numel() for values in model.parameters()),
         objective=brief(config.objective),
         precision=config.precision,
-        images=facts["images"],
-        flops=facts["train_flops"],
+        images=results["images"],
+        flops=results["train_flops"],
     )
 
 
 def initial_weights_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
     """What units started from, by the SHA-256 of the file: many may share one."""
-    found = (unit.facts.get("start") for unit in units)
+    found = (unit.results.get("start") for unit in units)
     return {start["sha256"]: start for start in found if start is not None}
 
 
@@ -86,7 +86,7 @@ def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
 
 def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     """Trainings in which a gradient was not finite."""
-    skipped = {key: unit.facts.get("skipped_steps", 0) for key, unit in inputs.items()}
+    skipped = {key: unit.results.get("skipped_steps", 0) for key, unit in inputs.items()}
     words = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
     return [("Steps skipped, their gradients not finite", words)] if words else []
 
@@ -104,7 +104,7 @@ def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> st
         return "not trained"
     source = "samples of the experts" if router.samples else "all clusters"
     refit = ", only its last layer" if router.refit else ""
-    seen = f"{inputs[ROUTER].facts['images']:,} images of {source}{refit}, {router.frequency} frequency"
+    seen = f"{inputs[ROUTER].results['images']:,} images of {source}{refit}, {router.frequency} frequency"
     return seen if router.temperature == "none" else f"{seen}, temperature {router.temperature}"
 
 

@@ -33,7 +33,7 @@ TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class LastWord:
+class RankEnding:
     """Last word of one rank about its own end."""
 
     rank: int
@@ -58,20 +58,20 @@ class Cause:
     is_memory: bool = False
 
 
-def leave_word(folder: Path, ranks: Ranks, outcome: str, reason: str, exit_code: int | None) -> None:
+def write_rank_ending(folder: Path, ranks: Ranks, outcome: str, reason: str, exit_code: int | None) -> None:
     """Write how this rank ended; what cannot be written is no reason to end otherwise."""
-    word = LastWord(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
+    word = RankEnding(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
     with suppress(OSError, UserError):
         atomic.write_json(folder / f"rank{ranks.rank}.json", asdict(word), durable=False)
 
 
-def last_words(folder: Path) -> list[LastWord]:
+def rank_endings(folder: Path) -> list[RankEnding]:
     """Read the last words of the ranks of an attempt, the first ones first."""
     found = []
     for name in fresh.names(folder):
         content: Any = atomic.read_json(folder / name) if FILE.fullmatch(name) else None
         with suppress(TypeError):
-            found.append(LastWord(**content))
+            found.append(RankEnding(**content))
     return sorted(found, key=lambda word: word.time)
 
 
@@ -85,7 +85,7 @@ def cause_of(
     """
     if launch := LAUNCH_FAILED.search(srun):
         return Cause(f"srun could not start the ranks on {launch['node']}: {launch['how'].strip()}")
-    words = last_words(folder)
+    words = rank_endings(folder)
     failed = [word for word in words if word.outcome == "failed"]
     own = [word for word in failed if not OF_A_PEER.search(word.reason)]
     speakers = {word.rank for word in words}

@@ -9,7 +9,7 @@ from hpcddm.data import noise
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class SampleStream:
     """The way of one batch from noise to data; row n is image `indices[n]`."""
 
     seed: int
@@ -17,10 +17,10 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Moment:
+class StepContext:
     """One look at the velocity: in step number `step`, at noise `time` in [0, 1]."""
 
-    trajectory: Trajectory
+    stream: SampleStream
     step: int
     time: float
 
@@ -29,8 +29,8 @@ class Moment:
 
         All looks of one step share them, and so do both halves of guidance.
         """
-        return noise.uniform(self.trajectory.seed, f"strategy/{self.step}/{draw}", self.trajectory.indices)
+        return noise.uniform(self.stream.seed, f"strategy/{self.step}/{draw}", self.stream.indices)
 
     def gaussian(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Standard normal numbers, float32 (N, *shape), functions of seed, image and step alone."""
-        return noise.gaussian(self.trajectory.seed, f"ancestral/{self.step}", self.trajectory.indices, shape)
+        return noise.gaussian(self.stream.seed, f"ancestral/{self.step}", self.stream.indices, shape)
