@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from hpcddm import plugins
 from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT
+from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_number
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
 
@@ -57,9 +57,9 @@ def init_request(experiment: Experiment, key: str) -> InitRequest | None:
         return InitRequest(
             router.refit, "router.refit", router.model, "router.model", REFIT, encoder_of(router.model, text)
         )
-    if key not in (MONOLITH, STUDENT) and not key.startswith("train/expert-"):
+    expert = expert_number(key)
+    if expert is None and key not in (MONOLITH, STUDENT):
         return None
-    expert = None if key in (MONOLITH, STUDENT) else int(key.rsplit("-", 1)[1])
     config = experiment.expert_config(expert)
     if config.init_from is None:
         return None

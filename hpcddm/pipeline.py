@@ -33,6 +33,8 @@ CLUSTER = "cluster/all"
 ROUTER = "route/router"
 EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
 MONOLITH = "train/monolith"
+EXPERT = "train/expert-"
+"""Key of an expert without its number."""
 STUDENT = "distill/student"
 REPORT = "report/all"
 DATA_STAGES = ("shard", "encode", "cluster")
@@ -41,7 +43,12 @@ DATA_STAGES = ("shard", "encode", "cluster")
 
 def expert_key(index: int) -> str:
     """The unit that trains expert `index`."""
-    return f"train/expert-{index:02d}"
+    return f"{EXPERT}{index:02d}"
+
+
+def expert_number(key: str) -> int | None:
+    """Number of the expert that the unit `key` trains; None for any other unit."""
+    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else None
 
 
 def expert_keys(experiment: Experiment) -> list[str]:
@@ -151,7 +158,7 @@ def _measuring_settings(experiment: Experiment, key: str) -> dict[str, Any]:
 
 
 def _train_settings(experiment: Experiment, key: str) -> dict[str, Any]:
-    expert = None if key == MONOLITH else int(key.rsplit("-", 1)[1])
+    expert = expert_number(key)
     fingerprint_settings = _shape(experiment, experiment.expert_config(expert).model) | {
         "experts": _expert_settings(experiment, expert),
         "cluster.experts": experiment.cluster.experts,
@@ -406,6 +413,7 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
 
 
 def _site(experiment: Experiment, key: str) -> str | None:
-    if key.startswith("train/expert-"):
-        return experiment.experts.sites[int(key.rsplit("-", 1)[1])] if experiment.experts.sites else None
+    expert = expert_number(key)
+    if expert is not None:
+        return experiment.experts.sites[expert] if experiment.experts.sites else None
     return None if key.split("/")[0] in DATA_STAGES else experiment.site

@@ -10,6 +10,7 @@ from hpcddm.pipeline import (
     evaluate_keys,
     evaluate_range,
     expert_key,
+    expert_number,
     plan,
 )
 from tests.helpers import REPOSITORY, tiny
@@ -126,7 +127,12 @@ def test_how_many_experts_are_enough_is_under_no_fingerprint(tmp_path):
     assert [unit.fingerprint_settings for unit in before] == [unit.fingerprint_settings for unit in after]
 
 
-def test_what_a_unit_lacks(tmp_path):
+@pytest.mark.parametrize("key, number", [(expert_key(3), 3), (expert_key(120), 120), (MONOLITH, None), (ROUTER, None)])
+def test_the_number_of_an_expert_comes_from_its_key(key, number):
+    assert expert_number(key) == number
+
+
+def test_inputs_that_a_unit_misses(tmp_path):
     (unit,) = [unit for unit in plan(tiny(tmp_path, evaluate__min_experts=1)) if unit.stage == "evaluate"]
     assert unit.missing_inputs([expert_key(0)]) == unit.missing_inputs([expert_key(1)]) == []
     assert unit.missing_inputs([expert_key(0), expert_key(1)]) == [expert_key(0), expert_key(1)]

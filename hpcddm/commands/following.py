@@ -10,7 +10,8 @@ import click
 
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.records import COMES_BACK, AttemptRecord, read_record
+from hpcddm.runtime.outcome import COMES_BACK
+from hpcddm.runtime.records import AttemptRecord, read_record
 
 POLL_SECONDS = 0.5
 VERDICT_SECONDS = 60

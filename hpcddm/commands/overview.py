@@ -15,7 +15,7 @@ from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.homes import homes, submissions_of
 from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import Known, Work, has_vanished, state_of
-from hpcddm.pipeline import CONTINUATION, plan
+from hpcddm.pipeline import CONTINUATION, expert_number, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -266,7 +266,7 @@ def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) 
 def _expert_images(rows: list[Row], experiment: Experiment) -> tuple[int, int]:
     training, num_experts = experiment.experts.training, experiment.cluster.experts
     each = math.ceil(training.images / training.batch) * training.batch // num_experts
-    experts = [row for row in rows if row.unit.startswith("train/expert-")]
+    experts = [row for row in rows if expert_number(row.unit) is not None]
     return sum(each if row.state == State.COMPLETE else min(row.done, each) for row in experts), each * num_experts
 
 

@@ -9,6 +9,7 @@ from hpcddm.launch.accounting import Execution
 from hpcddm.launch.homes import submissions_of
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 
 MATCH_SECONDS = 600
@@ -174,7 +175,7 @@ def _before_python(key: str, execution: Execution) -> Spent:
 def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
     """The share of the images that a later attempt makes again; all of it where nothing came out."""
     if record.ended_well:
-        return 1.0 if record.outcome == "already complete" else 0.0
+        return 1.0 if record.outcome == Outcome.ALREADY_COMPLETE else 0.0
     first, last = as_number(record.begun, "images"), record.images
     if first is None or last is None or last <= first:
         return 1.0

@@ -8,6 +8,7 @@ from hpcddm.launch.local import Local
 from hpcddm.launch.progress import Progress
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import SAVING_SECONDS
 from hpcddm.site import Resources
 from hpcddm.status import activity
@@ -67,7 +68,7 @@ class Embedded:
             item = self.running.pop(job)
             last = activity(item.run, item.unit.key)
             # A unit that is made anew and fails early still has its old manifest.
-            if last.outcome not in ("failed", "waiting") and manifest.read(item.run.unit(item.unit.key)):
+            if last.outcome not in (Outcome.FAILED, Outcome.WAITING) and manifest.read(item.run.unit(item.unit.key)):
                 self.progress.completed(item.name)
                 continue
             self.failed[item.name] = last.reason or "the process died without a word"

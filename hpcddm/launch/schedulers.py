@@ -9,7 +9,8 @@ from hpcddm.launch.base import Launcher, launcher_of
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Submission, current
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import COMES_BACK, records
+from hpcddm.runtime.outcome import COMES_BACK
+from hpcddm.runtime.records import records
 from hpcddm.site import Site
 from hpcddm.status import activity
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcddm import plugins
 from hpcddm.config import Experiment, Training
 from hpcddm.launch import quotas
-from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, PlannedUnit, evaluate_range
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, PlannedUnit, evaluate_range, expert_number
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -174,7 +174,7 @@ def _trained(parameters: int, training: Training) -> Need:
 
 
 def _train(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    config = experiment.expert_config(int(key.rsplit("-", 1)[1]) if "/expert-" in key else None)
+    config = experiment.expert_config(expert_number(key))
     parameters = config.model.parameters(experiment.data, None)
     training = experiment.experts.training.model_copy(update={"precision": config.precision})
     return _trained(parameters, training) + _per_rank(ranks)

@@ -20,6 +20,7 @@ from hpcddm.pipeline import (
     STAGE_NAMES,
     STUDENT,
     PlannedUnit,
+    expert_number,
     plan,
 )
 from hpcddm.renamed import STAGES, hint
@@ -83,7 +84,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
 
 def batch_of(experiment: Experiment, key: str) -> int:
     """The images of one step of a unit that trains; 0, which all ranks can share, of any other unit."""
-    if key.startswith("train/expert-"):
+    if expert_number(key) is not None:
         return experiment.experts.training.batch // experiment.cluster.experts
     measuring = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}
     if key == STUDENT:

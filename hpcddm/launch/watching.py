@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from hpcddm.launch.base import Job
 from hpcddm.rundir.journal import Submission
-from hpcddm.runtime.records import COMES_BACK
+from hpcddm.runtime.outcome import COMES_BACK, Outcome
 from hpcddm.status import Activity, State, UnitStatus
 
 
@@ -48,14 +48,14 @@ REASONS = {
     "DependencyNeverSatisfied": "waits for a job that will never end well; cancel it and submit again",
 }
 VERDICTS = {
-    "failed": Work.FAILED,
-    "gave up": Work.GAVE_UP,
-    "cancelled": Work.CANCELLED,
-    "stopped": Work.STOPPED,
-    "by hand": Work.STOPPED,
-    "waiting": Work.STOPPED,
+    Outcome.FAILED: Work.FAILED,
+    Outcome.GAVE_UP: Work.GAVE_UP,
+    Outcome.CANCELLED: Work.CANCELLED,
+    Outcome.STOPPED: Work.STOPPED,
+    Outcome.BY_HAND: Work.STOPPED,
+    Outcome.WAITING: Work.STOPPED,
 }
-ENDINGS = {"failed": Work.FAILED, "stopped": Work.STOPPED, "waiting": Work.STOPPED}
+ENDINGS = {Outcome.FAILED: Work.FAILED, Outcome.STOPPED: Work.STOPPED, Outcome.WAITING: Work.STOPPED}
 
 
 @dataclass(frozen=True)

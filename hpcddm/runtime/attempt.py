@@ -14,6 +14,7 @@ from typing import Any
 from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime.failure_cause import write_rank_ending
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
 
@@ -66,19 +67,19 @@ class Attempt:
         begun = {"images": images, "fingerprint": fingerprint, "time": time.time()}
         atomic.write_json(self.folder / BEGUN, begun, durable=False)
 
-    def speak(self, outcome: str, reason: str, exit_code: int | None = None) -> None:
+    def speak(self, outcome: Outcome, reason: str, exit_code: int | None = None) -> None:
         """Record how this rank ended."""
         if self.ranks:
             write_rank_ending(self.folder, self.ranks, outcome, reason, exit_code)
 
-    def close(self, outcome: str, reason: str = "", exit_code: int | None = None) -> None:
+    def close(self, outcome: Outcome, reason: str = "", exit_code: int | None = None) -> None:
         """Record how the attempt ended; the first word stands, and every rank that fails leaves its own."""
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.results}
         # On a full disk the last word takes the room that was kept for it.
         (self.folder / RESERVE).unlink(missing_ok=True)
         if fresh.read_json(self.folder / ENDED) is None:
             atomic.write_json(self.folder / ENDED, ended)
-        if outcome == "failed":
+        if outcome == Outcome.FAILED:
             self.speak(outcome, reason, exit_code)
 
     def is_superseded(self) -> bool:
@@ -210,7 +211,7 @@ def _changes(before: Path, origin: dict[str, Any]) -> list[str]:
     record, ended = (atomic.read_json(before / name) for name in (OWNER, ENDED))
     if not isinstance(record, dict) or not record.get("origin") or not origin:
         return []
-    if isinstance(ended, dict) and ended.get("outcome") == "complete":
+    if isinstance(ended, dict) and ended.get("outcome") == Outcome.COMPLETE:
         return []
     number = before.name.removeprefix("attempt-")
     new = provenance.changes(record["origin"], origin)

@@ -28,6 +28,7 @@ from hpcddm.runtime import allocation as allocations
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
 from hpcddm.runtime.inputs import NotReady, patient_gather
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
@@ -86,20 +87,20 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     stop.watch(_conditions(run, ranks, attempt))
     outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
     # The others are through before the outputs are published, and the first word about the end stands.
-    if ranks.rank == 0 or outcome == "failed":
+    if ranks.rank == 0 or outcome == Outcome.FAILED:
         attempt.close(outcome, reason, code)
     elif reason:
         attempt.speak(outcome, reason, code)
     if reason:
         # The log may lie on a full disk; that must not hide how it ended.
         with suppress(OSError):
-            print(f"{outcome}: {reason}{_outlook(spec) if outcome == 'stopped' else ''}", flush=True)
+            print(f"{outcome}: {reason}{_outlook(spec) if outcome == Outcome.STOPPED else ''}", flush=True)
     return code
 
 
 def _outcome(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
-) -> tuple[str, str, int]:
+) -> tuple[Outcome, str, int]:
     """Make the unit and say how that ended: a word, the reason, and the exit code.
 
     One that was replaced ends with 0, for whatever reason it leaves: another code would let srun end its step, and that
@@ -107,32 +108,32 @@ def _outcome(
     """
     outcome, reason, code = _attempted(spec, run, ranks, attempt, stop)
     if code and attempt.is_superseded():
-        return "superseded", f"{SUPERSEDED} ({reason})", 0
+        return Outcome.SUPERSEDED, f"{SUPERSEDED} ({reason})", 0
     return outcome, reason, code
 
 
 def _attempted(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
-) -> tuple[str, str, int]:
+) -> tuple[Outcome, str, int]:
     """The same, for an attempt that owns its unit to the end."""
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
     except Superseded as superseded:
-        return "superseded", str(superseded), 0
+        return Outcome.SUPERSEDED, str(superseded), 0
     except Stopped as stopped:
-        return "stopped", str(stopped), 0
+        return Outcome.STOPPED, str(stopped), 0
     except HeldElsewhere as held:
-        return "held", str(held), EXIT_CODE
+        return Outcome.HELD, str(held), EXIT_CODE
     except NotReady as error:
-        return "waiting", str(error), error.exit_code
+        return Outcome.WAITING, str(error), error.exit_code
     except UserError as error:
         # To try this again would end the same way, unless it was a hiccup: the user has to mend something first.
         attempt.results["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
-        return "failed", str(error), error.exit_code
+        return Outcome.FAILED, str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        return "failed", f"{type(error).__name__}: {error}".splitlines()[0], 1
+        return Outcome.FAILED, f"{type(error).__name__}: {error}".splitlines()[0], 1
 
 
 def _outlook(spec: Spec) -> str:
@@ -169,13 +170,13 @@ def _leave_if_superseded(attempt: Attempt) -> None:
     if not attempt.is_superseded():
         return
     try:
-        attempt.close("superseded", SUPERSEDED)
+        attempt.close(Outcome.SUPERSEDED, SUPERSEDED)
         print(f"superseded: {SUPERSEDED}; leaving at once", flush=True)
     finally:
         os._exit(0)
 
 
-def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:
+def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
     gathered = patient_gather(spec, run)
     inputs = gathered.found
@@ -185,7 +186,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
         *spec.key.split("/"), spec.fingerprint_settings, {key: found.digest for key, found in inputs.items()}, []
     )
     if _fits(folder, expected):
-        return "already complete"
+        return Outcome.ALREADY_COMPLETE
     folder.mkdir(parents=True, exist_ok=True)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
@@ -193,17 +194,17 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     unit = Unit(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint, **survival)
     if ranks.rank > 0:
         _call_stage(spec, unit)
-        return "complete"
+        return Outcome.COMPLETE
     with _sole_work(folder, attempt, heartbeat):
         # The attempt before this one may have finished while it held the lease.
         if _fits(folder, expected):
-            return "already complete"
+            return Outcome.ALREADY_COMPLETE
         if (folder / manifests.FILE_NAME).exists():
             set_aside(run, spec.key)
         heartbeat.beat()
         _publish(_call_stage(spec, unit), unit, expected)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
-    return "complete"
+    return Outcome.COMPLETE
 
 
 def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:

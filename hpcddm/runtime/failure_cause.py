@@ -10,6 +10,7 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.ranks import Ranks
 
 FILE = re.compile("rank([0-9]+).json")
@@ -58,7 +59,7 @@ class Cause:
     is_memory: bool = False
 
 
-def write_rank_ending(folder: Path, ranks: Ranks, outcome: str, reason: str, exit_code: int | None) -> None:
+def write_rank_ending(folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None) -> None:
     """Write how this rank ended; what cannot be written is no reason to end otherwise."""
     word = RankEnding(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
     with suppress(OSError, UserError):
@@ -86,7 +87,7 @@ def cause_of(
     if launch := LAUNCH_FAILED.search(srun):
         return Cause(f"srun could not start the ranks on {launch['node']}: {launch['how'].strip()}")
     words = rank_endings(folder)
-    failed = [word for word in words if word.outcome == "failed"]
+    failed = [word for word in words if word.outcome == Outcome.FAILED]
     own = [word for word in failed if not OF_A_PEER.search(word.reason)]
     speakers = {word.rank for word in words}
     # What srun ended itself counts only where the ranks' errors say that one was dead before.

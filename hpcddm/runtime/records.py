@@ -10,14 +10,12 @@ from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 from hpcddm.runtime.failure_cause import cause_of
+from hpcddm.runtime.outcome import Outcome
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""
 
 NAMES = (OWNER, BEGUN, ENDED, VERDICT)
-
-COMES_BACK = ("requeue", "resubmit", "superseded")
-"""Verdicts after which the scheduler starts the next attempt by itself."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class AttemptRecord:
     @property
     def reason(self) -> str:
         """Reason for its end: in the words of the verdict, else of the rank whose error was the cause."""
-        if not self.verdict and self.outcome == "failed" and (as_number(self.owner, "ranks") or 1) > 1:
+        if not self.verdict and self.outcome == Outcome.FAILED and (as_number(self.owner, "ranks") or 1) > 1:
             cause = cause_of(self.folder, int(self.owner["ranks"]))
             if cause:
                 return cause.reason
@@ -82,7 +80,7 @@ class AttemptRecord:
     @property
     def ended_well(self) -> bool:
         """Whether it says that the unit is complete."""
-        return self.decision == "complete" or self.outcome in ("complete", "already complete")
+        return self.decision == Outcome.COMPLETE or self.outcome in (Outcome.COMPLETE, Outcome.ALREADY_COMPLETE)
 
     @property
     def started(self) -> float | None:

@@ -21,6 +21,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
 from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, tails
+from hpcddm.runtime.outcome import ASK_FOR_THE_USER, Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record, records
 from hpcddm.runtime.requests import raised, request_of
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
@@ -32,8 +33,6 @@ EARLY_SECONDS = 60
 """Slurm may send the signal before the time limit so much too early."""
 SIGNAL_CODES = (138, 140, 143)
 """Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
-ASK_FOR_THE_USER = ("failed", "gave up", "by hand")
-"""Decisions after which nothing more happens by itself."""
 UPDATE = "update"
 WAIT = "wait"
 LAST_UNITS = ("report/all", "table/all")
@@ -80,14 +79,14 @@ class Ending:
         """Whether somebody ended the attempt; the end of the slot is no such thing, for the next one is as short."""
         if self.is_at_the_slots_end(last):
             return False
-        return last.outcome == "stopped" or self.code in SIGNAL_CODES or self.is_preempted
+        return last.outcome == Outcome.STOPPED or self.code in SIGNAL_CODES or self.is_preempted
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Decision for the batch script to carry out, and the reason for it."""
 
-    decision: str
+    decision: Outcome
     reason: str
     changes: str = ""
     """Resources that the next attempt asks for instead, in the words of scontrol or sbatch."""
@@ -117,12 +116,12 @@ def main() -> None:
     home = RunDir(map_path.parent.parent)
     name = name_in(home, run, spec.key)
     if is_replaced:
-        found = Verdict("superseded", "Slurm has started the job anew by itself, or will")
+        found = Verdict(Outcome.SUPERSEDED, "Slurm has started the job anew by itself, or will")
     elif refused == WAIT:
-        found = Verdict("by hand", words)
+        found = Verdict(Outcome.BY_HAND, words)
     elif refused:
         reason = f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
-        found = Verdict("by hand", reason)
+        found = Verdict(Outcome.BY_HAND, reason)
     else:
         token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
         is_told_off = Journal(home.journal).is_cancelled(token, name)
@@ -139,14 +138,14 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
     reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], request_of(ending.job)
     decision, reason = decide_requeue(spec.requeue, tried, ending, reached, stops)
     is_memory = ending.cause is not None and ending.cause.is_memory
-    if decision in ("requeue", "resubmit") and spec.escalate:
+    if decision in (Outcome.REQUEUE, Outcome.RESUBMIT) and spec.escalate:
         is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
         after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
         reason = "; ".join(filter(None, (reason, remark)))
         if after.minutes != before.minutes:
             # Only operators may raise the time limit of a job that exists; anybody may submit one with another limit.
-            decision = "resubmit"
-        return Verdict(decision, reason, after.updates(before) if decision == "requeue" else after.flags())
+            decision = Outcome.RESUBMIT
+        return Verdict(decision, reason, after.updates(before) if decision == Outcome.REQUEUE else after.flags())
     advised = before.advised_memory_gb() if is_memory and decision in ASK_FOR_THE_USER else None
     if advised:
         reason += f"; next: hpcddm retry {run.root} {spec.key} --resource memory_gb={advised}"
@@ -155,7 +154,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
 
 def _cause(last: AttemptRecord, map_path: Path, granted: allocation.Allocation) -> Cause | None:
     """Find out why the ranks failed, from what they, srun and the kernel left."""
-    if last.outcome not in (None, "failed"):
+    if last.outcome not in (None, Outcome.FAILED):
         return None
     srun = map_path.parent / f"{granted.job}.{granted.restart}.srun"
     output = tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
@@ -204,22 +203,22 @@ def decide_requeue(
     told = last.ended.get("reason") or f"the ranks ended with exit code {ending.code}"
     reason = ending.cause.reason if ending.cause else str(told)
     if last.ended_well:
-        return "complete", ""
+        return Outcome.COMPLETE, ""
     if last.ended.get("final"):
-        return "failed", reason
+        return Outcome.FAILED, reason
     if ending.is_told_off:
-        return "cancelled", "by hpcddm cancel"
+        return Outcome.CANCELLED, "by hpcddm cancel"
     if ending.is_cancelled:
-        return "cancelled", "cancelled by scancel"
+        return Outcome.CANCELLED, "cancelled by scancel"
     if stops:
-        return "stopped", f"{stops[0]} says so: remove it and submit again"
-    if last.outcome == "waiting":
-        return "waiting", reason
+        return Outcome.STOPPED, f"{stops[0]} says so: remove it and submit again"
+    if last.outcome == Outcome.WAITING:
+        return Outcome.WAITING, reason
     if fruitless(tried, reached, ending.is_from_outside(last)) >= FRUITLESS:
-        return "gave up", f"{FRUITLESS} attempts without progress; the last one: {reason}"
+        return Outcome.GAVE_UP, f"{FRUITLESS} attempts without progress; the last one: {reason}"
     if way == "none":
-        return "by hand", f"{reason}; this site lets no job come back: submit again"
-    return ("requeue" if way == "scontrol" else "resubmit"), reason
+        return Outcome.BY_HAND, f"{reason}; this site lets no job come back: submit again"
+    return (Outcome.REQUEUE if way == "scontrol" else Outcome.RESUBMIT), reason
 
 
 def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
@@ -255,9 +254,9 @@ def parse_job(text: str) -> dict[str, str]:
     return {key: value for key, equals, value in pairs if equals}
 
 
-def _event(decision: str, name: str) -> str:
+def _event(decision: Outcome, name: str) -> str:
     """What the user's hook is told, '' for nothing: the end of the run, or a unit that stops for good."""
-    if decision == "complete":
+    if decision == Outcome.COMPLETE:
         return "complete" if name in LAST_UNITS else ""
     return "stopped" if decision in ASK_FOR_THE_USER else ""
 

@@ -14,7 +14,7 @@ from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment, Training
 from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.models.flops import forward_flops, training_flops
-from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, MONOLITH, evaluate_range
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, evaluate_range, expert_number
 from hpcddm.stages import denoisers, distill, encode, measuring, nfe, routing, routing_quality, train
 from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
@@ -145,10 +145,10 @@ class Costs:
         ]
 
     def _train(self, key: str) -> list[Work]:
-        if key == MONOLITH:
-            expert, training = None, train.monolith_training(self.settings)
+        expert = expert_number(key)
+        if expert is None:
+            training = train.monolith_training(self.settings)
         else:
-            expert = int(key.rsplit("-", 1)[1])
             training = train.expert_training(self.settings, expert)
         return [Work(self.denoiser(expert), True, training.images, training.batch)]
 
@@ -207,7 +207,8 @@ class Costs:
 
 def _expert(name: str) -> int | None:
     """The expert that gave a denoiser its name; None for the monolith."""
-    return int(name.rsplit("-", 1)[1]) if "-" in name else None
+    number = name.removeprefix(DENOISER).removeprefix("-")
+    return int(number) if number else None
 
 
 def _make(settings: Experiment, expert: int | None) -> tuple[object, str]:

@@ -29,6 +29,7 @@ from hpcddm.pipeline import (
     class_names,
     evaluate_range,
     expert_keys,
+    expert_number,
     missing_experts,
 )
 from hpcddm.report import page
@@ -137,7 +138,7 @@ def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
     What they started from is on every arm's bill, but once.
     """
     dense = {key.split("/")[1]: _bill([inputs[key]]) for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = [found for key, found in inputs.items() if key.startswith("train/expert-")]
+    experts = [found for key, found in inputs.items() if expert_number(key) is not None]
     return dense | {ENSEMBLE: _bill([*experts, inputs[ROUTER]])}
 
 

@@ -15,7 +15,7 @@ from hpcddm.stages.shard import INDEX, TAR
 def keys_of(unit: Unit, stage: str, split: str) -> list[str]:
     """The units of a stage that hold a split, in the order of their numbers."""
     found = [key for key in unit.inputs_of(stage) if key.startswith(f"{stage}/{split}-")]
-    return sorted(found, key=lambda key: int(key.rsplit("-", 1)[1]))
+    return sorted(found, key=lambda key: int(key.removeprefix(f"{stage}/{split}-")))
 
 
 def indices(unit: Unit, split: str) -> np.ndarray:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hpcddm.config import Experiment, ExpertConfig, Training
-from hpcddm.pipeline import MONOLITH
+from hpcddm.pipeline import expert_number
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import denoisers
 from hpcddm.stages import samples as sample_lists
@@ -19,11 +19,11 @@ from hpcddm.training.loop import Batch, Task, train
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
-    if unit.key == MONOLITH:
+    expert = expert_number(unit.key)
+    if expert is None:
         config, training = settings.expert_config(), monolith_training(settings)
         samples = sample_lists.clustered(unit, "train")
     else:
-        expert = int(unit.name.rsplit("-", 1)[1])
         config, training = settings.expert_config(expert), expert_training(settings, expert)
         samples = sample_lists.clustered(unit, unit.name)
     reader = sample_lists.reader(unit, "train", samples)

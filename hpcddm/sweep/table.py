@@ -11,6 +11,7 @@ from hpcddm.files import stored_experiment
 from hpcddm.pipeline import REPORT, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.outcome import SETTLED
 from hpcddm.status import State, UnitStatus, activity, survey
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import short_names
@@ -29,10 +30,6 @@ METRICS = {
 """Reports that were made before some of them existed do not have those."""
 FLOOR = "floor"
 """The arm of real images; it has no networks and no training."""
-
-
-SETTLED = ("failed", "gave up", "cancelled", "by hand", "stopped", "waiting")
-"""Words of an attempt after which nothing happens by itself."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def results(index: Index, home: RunDir, states: Mapping[str, str]) -> list[Resul
             continue
         arms = report.results["arms"] | {FLOOR: report.results["floor"]}
         remark = report.results.get("remark", "")
-        found.append(Result(label, index.settings[label], arms, "complete", remark))
+        found.append(Result(label, index.settings[label], arms, State.COMPLETE, remark))
     return found
 
 

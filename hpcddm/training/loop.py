@@ -20,6 +20,7 @@ from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.runtime.watchdog import Watchdog
@@ -106,7 +107,7 @@ def train(task: Task, training: Training, unit: Unit) -> Trained:
             f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}",
             flush=True,
         )
-    with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, "failed")) as watchdog:
+    with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, Outcome.FAILED)) as watchdog:
         _Loop(task, training, unit, engine, checkpoints, progress, device, watchdog).run()
     weights = engine.ema_weights()
     if unit.ranks.rank == 0:

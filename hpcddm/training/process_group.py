@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from hpcddm import devices
 from hpcddm.runtime.network import own_address
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.unit import Unit
 
 TIMEOUT = timedelta(minutes=10)
@@ -22,7 +23,7 @@ def join(unit: Unit) -> torch.device:
     """
     device = devices.own_device(unit)
     _choose_interface(unit)
-    with unit.stop.exit_on_stop(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
+    with unit.stop.exit_on_stop(partial(unit.attempt.close, Outcome.STOPPED) if unit.ranks.rank == 0 else None):
         _meet(unit, device)
     return device
 
