@@ -173,7 +173,7 @@ class MeasuringSettings(StrictModel):
 class EvaluateSettings(StrictModel):
     """What is sampled and compared; every arm has the same images, steps and guidance."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "residency"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
 
     images: Positive = 2000
     batch: Positive = 100
@@ -194,7 +194,7 @@ class EvaluateSettings(StrictModel):
     """Whether the weights of the experts that a strategy takes sum to one."""
     route_every: Positive = 1
     """The router is asked anew every so many steps."""
-    residency: variant("ensemble/residencies") = default_variant("resident")
+    placement: variant("ensemble/placements") = default_variant("resident")
     """Where the experts' weights are while samples are drawn; changes no bit."""
     units: Positive = 1
     min_experts: Positive | None = None

@@ -250,7 +250,7 @@ class Stage:
 
 
 def _gpus_to_sample(experiment: Experiment) -> Gpus:
-    return Gpus.NODE if experiment.evaluate.residency.uses_all_gpus else Gpus.ONE
+    return Gpus.NODE if experiment.evaluate.placement.uses_all_gpus else Gpus.ONE
 
 
 STAGES = (

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
+from hpcddm.package_data import AROUND, share_file
 from hpcddm.rundir import atomic
-from hpcddm.share import AROUND, share_file
 
 PACKAGE = Path(__file__).parent.name
 TEMPLATES = tuple(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh"))

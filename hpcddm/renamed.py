@@ -6,10 +6,12 @@ KEYS = {
     "mixed": "overrides",
     "start": "init_from",
     "redo": "nredo",
+    "residency": "placement",
+    "quantity": "prediction_type",
 }
 """Keys of an experiment."""
 
-VARIANTS = {"once": "per-trajectory"}
+VARIANTS = {"once": "per-trajectory", "measured": "target_space"}
 """Names of variants."""
 
 STAGES = {"critics": "measuring"}

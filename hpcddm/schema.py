@@ -55,7 +55,7 @@ class VariantSettings(StrictModel):
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
     uses_all_gpus: ClassVar[bool] = False
-    """True for a residency that has a use for every GPU of its node."""
+    """True for a placement that has a use for every GPU of its node."""
 
     name: str
 
@@ -74,8 +74,9 @@ def variant(room: str, role: str | None = None) -> Any:
         if not isinstance(value, dict) or "name" not in value:
             raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
         if value["name"] not in plugins.names(room, role):
-            context = {"name": str(value["name"]), "valid": valid}
-            raise PydanticCustomError("variant", "unknown name '{name}'; valid names: {valid}", context)
+            name = str(value["name"])
+            context = {"name": name, "new": renamed.hint(renamed.VARIANTS, name), "valid": valid}
+            raise PydanticCustomError("variant", "unknown name '{name}'{new}; valid names: {valid}", context)
         settings = plugins.settings_class(room, value["name"])
         try:
             return settings.model_validate(value)

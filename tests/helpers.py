@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from hpcddm.cli import main
 from hpcddm.config import Experiment
-from hpcddm.files import load_experiment
+from hpcddm.loading import load_experiment
 from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir

@@ -2,7 +2,7 @@ import pytest
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import load_experiment, load_site
+from hpcddm.loading import load_experiment, load_site
 from hpcddm.pipeline import STAGE_NAMES, plan
 from hpcddm.schema import hashed, validate
 from hpcddm.site import Resources, Site
@@ -72,11 +72,11 @@ WRONG = {
     "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
     "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
-    "a mixed cluster that is not there": (
+    "an override of a cluster that is not there": (
         {"experts__overrides": [{"clusters": [2], "precision": "fp32"}]},
         "experts.overrides: cluster 2: there are 2, numbered from 0",
     ),
-    "a cluster mixed twice": (
+    "a cluster with two overrides": (
         {"experts__overrides": [{"clusters": [1]}, {"clusters": [1]}]},
         "experts.overrides: cluster 1 is named 2 times",
     ),
@@ -97,6 +97,14 @@ WRONG = {
         {"cluster__clustering__redo": 2},
         "cluster.clustering.redo: unknown key, which is now called 'nredo'",
     ),
+    "the old name of a placement": (
+        {"evaluate__residency": {"name": "spread"}},
+        "evaluate.residency: unknown key, which is now called 'placement'",
+    ),
+    "the old name of a weighting": (
+        {"experts__objective__weighting": {"name": "measured"}},
+        "experts.objective.weighting: unknown name 'measured', which is now called 'target_space'; valid",
+    ),
     "the old name of a strategy": (
         {"evaluate__strategies": ["once"]},
         "evaluate.strategies: unknown name 'once', which is now called 'per-trajectory'; valid names: full",
@@ -105,7 +113,7 @@ WRONG = {
         {"experts__overrides": [{"cluster": [1]}]},
         "experts.overrides.0.cluster: unknown key; valid",
     ),
-    "a mixed model that does not fit": (
+    "an override's model that does not fit": (
         {
             "experts__overrides": [
                 {"clusters": [1], "model": {"name": "dit", "width": 8, "depth": 1, "heads": 2, "patch": 3}}

@@ -17,7 +17,7 @@ FOUNDATION = {
     "renamed",
     "errors",
     "exit_codes",
-    "share",
+    "package_data",
     "pretrained",
     "provenance",
     "rundir",
@@ -34,10 +34,10 @@ MAY_IMPORT = {
     "config": {"errors", "plugins", "schema"},
     "flags": set(),
     "site": {"schema", "flags"},
-    "share": {"errors"},
+    "package_data": {"errors"},
     "rundir": {"errors", "schema", "config", "plugins"},
-    "provenance": {"share", "rundir"},
-    "runtime": {"errors", "exit_codes", "schema", "config", "plugins", "share", "provenance", "rundir"},
+    "provenance": {"package_data", "rundir"},
+    "runtime": {"errors", "exit_codes", "schema", "config", "plugins", "package_data", "provenance", "rundir"},
     "data": FOUNDATION,
     "devices": FOUNDATION,
     "objectives": NUMERIC,
@@ -49,12 +49,12 @@ MAY_IMPORT = {
     "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
     "pipeline": {"errors", "schema", "config", "plugins", "rundir"},
     "initial_weights": {"errors", "schema", "config", "plugins", "rundir", "pipeline"},
-    "files": {"errors", "schema", "config", "site", "plugins", "share", "rundir", "initial_weights"},
-    "status": {"errors", "config", "rundir", "runtime", "pipeline"},
-    "sweep": FOUNDATION | {"pipeline", "status", "files"},
-    "launch": FOUNDATION | {"pipeline", "status", "initial_weights"},
+    "loading": {"errors", "schema", "config", "site", "plugins", "package_data", "rundir", "initial_weights"},
+    "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
+    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading"},
+    "launch": FOUNDATION | {"pipeline", "unit_states", "initial_weights"},
     "selftest": FOUNDATION | {"launch"},
-    "commands": FOUNDATION | {"pipeline", "initial_weights", "status", "files", "sweep", "launch", "selftest"},
+    "commands": FOUNDATION | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest"},
     "cli": {"errors", "exit_codes", "commands"},
     "report": {"rundir"},
     "stages": NUMERIC
@@ -62,7 +62,7 @@ MAY_IMPORT = {
     | {"sweep", "initial_weights"},
 }
 LATE = {
-    "files": {"launch"},
+    "loading": {"launch"},
     "selftest": {"devices", "training"},
     "commands": {"report", "stages", "models", "encoders"},
 }
@@ -130,7 +130,7 @@ def test_help_takes_well_under_half_a_second():
 STORE = """
 import sys
 from pathlib import Path
-from hpcddm.files import load_experiment, within_run
+from hpcddm.loading import load_experiment, within_run
 from hpcddm.launch.submission import store_experiment
 from hpcddm.rundir.layout import RunDir
 run = RunDir(Path(sys.argv[2]))
@@ -138,14 +138,14 @@ store_experiment(within_run(load_experiment(sys.argv[1]), run), run)
 """
 
 
-@pytest.mark.parametrize("verb", ["submit", "status"])
+@pytest.mark.parametrize("verb", ["submit", "unit_states"])
 def test_looking_at_a_run_imports_no_torch(tmp_path, verb):
     write_source(tmp_path / "images")
     tiny(tmp_path)
     experiment, run = str(tmp_path / "tiny.yaml"), str(tmp_path / "run")
     call = ["submit", experiment, "--site", "embedded", "--dry-run", "--run-dir", run]
-    if verb == "status":
+    if verb == "unit_states":
         assert python(STORE, experiment, run).returncode == 0
-        call = ["status", run]
+        call = ["unit_states", run]
     code = f"from hpcddm.cli import main\ntry: main({call!r})\nexcept SystemExit as end: assert not end.code, end.code"
     assert heavy_modules(code, "deepspeed", "h5py", "faiss", "webdataset") == "heavy []"

@@ -160,14 +160,16 @@ def test_an_expert_of_another_size_changes_what_the_monolith_may_cost(tmp_path):
 @pytest.mark.parametrize("teacher, asked", [("cluster", False), ("router", True)])
 def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path, teacher, asked):
     units = {unit.key: unit for unit in plan(tiny(tmp_path, distill={"teacher": teacher, "share": 0.5}))}
-    assert {expert_key(0), expert_key(1)} <= set(units[STUDENT].needs)
-    assert (ROUTER in units[STUDENT].needs) == asked
-    assert STUDENT in units[REPORT].needs and all(STUDENT in units[key].needs for key in units if "evaluate" in key)
+    assert {expert_key(0), expert_key(1)} <= set(units[STUDENT].requires)
+    assert (ROUTER in units[STUDENT].requires) == asked
+    assert STUDENT in units[REPORT].requires and all(
+        STUDENT in units[key].requires for key in units if "evaluate" in key
+    )
 
 
 def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
     units = {unit.key: unit for unit in plan(tiny(tmp_path, router__samples={"images": 10}))}
-    assert {expert_key(0), expert_key(1)} <= set(units[ROUTER].needs)
+    assert {expert_key(0), expert_key(1)} <= set(units[ROUTER].requires)
 
 
 def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
-from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
+from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.job import JobId

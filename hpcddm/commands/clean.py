@@ -11,16 +11,16 @@ import click
 
 from hpcddm.commands.overview import UNDER_WAY, Queue, Row, scan_run
 from hpcddm.errors import SchedulerSilent, UserError
-from hpcddm.files import stored_experiment
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import Work
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic, manifest, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import attempts
-from hpcddm.status import State, UnitStatus, survey
+from hpcddm.unit_states import State, UnitStatus, survey
 
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from hpcddm import initial_weights, plugins
 from hpcddm.config import ExpertConfig
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_experiment
+from hpcddm.loading import load_experiment
 from hpcddm.rundir import atomic
 
 LAYOUTS = "models/checkpoints"

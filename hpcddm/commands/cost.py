@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.commands.spending import Spent, spending, units_with_logs
+from hpcddm.commands.spending import JobCost, spending, units_with_logs
 from hpcddm.commands.status import READABLE_COLUMNS
-from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import SlurmUnavailable
-from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.progress import duration
+from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
@@ -81,7 +81,7 @@ def _has_sacct(run: RunDir, site: str) -> bool:
     return not isinstance(stored, dict) or bool(stored.get("has_sacct", True))
 
 
-def _source(spent: list[Spent], why_not: str) -> str:
+def _source(spent: list[JobCost], why_not: str) -> str:
     sources = {one.source for one in spent}
     if sources == {"sacct"}:
         return "sacct, all executions of requeued jobs included"
@@ -91,7 +91,7 @@ def _source(spent: list[Spent], why_not: str) -> str:
     return f"the run's own records ({why_not})"
 
 
-def _table(spent: list[Spent], what: str) -> Table:
+def _table(spent: list[JobCost], what: str) -> Table:
     """Every attempt, and the sum of each unit; of the settings of a sweep the sums alone."""
     kinds = ["GPU", "CPU"] if any(one.gpus for one in spent) else ["CPU"]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -109,12 +109,12 @@ def _table(spent: list[Spent], what: str) -> Table:
     return table
 
 
-def _time(spent: list[Spent]) -> str:
+def _time(spent: list[JobCost]) -> str:
     mark = "~" if any(one.is_estimate for one in spent) else ""
     return mark + duration(sum(one.seconds for one in spent))
 
 
-def _amounts(spent: list[Spent], kinds: list[str]) -> list[str]:
+def _amounts(spent: list[JobCost], kinds: list[str]) -> list[str]:
     totals, words = _totals(spent), []
     for kind in (kind.lower() for kind in kinds):
         count = str(getattr(spent[0], f"{kind}s")) if len(spent) == 1 else ""
@@ -122,7 +122,7 @@ def _amounts(spent: list[Spent], kinds: list[str]) -> list[str]:
     return words
 
 
-def _totals(spent: Iterable[Spent]) -> dict[str, float]:
+def _totals(spent: Iterable[JobCost]) -> dict[str, float]:
     spent = list(spent)
     return {
         "gpu_hours": sum(one.gpu_hours for one in spent),
@@ -132,7 +132,7 @@ def _totals(spent: Iterable[Spent]) -> dict[str, float]:
     }
 
 
-def _total_line(spent: list[Spent]) -> str:
+def _total_line(spent: list[JobCost]) -> str:
     totals = _totals(spent)
     words = []
     for kind in ("GPU", "CPU"):
@@ -143,7 +143,7 @@ def _total_line(spent: list[Spent]) -> str:
     return f"total: {'; '.join(words)}" + (f"; {running} attempts still run" if running else "")
 
 
-def _legend(spent: list[Spent]) -> list[str]:
+def _legend(spent: list[JobCost]) -> list[str]:
     lines = []
     if any(one.is_estimate for one in spent):
         lines.append("~ is an estimate: nobody recorded the end, so it is the last word or sign of life that counts")
@@ -158,7 +158,7 @@ def _hours(hours: float) -> str:
     return f"{hours:,.2f}" if hours >= 1 or not hours else f"{hours:.4f}"
 
 
-def _as_json(root: Path, source: str, spent: list[Spent]) -> dict[str, Any]:
+def _as_json(root: Path, source: str, spent: list[JobCost]) -> dict[str, Any]:
     rows = []
     for one in spent:
         row = asdict(one) | {"cpu_hours": one.cpu_hours, "gpu_hours": one.gpu_hours}

@@ -8,8 +8,8 @@ import click
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
 from hpcddm.initial_weights import METADATA
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import student_keys, train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -88,17 +88,17 @@ def scheduler_config(settings: Any) -> dict[str, Any] | None:
 
     objective = plugins.load("objectives", settings.name).Objective(settings)
     level = objective.level(torch.arange(STEPS, dtype=torch.float64) / STEPS)
-    if objective.quantity == "path_velocity" and settings.schedule.name == "linear":
+    if objective.prediction_type == "path_velocity" and settings.schedule.name == "linear":
         flow = {"prediction_type": "flow_prediction", "use_flow_sigmas": True, "solver_order": 2}
         return {"_class_name": "DPMSolverMultistepScheduler", "num_train_timesteps": STEPS} | flow
     kept = level.alpha.square()
-    if objective.quantity not in DDIM_PREDICTIONS or (kept + level.sigma.square() - 1).abs().max() > 1e-9:
+    if objective.prediction_type not in DDIM_PREDICTIONS or (kept + level.sigma.square() - 1).abs().max() > 1e-9:
         return None
     return {
         "_class_name": "DDIMScheduler",
         "num_train_timesteps": STEPS,
         "trained_betas": (1 - kept / torch.cat([kept.new_ones(1), kept[:-1]])).tolist(),
-        "prediction_type": DDIM_PREDICTIONS[objective.quantity],
+        "prediction_type": DDIM_PREDICTIONS[objective.prediction_type],
         "clip_sample": False,
         "timestep_spacing": "trailing",
     }

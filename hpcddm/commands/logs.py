@@ -7,7 +7,7 @@ import click
 
 from hpcddm.commands.following import follow
 from hpcddm.errors import ConfigError
-from hpcddm.launch.homes import homes, submissions_of
+from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, records
@@ -59,7 +59,7 @@ def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
         return [file]
     ranks = sorted(int(path.stem.removeprefix("rank")) for path in record.folder.glob("rank[0-9]*.log"))
     names = [f"{record.job}.out", f"{record.job}_{rank}.out"] if record.job and not ranks else []
-    kept = [home.jobs / name for home in homes(run) for name in names if (home.jobs / name).exists()]
+    kept = [home.jobs / name for home in journal_dirs(run) for name in names if (home.jobs / name).exists()]
     if not kept:
         raise ConfigError(f"{file}: no such log; ranks: {', '.join(map(str, ranks)) or 'none started'}")
     return kept
@@ -121,7 +121,7 @@ def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Pa
     for one in [only] if only else reversed(submissions_of(run)):
         if unit in one.units and one.job:
             names = _names(one, one.units.index(unit), rank)
-            files = [home.jobs / name for home in homes(run) for name in names]
+            files = [home.jobs / name for home in journal_dirs(run) for name in names]
             if any(file.exists() for file in files):
                 return [file for file in files if file.exists()]
     return []

@@ -8,19 +8,19 @@ from typing import Any
 from hpcddm import exit_codes
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
 from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
-from hpcddm.launch.homes import homes, submissions_of
+from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.submission import batch_of
-from hpcddm.launch.watching import Known, Work, has_vanished, state_of
+from hpcddm.launch.watching import UnitObservation, Work, has_vanished, state_of
+from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline import CONTINUATION, expert_number, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
-from hpcddm.status import State, UnitStatus, activity, check_stale, survey
+from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 UNDER_WAY = {Work.RUNNING, Work.STARTING, Work.STOPPING, Work.PENDING, Work.REQUEUED}
 
@@ -82,9 +82,14 @@ class Queue:
     def ask(cls, run: RunDir) -> "Queue":
         """Ask once for all jobs of the run; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
-        more = [one for home in homes(run) for one in Journal(home.journal).submissions() if CONTINUATION in one.units]
-        known = {one.uuid: one for one in (*more, *submissions_of(run))}
-        own = [one for one in known.values() if one.scheduler != "local"]
+        more = [
+            one
+            for home in journal_dirs(run)
+            for one in Journal(home.journal).submissions()
+            if CONTINUATION in one.units
+        ]
+        observed = {one.uuid: one for one in (*more, *submissions_of(run))}
+        own = [one for one in observed.values() if one.scheduler != "local"]
         if not own:
             return cls({}, time.time())
         return cls(launcher_of(Site(name=own[-1].site, scheduler=own[-1].scheduler), run).states(own), time.time())
@@ -108,8 +113,8 @@ class Overview:
     @property
     def seconds_left(self) -> float | None:
         """Until the slowest running unit is through: a lower bound while others wait."""
-        known = [row.seconds_left for row in self.rows if row.seconds_left is not None]
-        return max(known) if known else None
+        observed = [row.seconds_left for row in self.rows if row.seconds_left is not None]
+        return max(observed) if observed else None
 
     @property
     def exit_code(self) -> int:
@@ -165,16 +170,16 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
     sites = {one.site for one in submissions}
-    is_told = any(fresh.exists(home.stop) for home in homes(run))
+    is_told = any(fresh.exists(home.stop) for home in journal_dirs(run))
     rows, vanished = [], []
     for key, status in states.items():
         own = [one for one in submissions if key in one.units]
         is_silent = queue.jobs is None and any(one.scheduler != "local" for one in own)
         is_foreign = status.unit.site is not None and status.unit.site not in sites
         job = (queue.jobs or {}).get(key)
-        known = Known(status, activity(run, key), own, job, is_silent, is_told, is_foreign)
-        rows.append(_row(known, experiment, run))
-        vanished += [key] if has_vanished(known) else []
+        observed = UnitObservation(status, activity(run, key), own, job, is_silent, is_told, is_foreign)
+        rows.append(_row(observed, experiment, run))
+        vanished += [key] if has_vanished(observed) else []
     ends = early_ends(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
     rows = _without_hints_while_driven(rows, submissions)
@@ -183,9 +188,9 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment), is_continued)
 
 
-def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
-    key, work = known.status.key, known.work
-    state, reason = state_of(known)
+def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Row:
+    key, work = observed.status.key, observed.work
+    state, reason = state_of(observed)
     beat, last, now = work.beat, work.last, time.time()
     is_running = state in (Work.RUNNING, Work.STOPPING) and beat is not None and beat is last.beat
     batch = batch_of(experiment, key)
@@ -195,11 +200,11 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         unit=key,
         state=state,
         reason=reason,
-        next=_advice(known, state, run),
-        site=known.status.unit.site,
-        job=known.job.id if known.job else last.job if last else None,
-        cluster=known.newest.cluster if known.newest else None,
-        where=_where(known, state),
+        next=_advice(observed, state, run),
+        site=observed.status.unit.site,
+        job=observed.job.id if observed.job else last.job if last else None,
+        cluster=observed.newest.cluster if observed.newest else None,
+        where=_where(observed, state),
         attempts=work.attempts,
         done=beat.done if beat else 0,
         total=total,
@@ -212,40 +217,40 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         saved_images=work.saved[0] if work.saved else None,
         saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
         silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
-        user=known.newest.user if known.newest else "",
+        user=observed.newest.user if observed.newest else "",
         changes=last.changes if last else [],
     )
 
 
-def _where(known: Known, state: str) -> str:
+def _where(observed: UnitObservation, state: str) -> str:
     if state not in (Work.RUNNING, Work.STOPPING):
         return ""
-    if known.job and known.job.detail:
-        return known.job.detail
-    last = known.work.last
+    if observed.job and observed.job.detail:
+        return observed.job.detail
+    last = observed.work.last
     return str(last.owner.get("node_list") or (last.beat.host if last.beat else "")) if last else ""
 
 
-def _advice(known: Known, state: str, run: RunDir) -> str:
+def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
     """What to type next about one unit."""
-    key, root = known.status.key, run.root
+    key, root = observed.status.key, run.root
     read = f"hpcddm logs {root} {key}"
     in_sweep = is_sweep(RunDir(root.resolve().parent))
     submit = "the same hpcddm sweep again" if in_sweep else "submit again"
-    told = next((home.stop for home in homes(run) if fresh.exists(home.stop)), None)
+    told = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
     again = f"rm {told}, then {submit}" if told else submit
-    last = known.work.last
+    last = observed.work.last
     memory_gb = last.verdict.get("memory_gb") if last else None
     more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
     retry = submit if in_sweep else f"hpcddm retry {root}{more}"
-    site = known.status.unit.site
+    site = observed.status.unit.site
     advice = {
-        Work.HELD: " ".join(["scontrol", *on(known.job.id.cluster), "release", known.job.id.number])
-        if known.job
+        Work.HELD: " ".join(["scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number])
+        if observed.job
         else "",
         Work.FAILED: f"{read}   then: {retry}",
         Work.GAVE_UP: f"{read}   then: {retry}",
-        Work.UNKNOWN: "look again when the scheduler answers" if known.is_silent else f"{read}   then {submit}",
+        Work.UNKNOWN: "look again when the scheduler answers" if observed.is_silent else f"{read}   then {submit}",
         Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
     }
     needs_submit = (Work.CANCELLED, Work.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)

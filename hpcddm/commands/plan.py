@@ -13,10 +13,10 @@ from rich.table import Table
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import load_experiment, load_site
 from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import Need, readable
+from hpcddm.loading import load_experiment, load_site
 from hpcddm.pipeline import MONOLITH, PlannedUnit
 from hpcddm.pipeline import plan as plan_units
 from hpcddm.rundir import manifest

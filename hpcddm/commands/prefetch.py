@@ -11,7 +11,7 @@ import click
 
 from hpcddm import plugins, pretrained
 from hpcddm.errors import UserError
-from hpcddm.files import load_experiment
+from hpcddm.loading import load_experiment
 from hpcddm.pretrained import PretrainedFile
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of

@@ -8,10 +8,10 @@ import click
 from hpcddm.commands.submit import submit_missing
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import is_sweep, load_site, stored_experiment
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
+from hpcddm.loading import is_sweep, load_site, stored_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir

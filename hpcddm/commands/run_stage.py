@@ -5,19 +5,19 @@ from pathlib import Path
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
-from hpcddm.launch.homes import submissions_of
 from hpcddm.launch.items import array_spec, items_of, submit_unit
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local import Local
 from hpcddm.launch.preflight import check_ranks
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import batch_of
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.site import Resources, Site
-from hpcddm.status import State, activity, survey
+from hpcddm.unit_states import State, activity, survey
 
 
 def run_stage(root: Path, key: str, ranks: int) -> int:

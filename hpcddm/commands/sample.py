@@ -11,11 +11,11 @@ import click
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_keys, plan, stored_class_names
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
-from hpcddm.status import State, survey
+from hpcddm.unit_states import State, survey
 
 STRATEGIES = "ensemble/strategies"
 SHOWN_CLASSES = 20

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.errors import UserError
-from hpcddm.files import load_site
 from hpcddm.launch.client import unavailable_reason
+from hpcddm.loading import load_site
 from hpcddm.selftest.checks import (
     accounting,
     array,

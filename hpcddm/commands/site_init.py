@@ -7,8 +7,8 @@ import psutil
 
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
-from hpcddm.files import load_site
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
+from hpcddm.loading import load_site
 from hpcddm.rundir import atomic
 from hpcddm.schema import validate
 from hpcddm.site import Site

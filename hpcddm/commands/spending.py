@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.launch.accounting import Execution
-from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import Outcome
@@ -17,7 +17,7 @@ MATCH_SECONDS = 600
 
 
 @dataclass(frozen=True)
-class Spent:
+class JobCost:
     """One execution of one unit's job. The names are keys of `cost --json`."""
 
     unit: str
@@ -50,7 +50,7 @@ class Spent:
         return self.gpus * self.seconds / 3600
 
 
-def spending(run: RunDir, known: list[Execution]) -> list[Spent]:
+def spending(run: RunDir, known: list[Execution]) -> list[JobCost]:
     """Every attempt at every unit, and every execution that sacct knows and that left no attempt, oldest first."""
     units = {one.uuid: one.units for one in submissions_of(run)}
     by_unit: dict[str, list[Execution]] = defaultdict(list)
@@ -85,7 +85,7 @@ def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
     return own[int(element)] if element.isdigit() and int(element) < len(own) else None
 
 
-def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> list[Spent]:
+def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> list[JobCost]:
     left = list(executions)
     found = []
     for place, record in enumerate(tried):
@@ -114,9 +114,9 @@ def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | No
     return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
 
 
-def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: float, ending: str) -> Spent:
+def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: float, ending: str) -> JobCost:
     gpus = execution.gpus if execution.gpus is not None else _count(record, "gpus")
-    return Spent(
+    return JobCost(
         unit=key,
         attempt=record.number,
         job=record.job,
@@ -132,13 +132,13 @@ def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: flo
     )
 
 
-def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> Spent:
+def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> JobCost:
     is_running = ending == "running"
     last = record.stopped or (record.beat.time if record.beat else record.started)
     end = time.time() if is_running else last
     # The batch script's word counts; without a queue there is none, and rank 0 has the last one.
     is_told = bool(record.verdict) or (bool(record.ended) and record.job is None)
-    return Spent(
+    return JobCost(
         unit=key,
         attempt=record.number,
         job=record.job,
@@ -154,9 +154,9 @@ def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> 
     )
 
 
-def _before_python(key: str, execution: Execution) -> Spent:
+def _before_python(key: str, execution: Execution) -> JobCost:
     is_running = execution.ended is None
-    return Spent(
+    return JobCost(
         unit=key,
         attempt=None,
         job=execution.job,

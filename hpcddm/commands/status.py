@@ -18,7 +18,7 @@ from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import Work
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
-from hpcddm.status import State
+from hpcddm.unit_states import State
 
 READABLE_COLUMNS = 140
 """The least width of the table in a file or a pipe, where nobody can widen a window."""

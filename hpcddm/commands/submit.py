@@ -7,7 +7,6 @@ import click
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
 from hpcddm.launch.continuation import Rest, leave
 from hpcddm.launch.continuation import read as read_rest
@@ -28,6 +27,7 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.template import store_parts, stored_part, stored_parts
+from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.pipeline import CONTINUATION, REPORT, STAGE_NAMES
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import manifest, sharing

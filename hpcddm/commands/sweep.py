@@ -18,7 +18,6 @@ from hpcddm.commands.submit import (
     submit_arrays,
 )
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.continuation import Rest
@@ -40,18 +39,19 @@ from hpcddm.launch.submission import (
     submitted_jobs,
 )
 from hpcddm.launch.template import store_parts
+from hpcddm.loading import load_site, within_run
 from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.site import Site
-from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs, sweep_runs_of
 from hpcddm.sweep.settings import Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
+from hpcddm.unit_states import State, UnitStatus
 
 
 def sweep(

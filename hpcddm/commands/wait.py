@@ -12,7 +12,7 @@ import click
 from hpcddm import exit_codes
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
-from hpcddm.files import is_sweep
+from hpcddm.loading import is_sweep
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.table import states_by_files

@@ -11,7 +11,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import SAVING_SECONDS
 from hpcddm.site import Resources
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 
 POLL_SECONDS = 0.2
 

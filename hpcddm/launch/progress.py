@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.launch.items import Item
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 
 PLAIN_SECONDS = 15
 

@@ -12,7 +12,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import COMES_BACK
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 
 
 def check_other_schedulers(

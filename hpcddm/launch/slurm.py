@@ -21,12 +21,12 @@ from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
 from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import render
+from hpcddm.package_data import share_folder
 from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
-from hpcddm.share import share_folder
 from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/job.sbatch.j2"

@@ -29,7 +29,7 @@ from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.site import Site
-from hpcddm.status import State, UnitStatus, check_stale, survey
+from hpcddm.unit_states import State, UnitStatus, check_stale, survey
 
 RECONCILE_SECONDS = 15
 """How long a request may be on its way to the scheduler after the submit that sent it has died."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.errors import UserError
+from hpcddm.package_data import share_folder
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
-from hpcddm.share import share_folder
 from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:

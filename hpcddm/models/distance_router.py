@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 
 from hpcddm.data.reader import to_tensor
-from hpcddm.models.training_free import Reader, TrainingFree, blocks, fixed
+from hpcddm.models.training_free import Reader, TrainingFree, blocks, frozen_parameter
 from hpcddm.schema import VariantSettings
 
 
@@ -37,8 +37,8 @@ class DistanceRouter(TrainingFree):
     def __init__(self, settings: Settings, data: Any, num_clusters: int):
         super().__init__(settings, data, num_clusters)
         self.temperature = settings.temperature
-        self.means = fixed(num_clusters, data.channels * data.image_size**2)
-        self.variances = fixed(num_clusters)
+        self.means = frozen_parameter(num_clusters, data.channels * data.image_size**2)
+        self.variances = frozen_parameter(num_clusters)
 
     def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         x, means, t = x.flatten(1), self.means.to(x.dtype), t.to(x.dtype)[:, None]

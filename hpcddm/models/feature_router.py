@@ -11,7 +11,7 @@ from pydantic import Field
 
 from hpcddm import plugins
 from hpcddm.data.reader import to_images
-from hpcddm.models.training_free import Reader, TrainingFree, blocks, fixed
+from hpcddm.models.training_free import Reader, TrainingFree, blocks, frozen_parameter
 from hpcddm.schema import VariantSettings, variant
 
 
@@ -41,7 +41,7 @@ class FeatureRouter(TrainingFree):
         super().__init__(settings, data, num_clusters)
         self.temperature, self.encoder = settings.temperature, settings.encoder
         dimensions = settings.encoder.dimensions(data)
-        self.mean, self.centroids = fixed(dimensions), fixed(num_clusters, dimensions)
+        self.mean, self.centroids = frozen_parameter(dimensions), frozen_parameter(num_clusters, dimensions)
 
     @cached_property
     def encode(self) -> Callable[[np.ndarray], np.ndarray]:

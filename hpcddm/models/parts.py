@@ -80,7 +80,7 @@ def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_unif
     return layer
 
 
-def small(weight: torch.Tensor) -> None:
+def init_embedding(weight: torch.Tensor) -> None:
     """Initialise an embedding: normal, of standard deviation 0.02."""
     nn.init.normal_(weight, std=0.02)
 

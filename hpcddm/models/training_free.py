@@ -32,7 +32,7 @@ class TrainingFree(nn.Module):
     def __init__(self, settings: Any, data: Any, num_clusters: int):
         super().__init__()
         self.prior, self.num_clusters, self.num_classes = settings.prior, num_clusters, data.num_classes
-        self.log_prior = fixed(data.num_classes + 1, num_clusters)
+        self.log_prior = frozen_parameter(data.num_classes + 1, num_clusters)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         return self.log_prior.to(x.dtype)[classes] + self.score(x, t)
@@ -60,7 +60,7 @@ class TrainingFree(nn.Module):
         return (smoothed / smoothed.sum(1, keepdim=True)).log()
 
 
-def fixed(*shape: int) -> nn.Parameter:
+def frozen_parameter(*shape: int) -> nn.Parameter:
     """Weights that no training changes, zero until `fit`."""
     return nn.Parameter(torch.zeros(*shape), requires_grad=False)
 

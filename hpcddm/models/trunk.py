@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.models.parts import Block, Prompt, grid_positions, linear, patchify, small, time_waves
+from hpcddm.models.parts import Block, Prompt, grid_positions, init_embedding, linear, patchify, time_waves
 from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, TransformerSettings
 
 
@@ -21,11 +21,13 @@ class Embeddings(nn.Module):
         super().__init__()
         width, self.patch, self.time_spacing = settings.width, settings.patch, settings.time_spacing
         self.embed_patch = linear(data.channels * self.patch**2, width)
-        self.embed_time = nn.Sequential(linear(FREQUENCIES, width, small), nn.SiLU(), linear(width, width, small))
+        self.embed_time = nn.Sequential(
+            linear(FREQUENCIES, width, init_embedding), nn.SiLU(), linear(width, width, init_embedding)
+        )
         self.embed_class = nn.Embedding(data.num_classes + 1, width) if settings.condition == "class" else None
         self.embed_text = None
         if settings.condition == "class":
-            small(self.embed_class.weight)
+            init_embedding(self.embed_class.weight)
         if settings.condition == "text":
             self.embed_text = linear(data.text.encoder.width, width)
             states = torch.zeros(data.num_classes + 1, data.text.tokens, data.text.encoder.width)
@@ -71,7 +73,7 @@ class Trunk(Embeddings):
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.depth))
         self.cls = nn.Parameter(torch.empty(settings.width)) if cls else None
         if cls:
-            small(self.cls)
+            init_embedding(self.cls)
         positions = grid_positions(data.image_size // self.patch, settings.width)
         self.register_buffer("positions", positions, persistent=False)
 

@@ -16,9 +16,9 @@ from hpcddm.objectives.settings import ObjectiveSettings
 
 
 class Objective:
-    """x_t = alpha(t) x0 + sigma(t) eps, of which the network predicts `quantity`; t is the schedule's own time."""
+    """x_t = alpha(t) x0 + sigma(t) eps, the network predicts its `prediction_type`; t: the schedule's time."""
 
-    quantity: ClassVar[str]
+    prediction_type: ClassVar[str]
     """A key of `conversions.FORMS`."""
     blind_at: ClassVar[float | None] = None
     """The end at which the prediction says nothing about x0 (1.0) or eps (0.0): near it, its errors are amplified."""
@@ -43,20 +43,22 @@ class Objective:
 
     def predict(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """What an ideal network would predict: (N, C, H, W)."""
-        return conversions.predict(self.quantity, self.level(t), x0, noise)
+        return conversions.predict(self.prediction_type, self.level(t), x0, noise)
 
     def loss(self, prediction: torch.Tensor, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """The weighted squared error per image, averaged over its values: (N,)."""
         error = (prediction - self.predict(x0, noise, t)).square().flatten(1).mean(1)
         level = conversions.floored(self.level(t))
         return conversions.scale_per_sample(
-            self._weighting.loss_weight(self.settings.weighting, self.quantity, level), error
+            self._weighting.loss_weight(self.settings.weighting, self.prediction_type, level), error
         )
 
     def estimate(self, x: torch.Tensor, t: torch.Tensor, prediction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The x0 and eps that a prediction at the native state x (N, C, H, W) and time t (N,) means."""
         level = conversions.floored(self.level(t))
-        found = (conversions.convert(self.quantity, target, level, x, prediction) for target in ("x0", "epsilon"))
+        found = (
+            conversions.convert(self.prediction_type, target, level, x, prediction) for target in ("x0", "epsilon")
+        )
         return tuple(found)
 
     def level(self, t: torch.Tensor) -> Level:

@@ -57,9 +57,9 @@ def floored(level: Level, floor: float = FLOOR) -> Level:
     return level._replace(alpha=level.alpha.clamp(min=floor), sigma=level.sigma.clamp(min=floor))
 
 
-def predict(quantity: str, level: Level, x0: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+def predict(prediction_type: str, level: Level, x0: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """cx x0 + ce eps: what an ideal network would predict; x0, noise: (N, C, H, W)."""
-    cx, ce = FORMS[quantity](level)
+    cx, ce = FORMS[prediction_type](level)
     return scale_per_sample(cx, x0) + scale_per_sample(ce, noise)
 
 
@@ -76,12 +76,12 @@ def convert(source: str, target: str, level: Level, x: torch.Tensor, prediction:
     return scale_per_sample(from_prediction, prediction) + scale_per_sample(from_state, x)
 
 
-def determinant(quantity: str, level: Level) -> torch.Tensor:
+def determinant(prediction_type: str, level: Level) -> torch.Tensor:
     """alpha ce - sigma cx, (N,).
 
     At a given x an error of the quantity is to an error of another as the one's determinant to the other's.
     """
-    cx, ce = FORMS[quantity](level)
+    cx, ce = FORMS[prediction_type](level)
     return level.alpha * ce - level.sigma * cx
 
 

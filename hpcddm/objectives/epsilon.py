@@ -14,5 +14,5 @@ class Settings(ObjectiveSettings):
 class Objective(base.Objective):
     """At t = 1 the noise is all that there is, and predicting it says nothing about the image."""
 
-    quantity = "epsilon"
+    prediction_type = "epsilon"
     blind_at = 1.0

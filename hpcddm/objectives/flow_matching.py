@@ -11,4 +11,4 @@ class Settings(ObjectiveSettings):
 class Objective(base.Objective):
     """dx_t/dt = alpha' x0 + sigma' eps; on the linear path eps - x0."""
 
-    quantity = "path_velocity"
+    prediction_type = "path_velocity"

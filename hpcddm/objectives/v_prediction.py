@@ -14,4 +14,4 @@ class Settings(ObjectiveSettings):
 class Objective(base.Objective):
     """Image and noise follow from v at every level: alpha^2 + sigma^2 is never 0."""
 
-    quantity = "v"
+    prediction_type = "v"

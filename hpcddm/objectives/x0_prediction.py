@@ -14,5 +14,5 @@ class Settings(ObjectiveSettings):
 class Objective(base.Objective):
     """At t = 0 the image is all that there is, and predicting it says nothing about the noise."""
 
-    quantity = "x0"
+    prediction_type = "x0"
     blind_at = 0.0

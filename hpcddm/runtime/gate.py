@@ -36,7 +36,7 @@ def main() -> None:
     if Journal(home.journal).is_cancelled(token, name_in(home, run, spec.key)):
         print("!|cancelled")
         return
-    wanted = lacking(spec, run, home)
+    wanted = missing_units(spec, run, home)
     if len(sys.argv) > 2:
         queue = sys.stdin.read()
         reason = silence(queue, wanted, home)
@@ -67,7 +67,7 @@ def silence(queue: str, wanted: set[str], home: RunDir) -> str:
     return ""
 
 
-def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
+def missing_units(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
     """What may still be in the making of what the unit reads, as the journal of `home` names it."""
     if spec.key == TABLE:
         return {unit for one in Journal(home.journal).submissions() for unit in one.units} - {TABLE}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from hpcddm.launch.client import SlurmUnavailable, call, on, query
 from hpcddm.launch.template import render
+from hpcddm.package_data import AROUND, share_file
 from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
-from hpcddm.share import AROUND, share_file
 from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/selftest.sbatch.j2"

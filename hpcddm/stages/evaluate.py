@@ -28,7 +28,7 @@ REFERENCE, REAL = "heldout", "train"
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
-    device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
+    device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
     ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
     measuring_networks = [
         networks.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)

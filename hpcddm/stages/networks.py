@@ -25,7 +25,7 @@ def load_ensemble(
     """Experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
 
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
-    where `evaluate.residency` wants them.
+    where `evaluate.placement` wants them.
     """
     evaluate = settings.evaluate
     configs = {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
@@ -36,7 +36,7 @@ def load_ensemble(
         key: _verified(denoisers.build(settings, config), folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
-    placed = plugins.load("ensemble/residencies", evaluate.residency.name).place(evaluate.residency, on_host, device)
+    placed = plugins.load("ensemble/placements", evaluate.placement.name).place(evaluate.placement, on_host, device)
     found = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
     experts = [found.get(expert_key(index)) for index in range(settings.cluster.experts)]
     router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None

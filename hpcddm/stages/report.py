@@ -210,7 +210,7 @@ class Shown:
     def __init__(self, settings: Experiment, unit: Unit):
         self.settings, self.unit = settings, unit
         data = settings.data
-        device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
+        device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
         self.ensemble: Ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
         self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)

@@ -148,13 +148,13 @@ def _draw_batch(
     labels: np.ndarray,
     device: torch.device,
 ) -> np.ndarray:
-    """Images of one expert, uint8 (N, H, W, C): with the evaluation's conversion and residency and Euler's method."""
+    """Images of one expert, uint8 (N, H, W, C): with the evaluation's conversion and placement and Euler's method."""
     data, samples, evaluate = settings.data, settings.router.samples, settings.evaluate
     own = EvaluateSettings(
         steps=samples.steps,
         guidance=samples.guidance,
         conversion=evaluate.conversion,
-        residency=evaluate.residency,
+        placement=evaluate.placement,
     )
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
     shape = (data.channels, data.image_size, data.image_size)

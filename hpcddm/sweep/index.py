@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.files import SWEEP_FILE
+from hpcddm.loading import SWEEP_FILE
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hpcddm.config import Experiment
-from hpcddm.files import with_content
+from hpcddm.loading import with_content
 from hpcddm.pipeline import PlannedUnit, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import digest
-from hpcddm.status import UnitStatus, unit_state
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import Sweep
+from hpcddm.unit_states import UnitStatus, unit_state
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Experiment
-from hpcddm.files import read_yaml, resolve_folder, set_value
+from hpcddm.loading import read_yaml, resolve_folder, set_value
+from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
 from hpcddm.schema import Name, StrictModel, validate
-from hpcddm.share import find_yaml
 
 FOLDER = "experiments/sweeps"
 MAX_LABEL = 100

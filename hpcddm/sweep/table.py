@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import REPORT, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import SETTLED
-from hpcddm.status import State, UnitStatus, activity, survey
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import short_names
+from hpcddm.unit_states import State, UnitStatus, activity, survey
 
 CSV, PLOT = "table.csv", "table.png"
 METRICS = {

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader, to_images, to_tensor
-from hpcddm.files import load_experiment, within_run
 from hpcddm.launch.items import items_of, write_specs
+from hpcddm.loading import load_experiment, within_run
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import EXTRACTOR, plan, shard_keys

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from hpcddm.data import noise
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.objectives import path
 from hpcddm.pipeline import CLUSTER, MONOLITH, STUDENT, expert_keys
 from hpcddm.rundir import manifest

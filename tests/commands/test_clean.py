@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpcddm.commands import clean as command
-from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId

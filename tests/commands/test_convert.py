@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from hpcddm import initial_weights, plugins
 from hpcddm.commands.export import scheduler_config
 from hpcddm.errors import UserError
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import within_run
 from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir

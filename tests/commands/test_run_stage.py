@@ -8,15 +8,15 @@ import psutil
 import pytest
 from safetensors.numpy import load_file
 
-from hpcddm.files import stored_experiment, within_run
 from hpcddm.launch.items import items_of, submit_unit, write_specs
 from hpcddm.launch.local import Local
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import stored_experiment, within_run
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 from tests.helpers import hpcddm, python, tiny, write_source
 
 MAKE = """

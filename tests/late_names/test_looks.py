@@ -15,7 +15,7 @@ from hpcddm.runtime.inputs import NotReady, gather
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.records import records
 from hpcddm.runtime.spec import Spec
-from hpcddm.status import State, survey
+from hpcddm.unit_states import State, survey
 from tests.helpers import finish, tiny
 
 OWNER = "slurm-x-0123456789ab-7_0"

@@ -60,7 +60,7 @@ def test_what_uses_all_gpus_of_a_node_or_one_for_every_rank_may_have_them(tmp_pa
         "evaluate": {"gpus_per_node": 4},
         "report": {"gpus_per_node": 4},
     }
-    check(tmp_path, site_with(stages=stages), evaluate__residency={"name": "spread"})
+    check(tmp_path, site_with(stages=stages), evaluate__placement={"name": "spread"})
     with pytest.raises(ConfigError, match="evaluate, report: .*one working rank"):
         check(tmp_path, site_with(stages=stages))
 

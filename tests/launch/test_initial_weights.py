@@ -7,8 +7,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from hpcddm.errors import UserError
-from hpcddm.files import with_content, within_run
 from hpcddm.launch.submission import check_experiment, decide, store_experiment
+from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline import plan
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import finish, tiny, write_source

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from hpcddm.config import Training
-from hpcddm.files import load_site, stored_experiment
 from hpcddm.launch import storage
 from hpcddm.launch.storage import Need
+from hpcddm.loading import load_site, stored_experiment
 from hpcddm.pipeline import MONOLITH, plan
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import tiny, write_source
@@ -22,7 +22,7 @@ import json, os, sys, tempfile
 from pathlib import Path
 import torch.distributed as dist
 from hpcddm.config import Training
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.stages import denoisers

@@ -5,10 +5,10 @@ from hpcddm.rundir.heartbeat import Heartbeat, HeartbeatWriter
 
 
 def test_a_beat_says_how_far_and_how_fast(tmp_path):
-    heartbeat = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
-    heartbeat.beat(100, 1000)
-    heartbeat._started = (heartbeat._started[0] - 10, 100, 1000)
-    heartbeat.beat(600, 1000, loss=0.5)
+    writer = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
+    writer.beat(100, 1000)
+    writer._started = (writer._started[0] - 10, 100, 1000)
+    writer.beat(600, 1000, loss=0.5)
     beat = heartbeat.read(tmp_path)
     assert (beat.owner, beat.attempt, beat.host, beat.done, beat.total) == ("owner", 3, "host", 600, 1000)
     assert beat.figures == {"loss": 0.5} and beat.is_fresh
@@ -16,11 +16,11 @@ def test_a_beat_says_how_far_and_how_fast(tmp_path):
 
 
 def test_beats_are_few_but_the_last_one_counts(tmp_path):
-    heartbeat = HeartbeatWriter(tmp_path, "owner", 1, "host", interval=1000.0)
+    writer = HeartbeatWriter(tmp_path, "owner", 1, "host", interval=1000.0)
     for done in (1, 2, 3):
-        heartbeat.beat(done, 4)
+        writer.beat(done, 4)
     assert heartbeat.read(tmp_path).done == 1
-    heartbeat.beat(4, 4)
+    writer.beat(4, 4)
     assert heartbeat.read(tmp_path).done == 4
 
 
@@ -43,12 +43,12 @@ def test_a_missing_or_torn_beat_is_none(tmp_path, content):
 
 
 def test_another_kind_of_work_has_a_pace_of_its_own(tmp_path):
-    heartbeat = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
-    heartbeat.beat(0, 10)
-    heartbeat._started = (heartbeat._started[0] - 100, 0, 10)
-    heartbeat.beat(10, 10)
+    writer = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
+    writer.beat(0, 10)
+    writer._started = (writer._started[0] - 100, 0, 10)
+    writer.beat(10, 10)
     assert heartbeat.read(tmp_path).rate == pytest.approx(0.1, rel=0.05)
-    heartbeat.beat(0, 1000)
-    heartbeat._started = (heartbeat._started[0] - 10, 0, 1000)
-    heartbeat.beat(500, 1000)
+    writer.beat(0, 1000)
+    writer._started = (writer._started[0] - 10, 0, 1000)
+    writer.beat(500, 1000)
     assert heartbeat.read(tmp_path).rate == pytest.approx(50, rel=0.05)

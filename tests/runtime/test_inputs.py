@@ -57,7 +57,7 @@ def job(tmp_path):
 
 def test_everything_that_is_there_is_found(job):
     found = job.gather()
-    assert found.found.keys() == set(job.units[EVALUATE[0]].reads) and found.missing == []
+    assert found.found.keys() == set(job.units[EVALUATE[0]].inputs) and found.missing == []
 
 
 def test_a_missing_expert_is_left_out_and_named(job):

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import with_content, within_run
+from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline import MONOLITH, ROUTER, expert_key, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir

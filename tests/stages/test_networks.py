@@ -73,14 +73,14 @@ def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
     size = max((run.unit(key) / "weights.safetensors").stat().st_size for key in expert_keys(experiment(tmp_path)))
     few = {"name": "lru", "gib": 1.5 * size / 2**30}
     both = [experiment(tmp_path, evaluate__guidance=guidance)]
-    both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__residency=few))
+    both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__placement=few))
     images = [draw(ensemble_of(settings, run), arm, settings) for settings in both]
     assert torch.equal(*images) and images[0].isfinite().all()
 
 
 def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
-    with pytest.raises(ConfigError, match="evaluate.residency.gib: .* less than"):
-        ensemble_of(experiment(tmp_path, evaluate__residency={"name": "lru", "gib": 1e-6}), run)
+    with pytest.raises(ConfigError, match="evaluate.placement.gib: .* less than"):
+        ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "gib": 1e-6}), run)
 
 
 def test_what_is_not_needed_is_not_read(run, tmp_path):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import sweep as command
-from hpcddm.files import stored_experiment
 from hpcddm.launch.machine_gpus import GpuPool
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir

@@ -8,9 +8,9 @@ from hpcddm.errors import UserError
 from hpcddm.pipeline import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import set_aside
-from hpcddm.status import State, survey
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.runs import assign, survey_sweep_runs
+from hpcddm.unit_states import State, survey
 from tests.helpers import finish
 
 TRAINED, FINAL = {"shard", "encode", "cluster", "measuring", "train", "route"}, {"evaluate", "report"}

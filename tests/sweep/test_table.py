@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from hpcddm.commands.comparison import print_results
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import within_run
 from hpcddm.pipeline import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.stages import table as stage

@@ -49,8 +49,8 @@ class Conversion:
         """eps - x0, x0 clamped, from what the network said at `to_native`: (N, C, H, W)."""
         level = objective.level(self.to_native(objective, x, t)[1])
         level = floored(level._replace(alpha=level.alpha.clamp(min=self.settings.safe_alpha)))
-        x0 = convert(objective.quantity, "x0", level, x, prediction)
-        noise = convert(objective.quantity, "epsilon", level, x, prediction)
+        x0 = convert(objective.prediction_type, "x0", level, x, prediction)
+        noise = convert(objective.prediction_type, "epsilon", level, x, prediction)
         velocity = noise - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
         converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
         return scale_per_sample(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)

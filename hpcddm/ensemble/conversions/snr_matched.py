@@ -69,9 +69,9 @@ class Conversion:
         """
         s, _, level = self._matched(objective, t)
         y, level = scale_per_sample(level.alpha + level.sigma, x), floored(level)
-        velocity = convert(objective.quantity, "velocity", level, y, prediction)
+        velocity = convert(objective.prediction_type, "velocity", level, y, prediction)
         if self.settings.x0_clamp is not None:
-            x0 = convert(objective.quantity, "x0", level, y, prediction)
+            x0 = convert(objective.prediction_type, "x0", level, y, prediction)
             beyond = x0 - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
             velocity = velocity + scale_per_sample(1 / s.clamp(min=self.settings.lowest), beyond)
         # At the level s x0 = x - s v and eps = x + (1 - s) v; what the docstring says, in terms of this v.

@@ -15,8 +15,8 @@ class Settings(VariantSettings):
     gamma: Annotated[float, Field(gt=0)] = 5.0
 
 
-def loss_weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
-    """The factor (N,) of the squared error of `quantity`; for epsilon it is min(SNR, gamma) / SNR."""
+def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
+    """The factor (N,) of the squared error of `prediction_type`; for epsilon it is min(SNR, gamma) / SNR."""
     # min(SNR, gamma) sigma^2: at a given x an error of x0 is sigma / determinant that of the quantity.
     least = torch.minimum(level.alpha.square(), settings.gamma * level.sigma.square())
-    return least / determinant(quantity, level).square()
+    return least / determinant(prediction_type, level).square()

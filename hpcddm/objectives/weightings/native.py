@@ -10,6 +10,6 @@ class Settings(VariantSettings):
     """Nothing to set."""
 
 
-def loss_weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
-    """The factor (N,) of the squared error of `quantity`: 1."""
+def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
+    """The factor (N,) of the squared error of `prediction_type`: 1."""
     return torch.ones_like(level.alpha)

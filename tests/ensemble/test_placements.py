@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.residencies.lru import GIB, WeightCache
+from hpcddm.ensemble.placements.lru import GIB, WeightCache
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
 from hpcddm.stages import denoisers, route
@@ -17,7 +17,7 @@ from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.helpers import CLASSES, SIDE, tiny
 
-ROOM, EXPERTS, CPU = "ensemble/residencies", 4, torch.device("cpu")
+ROOM, EXPERTS, CPU = "ensemble/placements", 4, torch.device("cpu")
 WORDS = {"resident": {}, "spread": {}, "lru": {"gib": 1.0}}
 STRATEGIES = ["full", "top-1", "top-2", "sample-1", "per-trajectory", "expert-2"]
 
@@ -62,7 +62,7 @@ def draw(placed, router, arm, guidance=2.0):
     return sample(field, 0, range(12), torch.arange(12) % CLASSES, (1, SIDE, SIDE), evaluate)
 
 
-def test_every_residency_is_covered():
+def test_every_placement_is_covered():
     assert set(WORDS) == set(plugins.names(ROOM))
 
 
@@ -131,5 +131,5 @@ def test_a_copy_is_no_view_of_the_weights_on_the_host(folder):
 def test_an_expert_that_does_not_fit_is_named_with_what_it_needs(folder):
     found, _ = networks(folder)
     bound = 0.5 * size(found) / GIB
-    with pytest.raises(ConfigError, match=r"evaluate.residency.gib: .* less than train/expert-00 alone.*at least"):
+    with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
         place("lru", found, gib=bound)

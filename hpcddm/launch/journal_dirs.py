@@ -10,10 +10,10 @@ from hpcddm.rundir.layout import RunDir
 
 def submissions_of(run: RunDir) -> list[Submission]:
     """All submissions that hold a unit of this run, oldest first, with its units named as the run names them."""
-    return [one for home in homes(run) for one in submissions_in(home, run)]
+    return [one for home in journal_dirs(run) for one in submissions_in(home, run)]
 
 
-def homes(run: RunDir) -> list[RunDir]:
+def journal_dirs(run: RunDir) -> list[RunDir]:
     """The folders whose journals may name units of this run."""
     return [RunDir(run.root.resolve().parent), run]
 

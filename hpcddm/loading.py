@@ -13,10 +13,10 @@ import yaml
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.schema import validate
-from hpcddm.share import find_yaml
 from hpcddm.site import Site
 
 NO_CLUSTER = "Could not establish a configuration source"

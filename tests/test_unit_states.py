@@ -8,7 +8,7 @@ from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
-from hpcddm.status import State, activity, check_stale, survey
+from hpcddm.unit_states import State, activity, check_stale, survey
 from tests.attempts import beat, write_attempt
 from tests.helpers import finish, tiny
 
