@@ -138,14 +138,14 @@ store_experiment(within_run(load_experiment(sys.argv[1]), run), run)
 """
 
 
-@pytest.mark.parametrize("verb", ["submit", "unit_states"])
+@pytest.mark.parametrize("verb", ["submit", "status"])
 def test_looking_at_a_run_imports_no_torch(tmp_path, verb):
     write_source(tmp_path / "images")
     tiny(tmp_path)
     experiment, run = str(tmp_path / "tiny.yaml"), str(tmp_path / "run")
     call = ["submit", experiment, "--site", "embedded", "--dry-run", "--run-dir", run]
-    if verb == "unit_states":
+    if verb == "status":
         assert python(STORE, experiment, run).returncode == 0
-        call = ["unit_states", run]
+        call = ["status", run]
     code = f"from hpcddm.cli import main\ntry: main({call!r})\nexcept SystemExit as end: assert not end.code, end.code"
     assert heavy_modules(code, "deepspeed", "h5py", "faiss", "webdataset") == "heavy []"

@@ -105,9 +105,9 @@ def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_complet
     reader = next(unit for unit in units if unit.requires == [shard.key])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
     spec = Spec(reader.key, reader.num_units, {}, reader.fingerprint_settings, reader.requires, threads=1)
-    assert survey(units, here)[shard.key].state is State.MISSING and gate.lacking(spec, here, here) == {shard.key}
+    assert survey(units, here)[shard.key].state is State.MISSING and gate.missing_units(spec, here, here) == {shard.key}
     with pytest.raises(NotReady):
         gather(spec, here)
     finish([shard], there)
     assert survey(units, here)[shard.key].state is State.COMPLETE
-    assert gate.lacking(spec, here, here) == set() and list(gather(spec, here).found) == [shard.key]
+    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).found) == [shard.key]

@@ -34,7 +34,7 @@ experiment = stored_experiment(RunDir(Path(sys.argv[1])))
 found = {}
 for precision in ("fp32", "bf16"):
     training = experiment.experts.training.model_copy(update={"precision": precision})
-    network = denoisers.build(experiment, experiment.recipe())
+    network = denoisers.build(experiment, experiment.expert_config())
     engine = Engine(network, training, Ranks(0, 0, 1, 1, "me"), torch.device("cpu"))
     # The moments come with the first step.
     inputs = torch.zeros(4, 1, 28, 28), torch.zeros(4), torch.zeros(4, dtype=torch.long)

@@ -55,7 +55,7 @@ def draw(ensemble, arm, settings):
     return sample(field, 0, range(8), torch.arange(8) % CLASSES, (1, SIDE, SIDE), settings.evaluate)
 
 
-def test_every_expert_is_read_by_its_own_recipe(run, tmp_path):
+def test_every_expert_is_read_by_its_own_config(run, tmp_path):
     ensemble = ensemble_of(experiment(tmp_path), run)
     objectives = [expert.objective.settings.name for expert in ensemble.experts]
     dtypes = [next(expert.model.parameters()).dtype for expert in ensemble.experts]

@@ -100,7 +100,7 @@ def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
     assert words == ["flow_matching", "epsilon (schedule linear_beta, shift 2.0)"]
 
 
-def test_each_denoiser_is_shown_with_its_own_recipe(tmp_path):
+def test_each_denoiser_is_shown_with_its_own_config(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     mixed = [{"clusters": [1], "objective": {"name": "epsilon"}, "model": small, "precision": "bf16"}]
     rows = run_summary.trained_denoisers(tiny(tmp_path, experts__overrides=mixed, distill={}), INPUTS)

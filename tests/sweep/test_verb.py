@@ -289,7 +289,7 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     sweep(1.0, 2.0)
     run = RunDir(home.root / "guidance=2.0")
     spec, _ = read_spec(run.spec(EVALUATE))
-    wanted = gate.lacking(spec, run, home)
+    wanted = gate.missing_units(spec, run, home)
     assert {"guidance=1.0/cluster/all", "guidance=1.0/train/expert-01", "guidance=1.0/shard/train-000"} <= wanted
     submissions = Journal(home.journal).submissions()
     assert gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
