@@ -139,11 +139,11 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
 
 
 @cache
-def _hash_of(weights: Path) -> str:
+def _hash_of(path: Path) -> str:
     try:
-        return atomic.sha256(weights)
+        return atomic.sha256(path)
     except OSError as error:
-        raise ConfigError(initial_weights.unreadable(weights, error)) from None
+        raise ConfigError(initial_weights.unreadable(path, error)) from None
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:

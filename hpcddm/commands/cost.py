@@ -67,10 +67,10 @@ def _ask(run: RunDir) -> tuple[list[Execution], str]:
         return [], "no job of it went through Slurm"
     if not any(_has_sacct(run, site) for site in {one.site for one in submissions} or {""}):
         return [], "the site says has_sacct: false"
-    times = [one.time for one in submissions] + [record.started for record in tried if record.started]
+    timestamps = [one.time for one in submissions] + [record.started for record in tried if record.started]
     try:
         return executions(
-            {cluster: sorted(some) for cluster, some in names.items()}, min(times, default=time.time())
+            {cluster: sorted(some) for cluster, some in names.items()}, min(timestamps, default=time.time())
         ), "sacct knows nothing of it"
     except SlurmUnavailable as why:
         return [], f"sacct does not answer: {why}"

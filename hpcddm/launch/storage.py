@@ -127,8 +127,8 @@ def readable(count: int) -> str:
 
 def state_bytes(parameters: int, training: Training) -> int:
     """One training state: the weights as trained, and in fp32 masters, two moments of AdamW and the average."""
-    weights = 2 if training.precision == "bf16" else 4
-    return parameters * (weights + 4 + 8 + 4)
+    weight_bytes = 2 if training.precision == "bf16" else 4
+    return parameters * (weight_bytes + 4 + 8 + 4)
 
 
 def _share(count: int, part: int, parts: int) -> int:

@@ -69,4 +69,4 @@ def restart_count() -> int:
 def _total(per_node: str) -> int:
     """All processors of Slurm's '4(x2),8', which says 4 on each of two nodes and 8 on the third."""
     found = re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node)
-    return sum(int(count) * int(times or 1) for count, times in found)
+    return sum(int(count) * int(nodes or 1) for count, nodes in found)

@@ -148,9 +148,9 @@ def _bill(units: list[Manifest]) -> int:
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
-    (weights,) = (output for output in unit.inputs[key].outputs if output.path == WEIGHTS)
+    (output,) = (one for one in unit.inputs[key].outputs if one.path == WEIGHTS)
     name = getattr(settings.measuring, key.split("/")[1]).model.name
-    return {"name": name, "sha256": weights.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
+    return {"name": name, "sha256": output.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
 def _content(

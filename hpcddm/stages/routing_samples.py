@@ -87,9 +87,9 @@ class Plan:
         return found
 
 
-def shares(weights: Sequence[int], total: int) -> np.ndarray:
-    """`total` split in proportion to weights, by largest remainders: int64, summing to `total`."""
-    exact = total * np.asarray(weights, dtype=np.float64) / np.sum(weights)
+def shares(proportions: Sequence[int], total: int) -> np.ndarray:
+    """`total` split by `proportions`, by largest remainders: int64, summing to `total`."""
+    exact = total * np.asarray(proportions, dtype=np.float64) / np.sum(proportions)
     whole = np.floor(exact).astype(np.int64)
     largest = np.argsort(whole - exact, kind="stable")[: total - whole.sum()]
     whole[largest] += 1

@@ -57,14 +57,15 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 
 @pytest.mark.parametrize("own_seed", [0, 3])
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
-    seeds = []
-    monkeypatch.setattr(measuring, "train", lambda task, training, unit: seeds.append(task.seed) or Trained([], {}))
+    tasks = []
+    monkeypatch.setattr(measuring, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
     monkeypatch.setattr(samples, "indices", lambda unit, split: rows([0]))
     monkeypatch.setattr(samples, "reader", lambda unit, split, found: found)
     unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
         measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit, 1)
-    assert seeds == [own_seed, own_seed]
+    # The stream keeps its name, so that its random numbers stay.
+    assert [(task.seed, task.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
 
 
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}

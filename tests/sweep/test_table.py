@@ -113,7 +113,7 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     arms = result("", 2.0).arms
     results = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
     present = manifest.read(found[0].run.unit(REPORT))
-    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"facts": results}))
+    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"results": results}))
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
     done = stage.run(None, SimpleNamespace(run=home), 1)
     assert done.results == {"settings": 2, "complete": 1}
