@@ -133,10 +133,10 @@ def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
         assert (words in capsys.readouterr().err) == said
 
 
-def test_a_mixed_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):
+def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):
     unit_of_a_run(tiny(tmp_path), tmp_path / "other")
     start = {"weights": "other/train/monolith/weights.safetensors"}
-    mixed = [{"clusters": [1], "objective": OTHER, "start": start}]
+    mixed = [{"clusters": [1], "objective": OTHER, "init_from": start}]
     experiment = tiny(tmp_path, experts__overrides=mixed)
     assert denoisers.start(experiment, unit_in(tmp_path, expert_key(0))) is None
     with pytest.raises(
