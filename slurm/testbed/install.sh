@@ -38,17 +38,5 @@ trap restore_policy EXIT
 printf '#!/bin/sh\nexit 101\n' >"$policy"
 chmod 755 "$policy"
 
-# Quiet unless it fails: apt's own lines are some hundreds.
-export DEBIAN_FRONTEND=noninteractive
-log=$(mktemp)
-echo "testbed: installing ${packages[*]} (a minute or two)"
-for step in "update" "install -y --no-install-recommends ${packages[*]}"; do
-    # shellcheck disable=SC2086  # the step is words on purpose
-    if ! apt-get -q -o DPkg::Lock::Timeout=60 $step >"$log" 2>&1; then
-        tail -n 30 "$log" >&2
-        echo "testbed: 'apt-get ${step%% *}' failed; its last lines are above" >&2
-        exit 1
-    fi
-done
-rm -f "$log"
+bash "$(dirname "$0")/apt_install.sh" testbed "${packages[@]}"
 echo "testbed: installed $(slurmctld -V)"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
@@ -18,6 +19,15 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.helpers import python, tiny, write_source
 
+NORTH = {
+    "name": "north",
+    "scheduler": "slurm",
+    "partition": "main",
+    "network_interface": "lo",
+    "signal_lead_seconds": 30,
+    "resources": {"memory_gb": 1, "minutes": 30},
+}
+"""A site: the testbed's cluster with accounting."""
 MAKE = """
 import sys
 from pathlib import Path
@@ -40,6 +50,14 @@ def slurm(conf: str, *command: str) -> str:
     """What one of Slurm's clients prints."""
     environment = os.environ | {"SLURM_CONF": conf}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def write_site(folder: Path, **keys: Any) -> Path:
+    """The file of the site north, with more keys or others; 'tools' in its folder stand before Slurm's in its jobs."""
+    tools, path = folder / "tools", folder / "north.yaml"
+    tools.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(NORTH | {"setup": [f"export PATH={tools}:$PATH"]} | keys))
+    return path
 
 
 def prepare(folder: Path, site_name: str) -> RunDir:

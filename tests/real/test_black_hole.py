@@ -8,28 +8,19 @@ import subprocess
 import pytest
 
 from hpcddm.pipeline import expert_key
-from tests.real.endless import is_training, prepare, slurm, submit, wait_for
+from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.real.storm import Storm
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 KEY = expert_key(0)
-SITE = """
-name: north
-scheduler: slurm
-partition: main
-network_interface: lo
-signal_lead_seconds: 30
-resources: {memory_gb: 1, minutes: 30}
-"""
 BLIND = 'mount -t tmpfs none "$0" && exec slurmd -D -N "$1"'
 
 
 @pytest.fixture
 def place(home, tmp_path):
     """A run, its site, and a node that cannot see the run; all is mended in the end."""
-    site = tmp_path / "north.yaml"
-    site.write_text(SITE)
+    site = write_site(tmp_path)
     run, hand = prepare(tmp_path, str(site)), Storm(tmp_path, home, 0)
     nodes = sorted(set(slurm(home, "sinfo", "-h", "-N", "-p", "main", "-o", "%N").split()))
     blind, others = nodes[-1], ",".join(nodes[:-1])

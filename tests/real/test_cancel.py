@@ -9,20 +9,11 @@ import pytest
 from hpcddm.pipeline import expert_key
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
-from tests.real.endless import is_training, prepare, slurm, submit, wait_for
+from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 SAVING, RACING = expert_key(0), expert_key(1)
-SITE = """
-name: north
-scheduler: slurm
-partition: main
-network_interface: lo
-signal_lead_seconds: 60
-resources: {{memory_gb: 1, minutes: 30}}
-setup: ['export PATH={tools}:$PATH']
-"""
 CANCEL_AFTER_THE_VERDICT_HAS_LOOKED = """#!/bin/bash
 # The first answer is older than the user's scancel.
 mkdir {tools}/looked 2>/dev/null || exec {scontrol} "$@"
@@ -34,9 +25,7 @@ mkdir {tools}/looked 2>/dev/null || exec {scontrol} "$@"
 @pytest.fixture
 def run(home, tmp_path):
     """A run at a site that lets jobs requeue themselves; `tools` stand before Slurm's commands in its jobs."""
-    (tmp_path / "tools").mkdir()
-    site = tmp_path / "north.yaml"
-    site.write_text(SITE.format(tools=tmp_path / "tools"))
+    site = write_site(tmp_path, signal_lead_seconds=60)
     made = prepare(tmp_path, str(site))
     arrays = [submit(made, key, str(site), home) for key in (SAVING, RACING)]
     yield made

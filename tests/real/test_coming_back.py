@@ -6,22 +6,11 @@ import signal
 
 import pytest
 
+from tests.real.endless import write_site
 from tests.real.storm import KEY, Storm
 from tests.runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
-SITE = """
-name: north
-scheduler: slurm
-partition: main
-network_interface: lo
-signal_lead_seconds: 30
-requeue: {way}
-setup: ['export PATH={tools}:$PATH']
-hook: 'echo "$HPCDDM_EVENT $HPCDDM_UNIT" >> "$HPCDDM_RUN/told"'
-resources: {{memory_gb: 1, minutes: 30}}
-stages: {{train: {{nodes: 2}}}}
-"""
 
 
 class Site(Storm):
@@ -31,9 +20,8 @@ class Site(Storm):
         shutil.copytree(finished, self.run)
         for folder in (KEY, f"logs/{KEY}", "evaluate", "report", "sites"):
             shutil.rmtree(self.run / folder)
-        self.site = self.folder / "north.yaml"
-        (self.folder / "tools").mkdir()
-        self.site.write_text(SITE.format(way=way, tools=self.folder / "tools"))
+        hook = 'echo "$HPCDDM_EVENT $HPCDDM_UNIT" >> "$HPCDDM_RUN/told"'
+        self.site = write_site(self.folder, requeue=way, hook=hook, stages={"train": {"nodes": 2}})
         return self
 
     def wrap(self, command, script):

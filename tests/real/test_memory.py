@@ -8,22 +8,11 @@ import pytest
 
 from hpcddm.pipeline import expert_key
 from hpcddm.runtime.records import records
-from tests.real.endless import is_training, prepare, slurm, submit, wait_for
+from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.real.storm import Storm
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.long]
 KEY = expert_key(0)
-SITE = """
-name: north
-scheduler: slurm
-partition: main
-network_interface: lo
-signal_lead_seconds: 30
-escalate: {{memory_gb: 1.5}}
-resources: {{memory_gb: 1, minutes: 30}}
-stages: {{train: {{nodes: 2}}}}
-setup: ['export PATH={tools}:$PATH']
-"""
 KILL_THE_SCRIPT_AT_ITS_FIRST_UPDATE = """#!/bin/bash
 [ "$1" = update ] && mkdir {tools}/killed 2>/dev/null && kill -9 $(ps -o ppid= $PPID) && exit 1
 exec {scontrol} "$@"
@@ -49,9 +38,7 @@ class Killer(Storm):
 
 def test_a_rank_without_memory_is_named_the_next_attempt_has_more_and_the_job_is_never_held(home, tmp_path):
     tools = tmp_path / "tools"
-    tools.mkdir()
-    site = tmp_path / "north.yaml"
-    site.write_text(SITE.format(tools=tools))
+    site = write_site(tmp_path, escalate={"memory_gb": 1.5}, stages={"train": {"nodes": 2}})
     killer = Killer(tmp_path, home, 0)
     killer.made = prepare(tmp_path, str(site))
     array = submit(killer.made, KEY, str(site), home)

@@ -26,7 +26,8 @@ def bare(partner):
         yield partner
 
 
-@pytest.mark.parametrize("way", ["scontrol", pytest.param("resubmit", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["scontrol", "resubmit"])
 def test_a_plain_job_comes_back_and_the_final_step_waits_behind_it(bare, finished, tmp_path, way):
     site = Site(tmp_path, bare, 0).prepare(finished, way)
     site.until_the_ranks_meet()

@@ -14,7 +14,7 @@ from tests.checkouts import break_imports, clone, hpcddm
 from tests.helpers import tiny
 from tests.real.endless import prepare, wait_for
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.long]
 KEY = "train/expert-00"
 SITE = "{name: north, scheduler: slurm, partition: main, network_interface: lo, resources: {memory_gb: 1, minutes: 20}}"
 
