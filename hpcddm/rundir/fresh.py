@@ -13,7 +13,7 @@ from hpcddm.rundir import atomic
 
 
 def names(folder: Path) -> list[str]:
-    """The names in a folder as the server has them now; none when it is missing."""
+    """List the names in a folder as the server has them now; none when it is missing."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -32,7 +32,7 @@ def exists(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any | None:
-    """The content of a JSON file as it is now, or None when it is missing or torn."""
+    """Read a JSON file as it is now; None when it is missing or torn."""
     with suppress(OSError):
         names(path.parent)
     return atomic.read_json(path)

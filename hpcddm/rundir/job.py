@@ -2,7 +2,7 @@
 
 
 class JobId(str):
-    """A job, or one element of its array, as we write it: '81235', '81235_3', or '81235_3@annex' on a named cluster.
+    """Id of a job or of one element of its array: '81235', '81235_3', or '81235_3@annex' on a named cluster.
 
     The text is the identity: equal ids of two clusters differ. Slurm's commands take `number`, beside `on(cluster)`.
     """
@@ -11,7 +11,7 @@ class JobId(str):
 
     @classmethod
     def of(cls, number: str, cluster: str | None) -> "JobId":
-        """A job by what its cluster calls it; None is the cluster that Slurm's commands talk to by default."""
+        """Make an id from that on the cluster; None is the cluster that Slurm's commands talk to by default."""
         return cls(f"{number}@{cluster}" if cluster else number)
 
     @property
@@ -35,9 +35,9 @@ class JobId(str):
         return self.number.partition("_")[2]
 
     def element(self, index: int) -> "JobId":
-        """One element of this array."""
+        """Return the id of one element of this array."""
         return JobId.of(f"{self.array.number}_{index}", self.cluster)
 
     def range(self, last: int) -> str:
-        """The elements from 0 to `last` of this array, as text for people."""
+        """Return the elements from 0 to `last` of this array, as text for people."""
         return JobId.of(f"{self.array.number}_[0-{last}]", self.cluster)

@@ -23,7 +23,7 @@ def follow(folder: Path) -> None:
 
 
 def user() -> str:
-    """The name of the user of this process, or the number where nobody knows a name."""
+    """Return the name of the user of this process, or the user's number where there is no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
