@@ -1,11 +1,11 @@
-"""What a check says: one row of the table."""
+"""Verdict of a check: one row of the table."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Whether training can rely on what was checked."""
+    """Degree to which training can rely on what was checked."""
 
     OK = "ok"
     WARN = "warn"
