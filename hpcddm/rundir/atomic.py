@@ -1,4 +1,4 @@
-"""Files that exist whole or not at all: write aside, fsync, rename."""
+"""Atomic writing of files: write aside, fsync, rename."""
 
 import errno
 import hashlib

@@ -1,7 +1,7 @@
-"""Looks at what another node may have made or removed a moment ago.
+"""Reads of names and files that another node may have made or removed a moment ago.
 
 An NFS client trusts a name that it found, and also one that it did not find, for half a minute and longer; to list the
-folder is what makes it look again. So whoever waits for a name, or concludes something from its absence, looks here.
+folder makes it look again. Code that waits for a name, or relies on its absence, must look through this module.
 """
 
 import os

@@ -18,7 +18,7 @@ SILENT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One heartbeat; `done` and `total` count images, `rate` is images per second; times are seconds since 1970."""
+    """One heartbeat; `done` and `total` count images, `rate` is images/s, times are seconds since the epoch."""
 
     time: float
     owner: str

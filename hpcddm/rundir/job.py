@@ -1,4 +1,4 @@
-"""The name of a job: its id, and the cluster that gave it, for every cluster counts from 1."""
+"""Name of a job: its id and the cluster that gave it, as the ids of two clusters may be equal."""
 
 
 class JobId(str):
@@ -26,7 +26,7 @@ class JobId(str):
 
     @property
     def array(self) -> "JobId":
-        """The array that it belongs to."""
+        """Id of the array that it belongs to."""
         return JobId.of(self.number.partition("_")[0], self.cluster)
 
     @property

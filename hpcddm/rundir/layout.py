@@ -37,22 +37,22 @@ class RunDir:
 
     @property
     def scripts(self) -> Path:
-        """Every batch script as it was submitted."""
+        """Folder of every batch script as it was submitted."""
         return self.root / "scripts"
 
     @property
     def template(self) -> Path:
-        """Copies of the user's own parts of the batch script's template, as they were last submitted."""
+        """Folder of the user's own parts of the batch script's template, as they were last submitted."""
         return self.root / "template"
 
     @property
     def jobs(self) -> Path:
-        """The scheduler's own small files."""
+        """Folder of the job scripts' small files: maps, stop files, outputs of Slurm."""
         return self.root / "jobs"
 
     @property
     def code(self) -> Path:
-        """The code that jobs run, one folder for each version of it that something was submitted with."""
+        """Folder of the code that jobs run, one subfolder for each submitted version."""
         return self.root / "code"
 
     @property

@@ -12,7 +12,7 @@ from hpcddm.rundir import atomic, fresh
 FILE_NAME = "manifest.json"
 FORMAT = 1
 RESULTS = "facts"
-"""The key of the results in the file, which older runs have, too."""
+"""Key of the results in the file, as older runs also have it."""
 
 
 @dataclass(frozen=True)

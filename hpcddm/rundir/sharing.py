@@ -9,7 +9,7 @@ GROUP_BITS = 0o070
 
 
 def follow(folder: Path) -> None:
-    """Let this process, and all that it starts, write for the group where a folder, or what will hold it, is shared.
+    """Let this process and its children write for the group where a folder, or the parent that will hold it, is shared.
 
     The permissions of others stay as the user has them.
     """

@@ -10,9 +10,9 @@ from hpcddm.rundir.job import JobId
 from hpcddm.runtime.ranks import slurm_job
 
 STARTED_VARIABLE = "HPCDDM_STARTED"
-"""Set by the batch script: when it began, in seconds since the epoch."""
+"""Set by the batch script: its start, in seconds since the epoch."""
 ENDS_VARIABLE = "HPCDDM_ENDS"
-"""Set by the batch script: when the time limit ends the job, in seconds since the epoch."""
+"""Set by the batch script: the end of the job by its time limit, in seconds since the epoch."""
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ EXECUTION = re.compile(r"slurm-(?P<name>.+)-(?P<array>[0-9]+)_(?P<element>[0-9]+
 
 
 class Superseded(Stopped):
-    """A later execution of the same job has begun: this one owns the unit no more and may publish nothing."""
+    """Stop because a later execution of the same job has begun, so that this one may publish nothing any more."""
 
 
 @dataclass
 class Attempt:
-    """The folder `logs/<stage>/<unit>/attempt-N`, shared by all ranks of one job."""
+    """Attempt in the folder `logs/<stage>/<unit>/attempt-N`, which all ranks of one job share."""
 
     folder: Path
     number: int

@@ -246,7 +246,7 @@ def _call_stage(spec: Spec, unit: Unit) -> Result:
 
 
 def _prepare_environment(spec: Spec) -> None:
-    """Set what libraries read at import: threads, and caches on a disk of this node."""
+    """Set the variables that libraries read at import: threads, and caches on a disk of this node."""
     threads = str(spec.threads)
     os.environ |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     cache = _own_cache()

@@ -20,7 +20,7 @@ from hpcddm.runtime.ranks import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
 TABLE = "table/all"
-"""The last job of a sweep: it reads whatever the others have made."""
+"""Key of the last job of a sweep, which reads whatever the others have made."""
 UNANSWERED = "?"
 """Placeholder for the elements in the queue of a cluster that gave no answer, any of which may make an input."""
 LONGEST_SILENCE = 86_400

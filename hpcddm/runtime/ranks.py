@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hpcddm.rundir.job import JobId
 
 LAUNCH_VARIABLE = "HPCDDM_LAUNCH"
-"""Set by the embedded launcher: one word that no other launch on any machine has."""
+"""Set by the embedded launcher: an identifier that no other launch on any machine has."""
 CLUSTER_VARIABLE = "HPCDDM_CLUSTER"
 """Set by the batch script: the name of its cluster, where the site names clusters."""
 

@@ -13,7 +13,7 @@ from hpcddm.runtime.failure_cause import cause_of
 from hpcddm.runtime.outcome import Outcome
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
-"""An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""
+"""Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""
 
 NAMES = (OWNER, BEGUN, ENDED, VERDICT)
 
@@ -32,7 +32,7 @@ class AttemptRecord:
 
     @property
     def job(self) -> JobId | None:
-        """The element of the scheduler that ran it, such as '81235_3'."""
+        """Id of the job or array element that ran it, such as '81235_3'; None where no queue was involved."""
         return JobId(self.owner["job"]) if self.owner.get("job") else None
 
     @property

@@ -12,7 +12,7 @@ from hpcddm.rundir.layout import RunDir
 
 @dataclass(frozen=True)
 class Spec:
-    """One unit to be made: `key` is stage/unit, `requires` the units that it cannot do without."""
+    """One unit to be made; `key` is stage/unit, `requires` lists the keys of its required inputs."""
 
     key: str
     num_units: int
@@ -21,7 +21,7 @@ class Spec:
     requires: list[str]
     threads: int
     gpus: int = 0
-    """Number of GPUs that it was given on each node."""
+    """Number of GPUs that the unit gets on each node."""
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20
@@ -32,9 +32,9 @@ class Spec:
     escalate: dict[str, float] = field(default_factory=dict)
     """Factors by which the next attempt asks for more memory_gb, or more minutes, after there were too few."""
     optional: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Units that it reads when they are there, with the settings that they must have been made with."""
+    """Optional inputs, by key, with the settings that they must have been made with."""
     min_optional: int = 0
-    """Number of optional units that must be there."""
+    """Least number of optional inputs that must be there."""
 
     @property
     def stage(self) -> str:

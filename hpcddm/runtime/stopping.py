@@ -25,11 +25,11 @@ POLL_SECONDS = 2.0
 WAITING_SECONDS = 3
 """Seconds for which a process that was told to stop goes on waiting for the other ranks."""
 EXIT_CODE = exit_codes.LEAVES
-"""The exit code of a rank that left such a wait: not 0, so that it takes the ranks that wait for it with it."""
+"""Exit code of a rank that left such a wait: not 0, so that srun also ends the ranks that wait for it."""
 
 
 class StopFlag:
-    """Says whether, and why, this process should leave at the next step boundary."""
+    """Flag with the reason for which this process is to leave at the next step boundary; None while it may go on."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -137,4 +137,4 @@ def _is_alive(process: int) -> bool:
 
 
 class Stopped(Exception):
-    """The unit left early, at a place where nothing is lost; the same command makes it complete."""
+    """Early end of a unit at a place where nothing is lost; the same command continues it."""

@@ -14,7 +14,7 @@ from hpcddm.runtime.stopping import StopFlag, Stopped
 
 @dataclass(frozen=True)
 class Unit:
-    """Everything about one unit that is not a setting."""
+    """One unit as its stage sees it: everything but the settings of the experiment."""
 
     key: str
     run: RunDir
@@ -23,12 +23,12 @@ class Unit:
     heartbeat: HeartbeatWriter
     stop: StopFlag
     inputs: dict[str, Manifest]
-    """The manifests of the units that this one reads, by key."""
+    """Manifests of the input units, by key."""
     fingerprint: str
     network_interface: str | None = None
     watchdog_minutes: float = 20
     gpus: int = 0
-    """GPUs that it was given on each of its nodes."""
+    """Number of GPUs that the unit got on each of its nodes."""
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ def checked(site: Site, cluster: str | None) -> str:
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """One start of one element, with the folder that the batch script made for it."""
+    """Start of one element of a part, with the folder that the batch script made for it."""
 
     part: str
     job: int
@@ -73,12 +73,12 @@ class InitialWeights:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that the verdicts follow from."""
+    """Evidence for the verdicts: the site and the folder in which the jobs left their files."""
 
     site: Site
     folder: Path
     submitted: dict[str, str] = field(default_factory=dict)
-    """The job id of each part that was accepted."""
+    """Job id of each part that was accepted."""
     waiting: dict[str, str] = field(default_factory=dict)
     """State of each part that was still in the queue in the end: 'pending because (Resources)', 'running on h1'."""
     cluster: str | None = None

@@ -1,4 +1,4 @@
-"""The small jobs of a site with Slurm: rendered, submitted, waited for, cancelled."""
+"""Small jobs of a site with Slurm: rendering, submitting, waiting, cancelling."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 MINUTES = 5
-"""The time limit of the jobs, which take seconds: short ones are started earlier."""
+"""Time limit of the jobs in minutes; they take seconds, and short jobs are started earlier."""
 GONE_SECONDS = 5
 """Seconds that a file of a job may take to be seen here after the job has left the queue."""
 LONGEST_PAUSE_SECONDS = 10
@@ -39,7 +39,7 @@ HOPELESS_SECONDS = 5
 
 
 class SlurmTrial:
-    """Two arrays of one name: three elements of one node each, and one element over all nodes of a training."""
+    """Two arrays of one job name: three elements of one node each, and one element over all nodes of a training."""
 
     def __init__(self, site: Site, folder: Path, cluster: str | None = None) -> None:
         self.evidence = Evidence(site, folder, cluster=cluster)

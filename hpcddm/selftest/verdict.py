@@ -15,7 +15,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """One check: its verdict, how long the checked thing took, what was seen, and what to do."""
+    """Row of one check: verdict, seconds that the checked operation took, observation, and advice."""
 
     check: str
     verdict: Verdict

@@ -20,9 +20,9 @@ from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
 
 DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
-"""Networks by name; an expert that is made in another way than the monolith is 'denoiser-3'."""
+"""Names of networks; expert 3 is 'denoiser-3' where it is made in another way than the monolith."""
 TAR = "tar"
-"""No network: images become PNG in a tar."""
+"""Name of the work without a network: images become PNG in a tar."""
 TAR_IMAGES = 64
 REAL_ARMS = 2
 SAMPLED_TOGETHER = 100

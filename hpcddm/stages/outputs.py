@@ -1,4 +1,4 @@
-"""The files of finished units, which are read only if they are what their manifest says."""
+"""Output files of finished units, read only if their bytes are those that the manifest names."""
 
 from pathlib import Path
 

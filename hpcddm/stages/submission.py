@@ -1,4 +1,4 @@
-"""The last job of a submission that the queue had no room for: submits the rest. It is no stage of the pipeline."""
+"""Last job of a submission for which the queue had no room; it submits the rest and is no stage of the pipeline."""
 
 import subprocess
 import sys
