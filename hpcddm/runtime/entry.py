@@ -1,4 +1,4 @@
-"""Where every job starts: `run_unit(spec)` makes one unit of one stage complete, or says why not."""
+"""Entry point of every job: `run_unit(spec)` makes one unit of one stage complete, or records why it did not."""
 
 import errno
 import importlib
@@ -37,18 +37,18 @@ COLLECTIVE_STAGES = ("train", "distill", "route", "measuring")
 """Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
 
 LEAVING_SECONDS = 90
-"""How long a new attempt waits for the one before it, which may still be saving."""
+"""Seconds that a new attempt waits for the one before it, which may still be saving."""
 
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 """Errors of a file system that do not pass by themselves."""
 
 ASK_SECONDS = 10
-"""Seconds after which one rank of a node asks again whether the unit is to stop, or belongs to a later attempt."""
+"""Seconds after which one rank of a node checks again if the unit is to stop, or belongs to a later attempt."""
 LOOK_SECONDS = 60
-"""Seconds after which the other ranks of the node look again for themselves."""
+"""Seconds after which the other ranks of the node check the same again."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
-"""Set by the batch script: it makes this file when it is told to stop, for signals may not get through to us."""
+"""Set by the batch script: the file that it makes when it is told to stop, as signals may not reach Python."""
 
 
 def run_element(map_path: str) -> None:
@@ -101,10 +101,10 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
 def _outcome(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[Outcome, str, int]:
-    """Make the unit and say how that ended: a word, the reason, and the exit code.
+    """Make the unit and return the outcome, its reason, and the exit code.
 
-    One that was replaced ends with 0, for whatever reason it leaves: another code would let srun end its step, and that
-    has the number of its successor's, who is well.
+    A superseded attempt ends with 0 for whatever reason: another code would let srun end the step, whose number is also
+    that of its successor's running step.
     """
     outcome, reason, code = _attempted(spec, run, ranks, attempt, stop)
     if code and attempt.is_superseded():
@@ -115,7 +115,7 @@ def _outcome(
 def _attempted(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[Outcome, str, int]:
-    """The same, for an attempt that owns its unit to the end."""
+    """Make the unit and turn whatever is raised into the outcome, its reason, and the exit code."""
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
     except Superseded as superseded:
@@ -143,22 +143,22 @@ def _outlook(spec: Spec) -> str:
 def _conditions(
     run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt
 ) -> list[tuple[float, Callable[[], str | None]]]:
-    """List what a rank asks the shared file system for while it works, each with the seconds between two questions.
+    """List the conditions that end a unit early, each with the seconds between two checks of it.
 
-    One rank of each node asks; the others hear of it at the next step, and look themselves now and then, for that one
-    may be gone and they in a wait without end.
+    One rank of each node checks often. The others hear of it at the next step and check seldom, in case that rank is
+    gone and they wait for it without end.
     """
-    told = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
-    by_user = partial(_told_by_user, [run, RunDir(told.parent.parent)])
-    by_script, superseded = partial(_told_by_script, told), partial(_leave_if_superseded, attempt)
+    stop_file = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
+    by_user = partial(_told_by_user, [run, RunDir(stop_file.parent.parent)])
+    by_script, superseded = partial(_told_by_script, stop_file), partial(_leave_if_superseded, attempt)
     if ranks.local_rank > 0:
-        return [(LOOK_SECONDS, one) for one in (by_script, by_user, superseded)]
+        return [(LOOK_SECONDS, condition) for condition in (by_script, by_user, superseded)]
     return [(0, by_script), (ASK_SECONDS, by_user), (ASK_SECONDS, superseded)]
 
 
-def _told_by_script(told: Path) -> str | None:
+def _told_by_script(stop_file: Path) -> str | None:
     """Return the reason to stop where the batch script says so by its file, else None."""
-    return "the job was told to stop" if told.exists() else None
+    return "the job was told to stop" if stop_file.exists() else None
 
 
 def _told_by_user(homes: list[RunDir]) -> str | None:
@@ -183,7 +183,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
     expected = Manifest(
-        *spec.key.split("/"), spec.fingerprint_settings, {key: found.digest for key, found in inputs.items()}, []
+        *spec.key.split("/"), spec.fingerprint_settings, {key: manifest.digest for key, manifest in inputs.items()}, []
     )
     if _fits(folder, expected):
         return Outcome.ALREADY_COMPLETE
@@ -208,7 +208,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
 
 
 def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:
-    """Hold the unit's lease; it may stay with an execution of the same job whose node is lost, which publishes nothing.
+    """Hold the unit's lease; go on without it where an earlier execution of the same job on a lost node has it.
 
     Raises `HeldElsewhere` when another job is at work on the unit.
     """
@@ -224,7 +224,7 @@ def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> Ex
 
 
 def _fits(folder: Path, expected: Manifest) -> bool:
-    """Whether the unit is there already, made of the same settings and inputs."""
+    """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
     present = manifests.read(folder)
     return bool(present) and present.fingerprint == expected.fingerprint and not manifests.damage(folder, present)
 
@@ -246,7 +246,7 @@ def _call_stage(spec: Spec, unit: Unit) -> Result:
 
 
 def _prepare_environment(spec: Spec) -> None:
-    """Set what libraries read at import: threads, and caches on a disk of this node."""
+    """Set the variables that libraries read at import: threads, and caches on a disk of this node."""
     threads = str(spec.threads)
     os.environ |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     cache = _own_cache()
@@ -255,13 +255,13 @@ def _prepare_environment(spec: Spec) -> None:
 
 
 def _own_cache() -> Path:
-    """A folder on a disk of this node to which nobody else can write: what lies in it is executed."""
+    """Return a folder on a disk of this node to which nobody else can write, as files in it are executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
     with suppress(OSError):
         folder.mkdir(mode=0o700)
     with suppress(OSError):
-        found = folder.lstat()
-        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-        if mine and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        status = folder.lstat()
+        mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+        if mine and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return folder
     return Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))

@@ -1,4 +1,4 @@
-"""What the attempts at a unit wrote down: who, from where, how far, and how each one ended."""
+"""Records of the attempts at a unit: owner, first step, progress and end of each."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hpcddm.runtime.failure_cause import cause_of
 from hpcddm.runtime.outcome import Outcome
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
-"""An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""
+"""Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""
 
 NAMES = (OWNER, BEGUN, ENDED, VERDICT)
 
@@ -32,7 +32,7 @@ class AttemptRecord:
 
     @property
     def job(self) -> JobId | None:
-        """The element of the scheduler that ran it, such as '81235_3'."""
+        """Id of the job or array element that ran it, such as '81235_3'; None where no queue was involved."""
         return JobId(self.owner["job"]) if self.owner.get("job") else None
 
     @property
@@ -49,18 +49,18 @@ class AttemptRecord:
 
     @property
     def changes(self) -> list[str]:
-        """In words, what code and packages of it are other than those of the attempts that it continues."""
-        told = self.owner.get("changes")
-        return [str(one) for one in told] if isinstance(told, list) else []
+        """Differences of its code and packages from those of the attempts that it continues, as text."""
+        changes = self.owner.get("changes")
+        return [str(change) for change in changes] if isinstance(changes, list) else []
 
     @property
     def decision(self) -> str | None:
-        """What the batch script decided after it; None where none was written."""
+        """Decision of the batch script after the attempt; None where none was written."""
         return self.verdict.get("decision")
 
     @property
     def outcome(self) -> str | None:
-        """How rank 0 says that it ended; None while it runs, and when it died."""
+        """Outcome that rank 0 recorded; None while it runs, and when it died."""
         return self.ended.get("outcome")
 
     @property
@@ -74,38 +74,38 @@ class AttemptRecord:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has said that it ended."""
+        """True if no end is recorded."""
         return not self.verdict and not self.ended
 
     @property
     def ended_well(self) -> bool:
-        """Whether it says that the unit is complete."""
+        """True if the unit is complete by this record."""
         return self.decision == Outcome.COMPLETE or self.outcome in (Outcome.COMPLETE, Outcome.ALREADY_COMPLETE)
 
     @property
     def started(self) -> float | None:
-        """When its job's script started, in seconds since the epoch."""
+        """Start of the job's script, in seconds since the epoch."""
         return as_number(self.owner, "started") or as_number(self.verdict, "started")
 
     @property
     def stopped(self) -> float | None:
-        """When it is recorded to have ended."""
+        """Recorded end, in seconds since the epoch."""
         return as_number(self.verdict, "ended") or as_number(self.ended, "ended")
 
     @property
     def images(self) -> float | None:
-        """How many images its training had seen at the end, or at its last sign of life."""
+        """Number of images that its training had seen at the end, or at its last heartbeat."""
         last = as_number(self.ended, "images")
         return last if last is not None else self.beat.done if self.beat and self.beat.total else None
 
 
 def records(logs: Path) -> list[AttemptRecord]:
-    """All attempts at a unit, oldest first."""
+    """Read the records of all attempts at a unit, oldest first."""
     return [read_record(number, folder) for number, folder in attempts(logs)]
 
 
 def read_record(number: int, folder: Path) -> AttemptRecord:
-    """One attempt."""
+    """Read the record of one attempt."""
     # A name that is not listed may be there all the same for a node that knew it, and the other way round.
     present = fresh.names(folder)
     files = (_mapping(folder / name) if name in present else {} for name in NAMES)
@@ -113,7 +113,7 @@ def read_record(number: int, folder: Path) -> AttemptRecord:
 
 
 def as_number(values: dict[str, Any], key: str) -> float | None:
-    """A number of a record, None where it is missing or no number."""
+    """Return a number of a record; None where it is missing or no number."""
     value = values.get(key)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 

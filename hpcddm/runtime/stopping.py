@@ -19,24 +19,24 @@ SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 SLOT_ENDS = "the allocation is about to end"
 
 SAVING_SECONDS = 120
-"""How long a process may still run when its launcher is gone."""
+"""Seconds for which a process may still run when its launcher is gone."""
 POLL_SECONDS = 2.0
-"""The least time between two questions to conditions that come without a signal."""
+"""Least seconds between two checks of conditions that come without a signal."""
 WAITING_SECONDS = 3
-"""How long a process that was told to stop goes on waiting for the other ranks."""
+"""Seconds for which a process that was told to stop goes on waiting for the other ranks."""
 EXIT_CODE = exit_codes.LEAVES
-"""The exit code of a rank that left such a wait: not 0, so that it takes the ranks that wait for it with it."""
+"""Exit code of a rank that left such a wait: not 0, so that srun also ends the ranks that wait for it."""
 
 
 class StopFlag:
-    """Says whether, and why, this process should leave at the next step boundary."""
+    """Flag with the reason for which this process is to leave at the next step boundary; None while it may go on."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.deadline: float | None = None
-        """When the allocation ends, in seconds since the epoch."""
+        """End of the allocation, in seconds since the epoch."""
         self.lead_seconds = 0.0
-        """How long before that the flag is set."""
+        """Seconds before that end at which the flag is set."""
 
     def install(self) -> None:
         """Catch the signals (TERM can come more than once) and watch the launcher."""
@@ -53,12 +53,12 @@ class StopFlag:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
     def watch(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
-        """Ask for the end of the allocation and for these, which give a reason or None, again and again.
+        """Check the end of the allocation and these conditions, which return a reason or None, again and again.
 
-        Each condition comes with the seconds between two questions.
+        Each condition comes with the seconds between two checks.
         """
-        asked = ((POLL_SECONDS, self._allocation_end), *conditions)
-        threading.Thread(target=self._ask, args=(asked,), daemon=True).start()
+        checks = ((POLL_SECONDS, self._allocation_end), *conditions)
+        threading.Thread(target=self._ask, args=(checks,), daemon=True).start()
 
     def reserve_seconds(self, seconds: float) -> None:
         """Leave at least so long before the end of the allocation."""
@@ -137,4 +137,4 @@ def _is_alive(process: int) -> bool:
 
 
 class Stopped(Exception):
-    """The unit left early, at a place where nothing is lost; the same command makes it complete."""
+    """Early end of a unit at a place where nothing is lost; the same command continues it."""

@@ -1,4 +1,4 @@
-"""Ends a training that makes no step: a rank that waits for ever burns its whole allocation."""
+"""Watchdog that ends a training without steps, as a rank that waits for ever wastes its whole allocation."""
 
 import faulthandler
 import os
@@ -38,7 +38,7 @@ class Watchdog:
         self._over.set()
 
     def touch(self) -> None:
-        """Say that a step was made."""
+        """Record that a step was made."""
         self._ticks = 0
 
     def _watch(self) -> None:

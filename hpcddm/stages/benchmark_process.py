@@ -28,7 +28,7 @@ FEWEST = 3
 
 
 def serve() -> None:
-    """Answer until nobody asks any more."""
+    """Answer questions until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     # What libraries print must not stand among the answers.
     os.dup2(2, 1)
@@ -82,7 +82,7 @@ def _training_step(costs: Costs, network: str, batch: int, device: torch.device)
 
 
 def _least_seconds(step: Callable[[], object], at_least: float) -> float:
-    """The fastest of some steps, after one that only warms up: what else the machine does can only add."""
+    """Return the seconds of the fastest of some steps after a warm-up; other load on the machine can only add."""
     seconds, end = [], time.perf_counter() + at_least
     while len(seconds) <= FEWEST or time.perf_counter() < end:
         started = time.perf_counter()

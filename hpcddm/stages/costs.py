@@ -1,4 +1,4 @@
-"""What every unit will compute: how often which network sees an image, and how many operations that is."""
+"""Costs of every unit: the number of images that each network sees, and the FLOPs of that."""
 
 import math
 from collections import Counter
@@ -20,9 +20,9 @@ from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
 
 DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
-"""Networks by name; an expert that is made in another way than the monolith is 'denoiser-3'."""
+"""Names of networks; expert 3 is 'denoiser-3' where it is made in another way than the monolith."""
 TAR = "tar"
-"""No network: images become PNG in a tar."""
+"""Name of the work without a network: images become PNG in a tar."""
 TAR_IMAGES = 64
 REAL_ARMS = 2
 SAMPLED_TOGETHER = 100
@@ -30,7 +30,7 @@ SAMPLED_TOGETHER = 100
 
 @dataclass(frozen=True)
 class Work:
-    """One network seeing so many images, in batches of so many for all ranks together."""
+    """Run of one network on so many images, in batches of so many for all ranks together."""
 
     network: str
     is_training: bool
@@ -39,14 +39,14 @@ class Work:
 
 
 class Costs:
-    """The work of every unit of an experiment and what it costs; networks are built once."""
+    """Work and FLOPs of every unit of an experiment; the FLOPs of a network are counted once."""
 
     def __init__(self, settings: Experiment, counts: dict[str, int]) -> None:
         self.settings, self.counts = settings, counts
         self._flops: dict[tuple[str, bool], int] = {}
 
     def work(self, key: str) -> list[Work]:
-        """What a unit does image by image; empty for a stage that does not go by images."""
+        """List the work of a unit on images; empty for a stage that does not go by images."""
         stage = key.split("/")[0]
         of_stage = {
             "shard": self._shard,
@@ -61,14 +61,14 @@ class Costs:
         return of_stage[stage](key) if stage in of_stage else []
 
     def flops(self, work: Work) -> int:
-        """Operations, multiply-add = 2."""
+        """Count the FLOPs of a piece of work, a multiply-add as 2."""
         kind = work.network, work.is_training
         if kind not in self._flops:
             self._flops[kind] = self._count(*kind)
         return work.images * self._flops[kind]
 
     def network(self, name: str) -> nn.Module:
-        """A network, freshly initialised."""
+        """Build a network, freshly initialised."""
         if name.startswith(DENOISER):
             return denoisers.build(self.settings, self.settings.expert_config(_expert(name)))
         return (
@@ -78,18 +78,18 @@ class Costs:
         )
 
     def denoiser(self, expert: int | None) -> str:
-        """The name of an expert's network, or of the monolith's: the first one's that is made alike."""
-        wanted = _make(self.settings, expert)
+        """Return the name of an expert's network (None: the monolith's), which is that of the first one made alike."""
+        make = _make(self.settings, expert)
         everyone = (None, *range(self.settings.cluster.experts))
-        first = next(one for one in everyone if _make(self.settings, one) == wanted)
+        first = next(candidate for candidate in everyone if _make(self.settings, candidate) == make)
         return DENOISER if first is None else f"{DENOISER}-{first}"
 
     def measuring_network(self, name: str) -> ClassifierSettings:
-        """The settings of 'extractor' or 'classifier'."""
+        """Return the settings of 'extractor' or 'classifier'."""
         return getattr(self.settings.measuring, name)
 
     def training(self, name: str) -> Training:
-        """How a network is trained; of a denoiser, all experts together. An untrained router is asked in fp32."""
+        """Return a network's training, for a denoiser that of all experts together; fp32 for an untrained router."""
         common = self.settings.experts.training
         if name.startswith(DENOISER):
             return common.model_copy(update={"precision": self.settings.expert_config(_expert(name)).precision})
@@ -98,7 +98,7 @@ class Costs:
         return self.measuring_network(name).training
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
-        """Arguments of a network's forward pass for so many images."""
+        """Make the arguments of a network's forward pass for so many images."""
         data = self.settings.data
         images = torch.zeros(count, data.channels, data.image_size, data.image_size)
         if name != ROUTER and not name.startswith(DENOISER):
@@ -128,7 +128,7 @@ class Costs:
         return [Work(ENCODER, False, self._images_of(key), encode.IMAGES_AT_ONCE)]
 
     def _images_of(self, key: str) -> int:
-        """The images of one shard."""
+        """Return the number of images of one shard."""
         split, part = key.split("/")[1].split("-")
         data = self.settings.data
         parts = data.shards if split == "train" else data.heldout_shards
@@ -154,8 +154,8 @@ class Costs:
 
     def _distill(self, key: str) -> list[Work]:
         training = distill.student_training(self.settings)
-        asked = 1.0 if self.settings.distill.teacher == "router" else 0.0
-        taught = self._shared(training.images, training.batch, nfe.NetworkEvaluations(experts=1.0, router=asked))
+        router_nfe = 1.0 if self.settings.distill.teacher == "router" else 0.0
+        taught = self._shared(training.images, training.batch, nfe.NetworkEvaluations(experts=1.0, router=router_nfe))
         return [Work(DENOISER, True, training.images, training.batch), *taught]
 
     def _route(self, key: str) -> list[Work]:
@@ -175,8 +175,8 @@ class Costs:
     def _evaluate(self, key: str) -> list[Work]:
         start, stop = evaluate_range(key)
         evaluate, arms = self.settings.evaluate, arm_names(self.settings)
-        seen = (len(arms) + REAL_ARMS) * (stop - start)
-        looked_at = [Work(key.split("/")[1], False, seen, evaluate.batch) for key in (EXTRACTOR, CLASSIFIER)]
+        images = (len(arms) + REAL_ARMS) * (stop - start)
+        looked_at = [Work(key.split("/")[1], False, images, evaluate.batch) for key in (EXTRACTOR, CLASSIFIER)]
         return self._sampling(arms, stop - start, evaluate.batch) + looked_at
 
     def _report(self, key: str) -> list[Work]:
@@ -188,17 +188,17 @@ class Costs:
         return [*shown, *inside, *self._shared(GALLERY_PICTURES, GALLERY_PICTURES, each)]
 
     def _sampling(self, arms: list[str], images: int, batch: int, count: Callable = nfe.of_arm) -> list[Work]:
-        """Drawing so many images in each of some arms."""
+        """List the work of drawing so many images in each of some arms."""
         evaluate, experts = self.settings.evaluate, self.settings.cluster.experts
         together = batch * (1 if evaluate.guidance == 1 else 2)
-        found = {arm: count(arm, evaluate, experts) for arm in arms}
-        dense = sum(found[arm].experts for arm in arms if arm in (MONOLITH_ARM, STUDENT_ARM))
-        routed = sum((found[arm] for arm in arms if arm not in (MONOLITH_ARM, STUDENT_ARM)), nfe.NetworkEvaluations())
+        per_arm = {arm: count(arm, evaluate, experts) for arm in arms}
+        dense = sum(per_arm[arm].experts for arm in arms if arm in (MONOLITH_ARM, STUDENT_ARM))
+        routed = sum((per_arm[arm] for arm in arms if arm not in (MONOLITH_ARM, STUDENT_ARM)), nfe.NetworkEvaluations())
         work = [Work(DENOISER, False, round(images * dense), together)] if dense else []
         return work + self._shared(images, together, routed)
 
     def _shared(self, images: int, batch: int, per_image: nfe.NetworkEvaluations) -> list[Work]:
-        """Experts that are asked equally often, those that are made alike together, and the router."""
+        """List the work of the experts, each evaluated equally often, those made alike together, and of the router."""
         kinds = Counter(self.denoiser(expert) for expert in range(self.settings.cluster.experts))
         share = images * per_image.experts / kinds.total()
         work = [Work(name, False, round(count * share), batch) for name, count in kinds.items()]
@@ -206,7 +206,7 @@ class Costs:
 
 
 def _expert(name: str) -> int | None:
-    """The expert that gave a denoiser its name; None for the monolith."""
+    """Return the expert that gave a denoiser its name; None for the monolith."""
     number = name.removeprefix(DENOISER).removeprefix("-")
     return int(number) if number else None
 

@@ -38,13 +38,13 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def student_training(settings: Experiment) -> Training:
-    """A share of the experts' common budget; at a quarter it costs a third, for each image asks a teacher, too."""
+    """Return the student's share of the experts' budget; a quarter costs a third, as each image needs a teacher."""
     part = denoisers.part_of(settings.experts.training, Fraction(str(settings.distill.share)))
     return part.model_copy(update={"precision": settings.expert_config().precision})
 
 
 def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = None) -> float:
-    """FLOPs that the teacher of one image takes on average, by the clusters' sizes where they are known."""
+    """Return the FLOPs of the teacher of one image on average, by the clusters' sizes where they are known."""
     keys = expert_keys(settings)
     sizes = [inputs[key].results["samples"] if inputs else 1 for key in keys]
     flops_of_each = denoisers.of_each(settings, range(len(keys)), denoisers.sample_flops)
@@ -55,7 +55,7 @@ def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = Non
 
 
 def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], stream: str) -> Callable:
-    """Each student's loss against what the teacher makes of the noisy image: x0 = x - t v, eps = x + (1 - t) v.
+    """Return the student's loss against the teacher's estimates: x0 = x - t v, eps = x + (1 - t) v.
 
     With flow matching that is || v_student - v_teacher ||^2.
     """
@@ -82,7 +82,7 @@ def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], 
 def _teacher(
     settings: Experiment, ensemble: Ensemble, batch: Batch, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor
 ) -> torch.Tensor:
-    """One expert's velocity for every image (N, C, H, W): that of its cluster, or the router's likeliest."""
+    """Evaluate one expert's velocity for every image (N, C, H, W): that of its cluster, or the router's likeliest."""
     by_cluster = settings.distill.teacher == "cluster"
     chosen = batch.clusters if by_cluster else ensemble.router(x, t, classes).argmax(1)
     routing_weights = F.one_hot(chosen, len(ensemble.experts)).to(x.dtype)

@@ -54,7 +54,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def arm_names(settings: Experiment) -> list[str]:
-    """The arms that draw images, dense models first."""
+    """List the arms that draw images, dense models first."""
     labels = [strategies.parse(strategy).label for strategy in settings.evaluate.strategies]
     dense = {MONOLITH_ARM: settings.monolith.enabled, STUDENT_ARM: settings.distill is not None}
     return [*(arm for arm, is_there in dense.items() if is_there), *labels]
@@ -62,7 +62,7 @@ def arm_names(settings: Experiment) -> list[str]:
 
 @dataclass
 class Arm:
-    """What one arm has gathered so far."""
+    """Images of one arm so far, with their features, the classes named for them, and the usage of the experts."""
 
     images: list[np.ndarray] = field(default_factory=list)
     features: list[np.ndarray] = field(default_factory=list)

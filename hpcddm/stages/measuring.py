@@ -38,7 +38,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def build(settings: Experiment, network: ClassifierSettings) -> nn.Module:
-    """A freshly initialised classifier."""
+    """Build a freshly initialised classifier."""
     return plugins.load("models", network.model.name).build(network.model, settings.data, settings.data.num_classes)
 
 
@@ -51,7 +51,7 @@ def _loss(network: ClassifierSettings, stream: str) -> Callable:
 
 
 def _moved(batch: Batch, network: ClassifierSettings, stream: str) -> torch.Tensor:
-    """The images (N, C, H, W), each shifted and mirrored by its own random numbers; the border repeats."""
+    """Shift and mirror every image (N, C, H, W) by its own random numbers; the border repeats."""
     images, size = batch.x0, batch.x0.shape[-1]
     rows, columns = (
         noise.uniform(network.seed, f"{stream}/{axis}", batch.sample_indices).mul(2 * network.shift + 1).long()

@@ -22,7 +22,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 def load_ensemble(
     settings: Experiment, folder_of: Callable[[str], Path], needed: Collection[str], device: torch.device
 ) -> Ensemble:
-    """Experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
+    """Load experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
 
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
     where `evaluate.placement` wants them.
@@ -30,17 +30,19 @@ def load_ensemble(
     evaluate = settings.evaluate
     configs = {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
     configs = {
-        key: one for key, one in (configs | dict.fromkeys(DENSE, settings.expert_config())).items() if key in needed
+        key: config
+        for key, config in (configs | dict.fromkeys(DENSE, settings.expert_config())).items()
+        if key in needed
     }
     on_host = {
         key: _verified(denoisers.build(settings, config), folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
     placed = plugins.load("ensemble/placements", evaluate.placement.name).place(evaluate.placement, on_host, device)
-    found = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
-    experts = [found.get(expert_key(index)) for index in range(settings.cluster.experts)]
+    loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
+    experts = [loaded.get(expert_key(index)) for index in range(settings.cluster.experts)]
     router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
-    return Ensemble(experts, router, found.get(MONOLITH), found.get(STUDENT), settings.data.num_classes)
+    return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), settings.data.num_classes)
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
@@ -52,7 +54,7 @@ def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> 
 def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> nn.Module:
-    """The extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
+    """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
     network = getattr(settings.measuring, key.split("/")[1])
     return _verified(measuring.build(settings, network), folder_of(key)).to(device)
 
@@ -62,6 +64,6 @@ def _ready(device: torch.device, network: nn.Module, folder: Path, precision: st
 
 
 def _verified(network: nn.Module, folder: Path) -> nn.Module:
-    """The network with its weights, whose bytes must be those that its manifest names."""
+    """Load a network's weights, whose bytes must be those that its manifest names."""
     outputs.intact(folder, WEIGHTS)
     return load_weights(network, folder)

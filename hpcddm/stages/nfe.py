@@ -1,4 +1,4 @@
-"""How often an arm asks its networks to draw one image, counted by letting it draw with networks that only count."""
+"""Network evaluations (NFE) of an arm for one image, counted by drawing with networks that only count."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SHAPE = (1, 1, 1)
 
 @dataclass(frozen=True)
 class NetworkEvaluations:
-    """Images that all experts together, and the router, see."""
+    """Numbers of images that all experts together, and the router, see."""
 
     experts: float = 0.0
     router: float = 0.0
@@ -27,7 +27,7 @@ class NetworkEvaluations:
 
 
 def of_arm(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
-    """What drawing one image takes at most, whatever the router says."""
+    """Count the evaluations for drawing one image, the most that any router causes."""
     nothing = torch.zeros(1, dtype=torch.long)
 
     def draw(ensemble: Ensemble) -> None:
@@ -37,7 +37,7 @@ def of_arm(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEva
 
 
 def of_diagnostics(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
-    """What looking into the drawing of one image takes at most: `diagnose` asks every expert, and draws twice."""
+    """Count the evaluations for diagnosing one image at most: `diagnose` evaluates every expert, and draws twice."""
     nothing = torch.zeros(1, dtype=torch.long)
 
     def inspect(ensemble: Ensemble) -> None:
@@ -47,20 +47,20 @@ def of_diagnostics(arm: str, evaluate: EvaluateSettings, num_experts: int) -> Ne
 
 
 def _most(act: Callable[[Ensemble], None], evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
-    """The most over routers that find 1, 2, ... K experts equally likely: of a threshold's, not all are the worst."""
-    found = [_count(act, evaluate, num_experts, likely) for likely in range(1, num_experts + 1)]
-    return max(found, key=lambda counted: (counted.experts, counted.router))
+    """Return the maximum over routers that find 1, 2, ... K experts equally likely; K itself may give less."""
+    counts = [_count(act, evaluate, num_experts, likely) for likely in range(1, num_experts + 1)]
+    return max(counts, key=lambda counted: (counted.experts, counted.router))
 
 
 class _Counter:
-    """A network that answers with `answer`, or with zeros like its images, and counts the images that it sees."""
+    """A network that returns `output`, or zeros like its images, and counts the images that it sees."""
 
-    def __init__(self, answer: torch.Tensor | None = None) -> None:
-        self.answer, self.images = answer, 0
+    def __init__(self, output: torch.Tensor | None = None) -> None:
+        self.output, self.images = output, 0
 
     def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
         self.images += len(x)
-        return torch.zeros_like(x) if self.answer is None else self.answer.expand(len(x), -1)
+        return torch.zeros_like(x) if self.output is None else self.output.expand(len(x), -1)
 
 
 def _count(

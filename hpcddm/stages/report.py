@@ -45,13 +45,13 @@ from hpcddm.training.loop import CURVE, WEIGHTS
 PAGE, METRICS = "index.html", "metrics.json"
 PICTURES_PER_CLUSTER = 48
 GALLERY_PICTURES = 20
-"""Also the samples on which the diagnostics look, which ask every expert at every step."""
+"""Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""
 ENSEMBLE = "ensemble"
-"""All arms that are no dense model have one training and one bill."""
+"""Name for all arms that are no dense model, which share one training and its FLOPs."""
 WAYS = {"accuracy": "with class", "accuracy_without_class": "without class"}
 CALIBRATION = {"calibration_error": "as made", "scaled_calibration_error": "with temperature"}
 SURPRISE = {"nll": "as made", "scaled_nll": "with temperature"}
-"""The lists by noise level among the facts of the router's unit, and what the page calls their lines."""
+"""Lists by noise level among the results of the router's unit, and the labels of their lines on the page."""
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
@@ -65,7 +65,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def _merge(unit: Unit, arm: str) -> dict[str, Any]:
-    """One arm over all units, in the samples' order: statistics in float64, features, agreement, usage."""
+    """Merge one arm over all units, in the samples' order: statistics in float64, features, agreement, usage."""
     statistics, features, agreed, usage = None, [], [], 0
     for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
         with h5py.File(unit.input(key, EVALUATION)) as file:
@@ -102,7 +102,7 @@ def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]
 
 
 def _remark(settings: Experiment, unit: Unit) -> str:
-    """What everybody who reads the results has to know of the experts that are missing; '' when none is."""
+    """Return a remark on the experts that are missing, for every reader of the results; '' when none is."""
     missing, num_experts = missing_experts(settings, unit.inputs), settings.cluster.experts
     if not missing:
         return ""
@@ -120,7 +120,7 @@ def _remark(settings: Experiment, unit: Unit) -> str:
 
 
 def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) -> dict[str, Any]:
-    """All measures of an arm against the held-out images; the class of image i is i % num_classes in both."""
+    """Measure an arm against the held-out images; the class of image i is i % num_classes in both."""
     labels = np.arange(len(arm["features"])) % num_classes
     return {
         "fd": frechet_distance(arm["statistics"], reference["statistics"]),
@@ -133,22 +133,22 @@ def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) 
 
 
 def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
-    """Training FLOPs by arm: of each dense model that is there, and of the experts that are there with the router.
+    """Sum the training FLOPs by arm: of each dense model, and of the experts with the router, as far as they are there.
 
-    What they started from is on every arm's bill, but once.
+    The FLOPs of initial weights count for every arm that started from them, but once.
     """
     dense = {key.split("/")[1]: _bill([inputs[key]]) for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = [found for key, found in inputs.items() if expert_number(key) is not None]
+    experts = [manifest for key, manifest in inputs.items() if expert_number(key) is not None]
     return dense | {ENSEMBLE: _bill([*experts, inputs[ROUTER]])}
 
 
 def _bill(units: list[Manifest]) -> int:
-    own = sum(found.results["train_flops"] for found in units)
-    return own + sum(start["train_flops"] or 0 for start in run_summary.initial_weights_of(units).values())
+    trained = sum(unit.results["train_flops"] for unit in units)
+    return trained + sum(start["train_flops"] or 0 for start in run_summary.initial_weights_of(units).values())
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
-    (output,) = (one for one in unit.inputs[key].outputs if one.path == WEIGHTS)
+    (output,) = (file for file in unit.inputs[key].outputs if file.path == WEIGHTS)
     name = getattr(settings.measuring, key.split("/")[1]).model.name
     return {"name": name, "sha256": output.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
@@ -177,35 +177,35 @@ def _content(
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
-    """The loss curves of all units that trained something."""
-    trained = [key for key, found in unit.inputs.items() if any(output.path == CURVE for output in found.outputs)]
+    """Read the loss curves of all units that trained something."""
+    trained = [key for key, manifest in unit.inputs.items() if any(output.path == CURVE for output in manifest.outputs)]
     return {key: atomic.read_json(unit.input(key, CURVE)) for key in trained}
 
 
-def _router(found: dict[str, Any]) -> Router | None:
-    """What the router's unit measured on held-out images by noise level; None where it measured nothing."""
-    if "noise_levels" not in found:
+def _router(results: dict[str, Any]) -> Router | None:
+    """Collect what the router's unit measured on held-out images by noise level; None where it measured nothing."""
+    if "noise_levels" not in results:
         return None
     lines = [
-        {label: found[key] for key, label in kind.items() if key in found} for kind in (WAYS, CALIBRATION, SURPRISE)
+        {label: results[key] for key, label in kind.items() if key in results} for kind in (WAYS, CALIBRATION, SURPRISE)
     ]
-    return Router(found["noise_levels"], *lines)
+    return Router(results["noise_levels"], *lines)
 
 
 def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
-    found = []
+    clusters = []
     for index in range(settings.cluster.experts):
         name = f"expert-{index:02d}"
         samples = sample_lists.clustered(unit, name)
         reader = sample_lists.reader(unit, "train", samples)
         # Not the first ones: sources are often sorted by class.
         rows = noise.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER]
-        found.append(Cluster(index, len(samples), reader.images(rows)))
-    return found
+        clusters.append(Cluster(index, len(samples), reader.images(rows)))
+    return clusters
 
 
 class Shown:
-    """The few samples that are shown and looked into: the same noise and classes in every arm."""
+    """Samples of the gallery and of the diagnostics: the same noise and classes in every arm."""
 
     def __init__(self, settings: Experiment, unit: Unit):
         self.settings, self.unit = settings, unit
@@ -222,21 +222,21 @@ class Shown:
         self.done = 0
 
     def galleries(self) -> list[Gallery]:
-        """What every arm and every expert alone makes of that noise."""
-        evaluate, found = self.settings.evaluate, []
+        """Draw the gallery of every arm and of every expert alone, all from the same noise."""
+        evaluate, galleries = self.settings.evaluate, []
         for arm in (*self.arms, *self.alone):
             self._go_on()
             field = self.ensemble.field(arm, evaluate, self.clusters)
             images = sample(field, self.settings.seed, self.rows, self.classes, self.shape, evaluate)
-            found.append(Gallery(arm, to_images(images)))
-        return found
+            galleries.append(Gallery(arm, to_images(images)))
+        return galleries
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:
-        """The router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
-        evaluate, found = self.settings.evaluate, {}
+        """Measure the router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
+        evaluate, by_arm = self.settings.evaluate, {}
         for arm in self.arms:
             self._go_on()
-            found[arm] = diagnose(
+            by_arm[arm] = diagnose(
                 partial(self.ensemble.field, arm, evaluate, self.clusters),
                 self.settings.seed,
                 self.rows,
@@ -244,7 +244,7 @@ class Shown:
                 self.shape,
                 evaluate,
             )
-        return found
+        return by_arm
 
     def _go_on(self) -> None:
         self.unit.leave_if_told()

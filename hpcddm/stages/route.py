@@ -47,17 +47,17 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)
     reader = sample_lists.reader(unit, "heldout", rows)
-    found, temperatures = quality(settings, corrected, reader, unit.leave_if_told)
+    measured, temperatures = quality(settings, corrected, reader, unit.leave_if_told)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
         atomic.write_json(unit.folder / CALIBRATION, calibration)
         outputs.append(CALIBRATION)
-    return Result(outputs, made.results | found)
+    return Result(outputs, made.results | measured)
 
 
 def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
-    """Train on real images or on the experts'; the log prior that the logits lack, zeros at natural frequency."""
+    """Train on real images or the experts' samples; return also the log prior that the logits lack."""
     outputs, results = [], {}
     if settings.router.samples:
         reader, plan = draw(settings, unit)

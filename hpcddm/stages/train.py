@@ -41,17 +41,17 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def expert_training(settings: Experiment, expert: int) -> Training:
-    """One expert's K-th of the common budget, in its own precision."""
+    """Return one expert's K-th of the common budget, in its own precision."""
     part = denoisers.part_of(settings.experts.training, Fraction(1, settings.cluster.experts))
     return part.model_copy(update={"precision": settings.expert_config(expert).precision})
 
 
 def monolith_training(settings: Experiment) -> Training:
-    """As many images as all experts' and the router's training FLOPs buy: all arms cost the same."""
+    """Give the monolith the images that all experts' and the router's training FLOPs buy: all arms cost the same."""
     total, experts = settings.experts.training, range(settings.cluster.experts)
-    *each, own = denoisers.of_each(settings, (*experts, None), denoisers.train_flops)
+    *each, monolith_flops = denoisers.of_each(settings, (*experts, None), denoisers.train_flops)
     spent = sum(expert_training(settings, expert).images * each[expert] for expert in experts)
-    affordable = (spent + router_flops(settings)) / own
+    affordable = (spent + router_flops(settings)) / monolith_flops
     return total.model_copy(update={"images": round(affordable / total.batch) * total.batch})
 
 
