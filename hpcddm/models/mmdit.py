@@ -55,7 +55,7 @@ class Settings(DenoiserSettings):
 
 
 class LastText(Modulated):
-    """The text stream of the last block: keys and values only, for nothing comes after it."""
+    """Text stream of the last block: keys and values only, since its tokens are not updated."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings, LAST_VECTORS)

@@ -40,7 +40,7 @@ class TransformerSettings(VariantSettings):
     depth: Positive
     heads: Positive
     patch: Positive
-    """The side of the square that becomes one token."""
+    """Side of the square of pixels that becomes one token."""
     modulation: Literal["zero", "single"] = "zero"
     """adaLN-zero: a linear layer in every block; adaLN-single: one for all, and a table in each (arXiv 2310.00426)."""
     qk_norm: bool = False
