@@ -16,13 +16,13 @@ class ArrayReader:
         return len(self._images)
 
     def images(self, dataset_indices: Sequence[int]) -> np.ndarray:
-        """The images of some samples: uint8 (N, H, W, C)."""
+        """Return the images of some samples: uint8 (N, H, W, C)."""
         return self._images[np.asarray(dataset_indices)]
 
     def labels(self, dataset_indices: Sequence[int]) -> torch.Tensor:
-        """The classes of some samples: int64 (N,)."""
+        """Return the classes of some samples: int64 (N,)."""
         return torch.from_numpy(self._labels[np.asarray(dataset_indices)].astype(np.int64))
 
     def clusters(self, dataset_indices: Sequence[int]) -> torch.Tensor:
-        """The cluster ids of some samples: int64 (N,)."""
+        """Return the cluster ids of some samples: int64 (N,)."""
         return torch.from_numpy(self._clusters[np.asarray(dataset_indices)].astype(np.int64))

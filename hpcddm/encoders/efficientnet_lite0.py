@@ -26,14 +26,14 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""Blocks, kernel, stride of the first block, expansion, channels."""
+"""Number of blocks, kernel, stride of the first block, expansion and channels of each stage."""
 
 IMAGES_AT_ONCE = 64
-"""Bounds the memory of the first stages; a fixed number, so that the same shard gives the same features."""
+"""Batch size, which bounds the memory of the first stages; fixed, so that a shard always gives the same features."""
 
 
 class Settings(VariantSettings):
-    """`size` is the side that images are resized to: larger sees more and takes longer (its square)."""
+    """Side `size` that images are resized to: a larger one shows more detail and takes longer (its square)."""
 
     role: ClassVar[str] = "image"
 
@@ -50,7 +50,7 @@ class Settings(VariantSettings):
     size: Literal[64, 96, 128] = 64
 
     def dimensions(self, data: Any) -> int:
-        """Values per image."""
+        """Return the number of features per image."""
         return 1280
 
 
@@ -75,7 +75,7 @@ class EfficientNetLite0(nn.Module):
         self.fc = nn.Linear(1280, 1000)
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """The pooled activations before the last layer."""
+        """Compute the pooled activations (N, 1280) before the last layer."""
         maps = F.relu6(self.bn0(self.conv_stem(images)))
         for block in self.blocks:
             maps = block(maps)
@@ -86,7 +86,7 @@ class EfficientNetLite0(nn.Module):
 
 
 class Block(nn.Module):
-    """An inverted residual: widen, convolve every channel for itself, narrow; added to its input where shapes allow."""
+    """An inverted residual: widen, depthwise convolution, narrow; added to its input where shapes allow."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def _norm(channels: int) -> nn.Module:
 
 
 def network() -> EfficientNetLite0:
-    """The network with its weights, ready for inference.
+    """Load the network with its weights, ready for inference.
 
     Raises `UserError` when the weights were not fetched.
     """
@@ -132,7 +132,7 @@ def network() -> EfficientNetLite0:
 
 
 def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
+    """Build a function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
     device = current_device()
     model = network().to(device)
 

@@ -5,12 +5,12 @@ import torch.nn.functional as F
 
 
 def tempered(posterior: torch.Tensor, temperature: float) -> torch.Tensor:
-    """softmax(logits / T) from the posterior softmax(logits), (N, K) (arXiv 2501.05450, sec. 3.4)."""
+    """Compute softmax(logits / T) from the posterior softmax(logits), (N, K) (arXiv 2501.05450, sec. 3.4)."""
     return posterior if temperature == 1 else (posterior.log() / temperature).softmax(dim=1)
 
 
 def draw(routing_weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """One expert per sample with probability in proportion to its weight: one-hot rows (N, K), zero where all are.
+    """Draw one expert per sample in proportion to its weight: one-hot rows (N, K), zero where all weights are.
 
     uniform: (N,), or (N / 2,) where the rows are two halves that share their numbers. Inverts the cumulative sum.
     """

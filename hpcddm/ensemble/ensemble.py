@@ -25,7 +25,7 @@ STUDENT_ARM = "student"
 
 @dataclass(frozen=True)
 class Ensemble:
-    """All that can draw; `null` stands for 'no condition': a class id, or one row of states.
+    """Trained networks of a run; `null` is the null condition of guidance: a class id, or one row of states.
 
     None stands for an expert that is missing: the posterior is restricted to those that are there, whatever the
     strategy, so that every strategy makes of them what it would make of an ensemble of them alone.
@@ -38,11 +38,11 @@ class Ensemble:
     null: int | torch.Tensor
 
     def field(self, arm: str, evaluate: EvaluateSettings, clusters: torch.Tensor | None = None) -> EnsembleVelocity:
-        """The velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
+        """Build the velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
 
-        clusters: (N,), the samples' known clusters, which only the oracle asks for; a sample whose own expert is
-        missing goes by the router, as in 'full'.
-        Raises `ConfigError` for a name that means nothing.
+        clusters: (N,), the samples' known clusters, which only the oracle uses; a sample whose own expert is
+        missing takes the router's posterior, as in 'full'.
+        Raises `ConfigError` for an unknown name.
         """
         single = self._single(arm)
         if single is not None:

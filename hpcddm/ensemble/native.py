@@ -16,7 +16,7 @@ from hpcddm.objectives.conversions import Level
 from hpcddm.schema import VariantSettings
 
 HIGHEST = 1 - 1e-3
-"""The last time at which a model is asked: at t = 1 a prediction of the noise says nothing about the image."""
+"""Last time at which a model is evaluated: at t = 1 a prediction of the noise says nothing about the image."""
 
 
 def integrate(
@@ -27,7 +27,7 @@ def integrate(
     times: list[float],
     settings: VariantSettings,
 ) -> torch.Tensor:
-    """From a native state (N, C, H, W) at the first time to one at the last; `start` fixes the floating-point type.
+    """Integrate a native state (N, C, H, W) from the first time to the last; `start` fixes the floating-point type.
 
     times: of the linear path, falling; native times are those of the same log-SNR. A last time of 0 gives images.
     Raises `ConfigError` when the field has more than one model.
@@ -51,7 +51,7 @@ def integrate(
 def _estimates(
     denoiser: Denoiser, y: torch.Tensor, tau: torch.Tensor, prediction: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """x0, within the conversion's clamp, and the eps that goes with it at the state y."""
+    """Return x0, within the conversion's clamp, and the eps that goes with it at the state y."""
     x0, eps = denoiser.objective.estimate(y, tau, prediction)
     bound = denoiser.conversion.settings.x0_clamp
     if bound is None:
@@ -79,7 +79,7 @@ def _predict(
 
 
 def _matched(denoiser: Denoiser, time: float, device: torch.device) -> torch.Tensor:
-    """The native time (1,) with the log-SNR of the linear path's `time`, or the nearest one that is believed."""
+    """Return the native time (1,) with the log-SNR of the linear path's `time`, at most the last valid one."""
     highest = min(HIGHEST, denoiser.conversion.valid_range(denoiser.objective)[1])
     t = torch.tensor([time], dtype=torch.float64, device=device).clamp(max=highest)
     return denoiser.objective.schedule.time_at(LINEAR.log_snr(t))

@@ -25,8 +25,8 @@ def sample(
 ) -> torch.Tensor:
     """Draw images (N, C, H, W) in [-1, 1], on the device of `condition`.
 
-    indices: the images' numbers, which with the seed alone fix their initial noise and everything else that is drawn;
-    condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is to draw from several models.
+    indices: the images' numbers, which with the seed alone determine their initial noise and all other draws;
+    condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
     """
     start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
     return integrate(field, start, SampleStream(seed, indices), condition, evaluate).clamp(-1, 1)
@@ -39,7 +39,7 @@ def integrate(
     condition: torch.Tensor,
     evaluate: EvaluateSettings,
 ) -> torch.Tensor:
-    """From noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
+    """Integrate noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
     times = time_grid(evaluate.steps, evaluate.shift)
     if evaluate.solver.native:
         return native.integrate(field, start, stream, condition, times, evaluate.solver)
@@ -51,7 +51,7 @@ def integrate(
 
 
 def time_grid(steps: int, shift: float = 1.0) -> list[float]:
-    """`steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with u equally spaced.
+    """Return `steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with u equally spaced.
 
     A shift s lowers every log-SNR, 2 log((1 - t) / t), by 2 log s (arXiv 2403.03206, eq. 23).
     """

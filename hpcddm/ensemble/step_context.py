@@ -1,4 +1,4 @@
-"""Where a batch of samples is on its way, and the random numbers that belong to it there."""
+"""Position of a batch on its trajectory, and the random numbers that belong to it there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from hpcddm.data import noise
 
 @dataclass(frozen=True, eq=False)
 class SampleStream:
-    """The way of one batch from noise to data; row n is image `indices[n]`."""
+    """Seed and image numbers of one batch on its trajectory; row n is image `indices[n]`."""
 
     seed: int
     indices: Sequence[int]
@@ -18,19 +18,19 @@ class SampleStream:
 
 @dataclass(frozen=True)
 class StepContext:
-    """One look at the velocity: in step number `step`, at noise `time` in [0, 1]."""
+    """One velocity evaluation: in step number `step`, at time `time` in [0, 1]."""
 
     stream: SampleStream
     step: int
     time: float
 
     def uniform(self, draw: int) -> torch.Tensor:
-        """Uniform numbers in [0, 1), float32 (N,), functions of seed, image, step and draw alone.
+        """Draw uniform numbers in [0, 1), float32 (N,), functions of seed, image, step and draw alone.
 
-        All looks of one step share them, and so do both halves of guidance.
+        All evaluations of one step share them, and so do both halves of guidance.
         """
         return noise.uniform(self.stream.seed, f"strategy/{self.step}/{draw}", self.stream.indices)
 
     def gaussian(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Standard normal numbers, float32 (N, *shape), functions of seed, image and step alone."""
+        """Draw standard normal numbers, float32 (N, *shape), functions of seed, image and step alone."""
         return noise.gaussian(self.stream.seed, f"ancestral/{self.step}", self.stream.indices, shape)

@@ -1,4 +1,4 @@
-"""The ranks of one unit meet: rank 0 takes a free port and tells it through the attempt's folder."""
+"""Process group of a unit's ranks: rank 0 takes a free port and announces it in the attempt's folder."""
 
 import os
 from datetime import timedelta
@@ -52,7 +52,7 @@ def _meet(unit: Unit, device: torch.device) -> None:
 
 
 def leave() -> None:
-    """Wait for the other ranks and take the group down."""
+    """Wait for the other ranks and destroy the process group."""
     dist.barrier()
     dist.destroy_process_group()
 

@@ -11,7 +11,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """How much fresh noise a step brings: 0 is DDIM, 1 is DDPM."""
+    """Scale `eta` of the fresh noise in a step: 0 is DDIM, 1 is DDPM."""
 
     native: ClassVar[bool] = True
     nfe_per_step: ClassVar[int] = 1
@@ -29,9 +29,9 @@ class Settings(VariantSettings):
 def step(
     settings: Settings, x0: torch.Tensor, eps: torch.Tensor, level: Level, next_level: Level, fresh: Callable
 ) -> torch.Tensor:
-    """The state at the next level from what the model says at this one: (N, C, H, W).
+    """Compute the state at the next level from the x0 and eps of the model at this one: (N, C, H, W).
 
-    level: alpha and sigma, float64 (1,); fresh: function () -> standard normal numbers (N, C, H, W).
+    level: alpha and sigma, float64 (1,); fresh: () -> standard normal numbers (N, C, H, W).
     For a state alpha x0 + sigma eps of any schedule the fresh noise has the variance
     eta^2 (sigma'^2 / sigma^2) (sigma^2 - (alpha / alpha')^2 sigma'^2), which is eq. 16 where alpha^2 + sigma^2 = 1.
     """

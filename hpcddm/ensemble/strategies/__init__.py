@@ -1,7 +1,7 @@
 """Routing strategies: how a posterior over experts becomes the weights of their velocities.
 
-A strategy's file says with `pattern` which names it answers to ("top1", "top-2"), whether it needs the router, and
-whether what it takes at first is kept for the whole trajectory; it holds
+A strategy's `Settings` have `pattern`, a regular expression of its names ("top1", "top-2"), `needs_router`, and
+`per_trajectory`: its first weights are kept for the whole trajectory. Its file defines
 `routing_weights(settings, posterior, context)`.
 """
 
@@ -15,7 +15,7 @@ ROOM = "ensemble/strategies"
 
 
 def parse(name: str) -> Any:
-    """The settings of the strategy that `name` means; `.label` is its canonical name.
+    """Return the settings of the strategy that `name` means; `.label` is its canonical name.
 
     Raises `ConfigError` with the valid names.
     """
@@ -23,7 +23,7 @@ def parse(name: str) -> Any:
 
 
 def rule(settings: Any, renormalise: bool = True) -> Callable:
-    """The function from posterior (N, K) and `StepContext` to weights (N, K).
+    """Return the function from posterior (N, K) and `StepContext` to weights (N, K).
 
     Rows sum to one; without `renormalise` experts that were chosen, not drawn, keep their posterior values.
     """

@@ -8,7 +8,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
     pattern: ClassVar[str] = "full"
     usage: ClassVar[str] = "full"
@@ -18,5 +18,5 @@ class Settings(VariantSettings):
 
 
 def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Weights (N, K) from the posterior (N, K)."""
+    """Return the posterior (N, K) as weights (N, K)."""
     return posterior

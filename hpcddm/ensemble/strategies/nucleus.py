@@ -10,7 +10,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """The mass of the set, and the temperature of the posterior that it is taken and drawn from."""
+    """Mass of the set, and temperature of the posterior that it is taken and drawn from."""
 
     pattern: ClassVar[str] = (
         r"nucleus-?(?P<p>[01](?:\.[0-9]{1,6})?)(?:-at-(?P<temperature>[0-9]{1,4}(?:\.[0-9]{1,6})?))?"
@@ -24,11 +24,11 @@ class Settings(VariantSettings):
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """Canonical name."""
         return f"nucleus-{self.p:g}" + (f"-at-{self.temperature:g}" if self.temperature not in (None, 1) else "")
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError for a mass or a temperature that is none."""
+        """Raise ValueError for a mass outside (0, 1] or a temperature of zero."""
         if not 0 < self.p <= 1:
             raise ValueError(f"{self.label}: the mass must be above 0 and at most 1")
         if self.temperature == 0:
@@ -36,7 +36,7 @@ class Settings(VariantSettings):
 
 
 def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """One-hot weights (N, K)."""
+    """Draw one-hot weights (N, K)."""
     sharpened = tempered(posterior, settings.temperature or 1.0)
     likeliest, experts = sharpened.sort(dim=1, descending=True)
     # At mass 1 rounding must not leave out the least likely ones.

@@ -1,6 +1,6 @@
 """One expert per trajectory, drawn at its start from p(k | x_1, t = 1, c) and kept to its end.
 
-At t = 1 the state is pure noise and tells nothing of the cluster, so the draw is from p(k | c). An expert's own flow
+At t = 1 the state is pure noise and independent of the cluster, so the draw is from p(k | c). An expert's own flow
 carries noise to the distribution of its cluster, so the samples' distribution is sum_k p(k | c) p(x_0 | k, c), which is
 the data's: exact for exact experts and posterior, at the cost of one model.
 """
@@ -14,7 +14,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set; both halves of guidance ask the expert that was drawn."""
+    """Variant without settings; both halves of guidance use the expert that was drawn."""
 
     pattern: ClassVar[str] = "per-trajectory"
     usage: ClassVar[str] = "per-trajectory"
@@ -24,5 +24,5 @@ class Settings(VariantSettings):
 
 
 def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """One-hot weights (N, K)."""
+    """Draw one-hot weights (N, K)."""
     return draw(posterior, context.uniform(0))

@@ -11,18 +11,18 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """A layout has nothing to set."""
+    """Variant without settings."""
 
 
 def recognises(stored: Stored) -> bool:
-    """Whether these are the tensors of this layout."""
+    """Tell if these are the tensors of this layout."""
     return stored.tensors.keys() >= {"trunk.embed_patch.weight", "head.weight"}
 
 
 def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
-    """The tensors as they are, and what network they make; `like` is not asked for.
+    """Return the tensors as they are and describe their network; `like` is not used.
 
-    Raises `UserError` when nothing in the file or beside it says what denoiser it is.
+    Raises `UserError` when neither the file nor the manifest beside it describes the denoiser.
     """
     if "objective" not in stored.own:
         raise UserError(

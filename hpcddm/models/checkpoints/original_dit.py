@@ -18,7 +18,7 @@ from hpcddm.schema import VariantSettings
 
 TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
-"""Heads by width of the published sizes S, B, L, XL (table 1 of the paper): no tensor tells them."""
+"""Heads by width of the published sizes S, B, L, XL (table 1 of the paper): the tensors do not show them."""
 
 BLOCK = {
     "attention.qkv": ("attn.qkv", 1, 3),
@@ -27,15 +27,15 @@ BLOCK = {
     "mlp.2": ("mlp.fc2", MLP_RATIO, 1),
     "modulation": ("adaLN_modulation.1", 1, 6),
 }
-"""Our name of a block's linear layer, theirs, its inputs and outputs in widths."""
+"""Our name of a block's linear layer -> theirs, its inputs and outputs in widths."""
 
 
 class Settings(VariantSettings):
-    """A layout has nothing to set."""
+    """Variant without settings."""
 
 
 def recognises(stored: Stored) -> bool:
-    """Tell if these are the tensors of this layout, and nothing says that SiT's train.py wrote them."""
+    """Tell if these are the tensors of this layout, without the arguments of SiT's train.py."""
     return has_tensors(stored.tensors) and "path_type" not in stored.arguments
 
 
@@ -45,7 +45,7 @@ def has_tensors(names: Collection[str]) -> bool:
 
 
 def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
-    """The tensors under our names, and what network they make.
+    """Rename the tensors to our names and describe their network.
 
     like: settings of the target; its heads are taken where the width is none of the published ones.
     Raises `UserError` when tensors are missing, unknown, of a wrong shape, or not those of this layout.
@@ -78,7 +78,7 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Checkpoint
 
 
 def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
-    """Rows of a last layer, ordered (row, column, channel) inside a patch, in our order (channel, row, column).
+    """Reorder rows of a last layer from (row, column, channel) inside a patch to our (channel, row, column).
 
     rows: (patch^2 C, ...).
     """
@@ -87,18 +87,18 @@ def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
 
 
 def original_objective() -> VariantSettings:
-    """What the published networks were trained for."""
+    """Return the settings of the objective that the published networks were trained for."""
     return plugins.settings_class("objectives", "epsilon")(
         name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}
     )
 
 
 def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None:
-    """The side of the images from the table of positions `name`, where there is one.
+    """Return the side of the images from the table of positions `name`, None where there is none.
 
     Raises `UserError` unless it is the fixed table of sines and cosines: ours is computed and not stored.
     """
-    if name not in source.left:
+    if name not in source.remaining:
         return None
     table = source.take(name, 1, None, width)[0]
     grid = round(len(table) ** 0.5)

@@ -16,6 +16,6 @@ class Settings(VariantSettings):
 
 
 def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
+    """Compute times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
     normal = torch.special.ndtri(uniform)
     return lowest + (highest - lowest) * torch.sigmoid(settings.mean + settings.std * normal)

@@ -7,9 +7,9 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
 
 def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
-    """The factor (N,) of the squared error of `prediction_type`: 1."""
+    """Return the factor (N,) of the squared error of `prediction_type`: 1."""
     return torch.ones_like(level.alpha)

@@ -9,9 +9,9 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """`velocity` is that of the linear path.
+    """Quantity in whose space the error is measured; `velocity` is that of the linear path.
 
-    Where the prediction says nothing about the target (epsilon about x0 at t = 1) the weight grows without
+    Where the prediction is independent of the target (epsilon of x0 at t = 1) the weight grows without
     bound, up to 1e12 by the floor of the conversions; `min_snr` does not.
     """
 
@@ -19,5 +19,5 @@ class Settings(VariantSettings):
 
 
 def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
-    """The factor (N,) that makes the squared error of `prediction_type` that of `settings.prediction_type`."""
+    """Compute the factor (N,) that makes the squared error of `prediction_type` that of `settings.prediction_type`."""
     return (determinant(settings.prediction_type, level) / determinant(prediction_type, level)).square()
