@@ -40,7 +40,7 @@ def checked(site: Site, cluster: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class InitialWeights:
+class JobStart:
     """Start of one element of a part, with the folder that the batch script made for it."""
 
     part: str
@@ -102,17 +102,17 @@ class Evidence:
             }
         )
 
-    def starts(self, part: str, element: int | None = None) -> list[InitialWeights]:
+    def starts(self, part: str, element: int | None = None) -> list[JobStart]:
         """List all starts of a part, or of one of its elements, oldest first."""
         starts = []
         for folder in self.folder.iterdir():
             match = FOLDER.fullmatch(folder.name)
             if match and match["part"] == part and element in (None, int(match["element"])):
                 numbers = (int(match[name]) for name in ("job", "element", "restart"))
-                starts.append(InitialWeights(part, *numbers, folder))
+                starts.append(JobStart(part, *numbers, folder))
         return sorted(starts, key=lambda start: (start.job, start.restart, start.element))
 
-    def last(self, part: str, element: int = 0) -> InitialWeights | None:
+    def last(self, part: str, element: int = 0) -> JobStart | None:
         """Return the last start of an element; None where there is none."""
         return next(reversed(self.starts(part, element)), None)
 

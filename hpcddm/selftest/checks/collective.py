@@ -12,7 +12,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.network import node_name
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
-from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, InitialWeights, Part
+from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 STEP = "collective"
@@ -62,7 +62,7 @@ def _sum(device: Any) -> dict[str, Any]:
     return {"backend": dist.get_backend(), "seconds": min(seconds[1:])}
 
 
-def answers(start: InitialWeights | None) -> list[dict[str, Any]]:
+def answers(start: JobStart | None) -> list[dict[str, Any]]:
     """Read the answers that the ranks wrote, those with a complaint first."""
     records = map(atomic.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
     return sorted((record for record in records if record), key=lambda record: (not record["message"], record["rank"]))

@@ -11,7 +11,7 @@ from typing import Any
 from hpcddm import __version__
 from hpcddm.rundir import atomic
 from hpcddm.runtime.network import node_name
-from hpcddm.selftest.evidence import Element, Evidence, InitialWeights, Part
+from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 PACKAGES = ("torch", "deepspeed", "submitit")
@@ -74,7 +74,7 @@ def evaluate_check(evidence: Evidence) -> Row:
     return Row("environment", verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
 
 
-def _setup_failure(evidence: Evidence, start: InitialWeights | None) -> str:
+def _setup_failure(evidence: Evidence, start: JobStart | None) -> str:
     if start is None:
         return ""
     failed = start.text("setup.failed")
@@ -87,7 +87,7 @@ def _setup_failure(evidence: Evidence, start: InitialWeights | None) -> str:
     return f"the setup lines ended the job{detail}" if has_ended and start.text("setup.done") is None else ""
 
 
-def _complaint(evidence: Evidence, record: dict[str, Any], start: InitialWeights) -> tuple[Verdict, str, str]:
+def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[Verdict, str, str]:
     resources = evidence.element_resources
     cpus = resources.cpus_per_rank
     if record["missing"]:

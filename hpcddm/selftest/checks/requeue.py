@@ -1,6 +1,6 @@
 """Coming back: an element that has to leave is requeued, or submits itself anew, and takes no other one along."""
 
-from hpcddm.selftest.evidence import Element, Evidence, InitialWeights, Part
+from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 
@@ -35,7 +35,7 @@ def evaluate_check(evidence: Evidence) -> Row:
     return Row("requeue", Verdict.OK, seconds, f"{_name(first)} came back as restart {again[0].restart}, alone")
 
 
-def _refused(way: str, first: InitialWeights) -> Row:
+def _refused(way: str, first: JobStart) -> Row:
     message = first.text("requeue.said") or f"exit {first.text('requeue.exit')}"
     if way == "resubmit":
         finding = f"sbatch is refused inside a job: {message}"
@@ -57,11 +57,11 @@ def _lost(evidence: Evidence, way: str) -> Row:
     return Row("requeue", Verdict.FAIL, None, "accepted, but the element never came back", f"set requeue: {other}")
 
 
-def _is_accepted(first: InitialWeights) -> bool:
+def _is_accepted(first: JobStart) -> bool:
     """Tell if Slurm took the order; a client killed by a signal counts, as the order itself killed it with its job."""
     code = first.text("requeue.exit") or ""
     return code == "0" or (code.isdigit() and int(code) > 128)
 
 
-def _name(start: InitialWeights) -> str:
+def _name(start: JobStart) -> str:
     return f"{start.job}_{start.element}"

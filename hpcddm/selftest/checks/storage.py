@@ -13,7 +13,7 @@ from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.network import node_name
 from hpcddm.selftest.checks.rendezvous import Circle
-from hpcddm.selftest.evidence import Evidence, InitialWeights, Part
+from hpcddm.selftest.evidence import Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 SEEN_SECONDS = 60
@@ -165,19 +165,19 @@ def evaluate_check(evidence: Evidence) -> Row:
     return _judge_folder(records, evidence.folder.parent, _scratch_free(start))
 
 
-def _scratch_complaint(start: InitialWeights | None) -> str:
+def _scratch_complaint(start: JobStart | None) -> str:
     for record in _scratch(start):
         if record["complaint"]:
             return f"site key scratch: {record['path']} {record['complaint']}"
     return ""
 
 
-def _scratch_free(start: InitialWeights) -> str:
+def _scratch_free(start: JobStart) -> str:
     free = [record["free"] for record in _scratch(start)]
     return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
 
 
-def _scratch(start: InitialWeights | None) -> list[dict[str, Any]]:
+def _scratch(start: JobStart | None) -> list[dict[str, Any]]:
     records = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json"))) if start else []
     return [record for record in records if record]
 

@@ -1,6 +1,6 @@
 """Time left: a job can know when its allocation ends, and saves in time even where no signal comes."""
 
-from hpcddm.selftest.evidence import Element, Evidence, InitialWeights, Part
+from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 TOLERANCE_SECONDS = 120
@@ -25,7 +25,7 @@ def evaluate_check(evidence: Evidence, minutes: int) -> Row:
     return Row("time left", Verdict.WARN, None, finding, ADVICE)
 
 
-def _variable(start: InitialWeights) -> str | None:
+def _variable(start: JobStart) -> str | None:
     lines = (start.text("variables") or "").splitlines()
     ends = [line.partition("=")[2] for line in lines if line.startswith("SLURM_JOB_END_TIME=")]
     return ends[0] if ends else None
