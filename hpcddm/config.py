@@ -230,16 +230,16 @@ class Experiment(StrictModel):
     def expert_config(self, expert: int | None = None) -> ExpertConfig:
         """Settings of an expert; None stands for the monolith and the student."""
         common = self.experts
-        own = next((one for one in common.overrides if expert in one.clusters), None)
-        if own is None:
+        override = next((entry for entry in common.overrides if expert in entry.clusters), None)
+        if override is None:
             return ExpertConfig(common.model, common.objective, common.training.precision, common.init_from)
         # Weights for another network or objective would not fit this one.
-        changed = own.model is not None or own.objective is not None
+        changed = override.model is not None or override.objective is not None
         return ExpertConfig(
-            own.model or common.model,
-            own.objective or common.objective,
-            own.precision or common.training.precision,
-            own.init_from or (None if changed else common.init_from),
+            override.model or common.model,
+            override.objective or common.objective,
+            override.precision or common.training.precision,
+            override.init_from or (None if changed else common.init_from),
         )
 
     @model_validator(mode="after")
@@ -251,35 +251,35 @@ class Experiment(StrictModel):
 
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """Settings that are right one by one and cannot go together: (key, what is wrong)."""
-    found = [*_of_experts(experiment), *_of_router(experiment), *_of_evaluation(experiment)]
+    problems = [*_of_experts(experiment), *_of_router(experiment), *_of_evaluation(experiment)]
     text = experiment.data.text
     if text is not None and len(text.prompts) != experiment.data.num_classes:
-        found.append(("data.text.prompts", f"{len(text.prompts)} for {experiment.data.num_classes} classes"))
+        problems.append(("data.text.prompts", f"{len(text.prompts)} for {experiment.data.num_classes} classes"))
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
         except ValueError as error:
-            found.append((place, str(error)))
-    return found
+            problems.append((place, str(error)))
+    return problems
 
 
 def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
     num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
-    batch, found = experts.training.batch, []
+    batch, problems = experts.training.batch, []
     if batch % num_experts:
         text = f"{batch} images cannot be divided among {num_experts} experts"
-        found.append(("experts.training.batch", text))
+        problems.append(("experts.training.batch", text))
     if experts.sites is not None and len(experts.sites) != num_experts:
-        found.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
-    named = [cluster for one in experts.overrides for cluster in one.clusters]
+        problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
+    named = [cluster for override in experts.overrides for cluster in override.clusters]
     for cluster in named:
         if cluster >= num_experts:
-            found.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
+            problems.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
         if named.count(cluster) > 1:
-            found.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
+            problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
     if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
-        found.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
-    return found
+        problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
+    return problems
 
 
 def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
@@ -294,40 +294,42 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
-    evaluate, num_experts, found = experiment.evaluate, experiment.cluster.experts, []
+    evaluate, num_experts, problems = experiment.evaluate, experiment.cluster.experts, []
     if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
-        found.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
+        problems.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
     waiting = {"distill": experiment.distill, "router.samples": experiment.router.samples}
     if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
-        useless = [key for key, wanted in waiting.items() if wanted is not None]
-        found += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
+        useless = [key for key, settings in waiting.items() if settings is not None]
+        problems += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
     fewest = max(2 * experiment.data.num_classes, FEWEST_IMAGES)
     if evaluate.images < fewest:
-        found.append(("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}"))
+        problems.append(
+            ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
+        )
     if evaluate.images % experiment.data.num_classes:
         text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
-        found.append(("evaluate.images", text))
+        problems.append(("evaluate.images", text))
     if evaluate.images % evaluate.batch:
-        found.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
+        problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
     elif evaluate.units > evaluate.images // evaluate.batch:
         text = f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"
-        found.append(("evaluate.units", text))
+        problems.append(("evaluate.units", text))
     if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
-        found.append(
+        problems.append(
             ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
         )
-    return found + _of_strategies(experiment)
+    return problems + _of_strategies(experiment)
 
 
 def _of_strategies(experiment: Experiment) -> list[tuple[str, str]]:
-    found, labels = [], set()
+    problems, labels = [], set()
     for name in experiment.evaluate.strategies:
         try:
             strategy = plugins.parse("ensemble/strategies", name)
             strategy.check(experiment)
             if strategy.label in labels:
-                found.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
+                problems.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
             labels.add(strategy.label)
         except (ConfigError, ValueError) as error:
-            found.append(("evaluate.strategies", str(error)))
-    return found
+            problems.append(("evaluate.strategies", str(error)))
+    return problems

@@ -76,11 +76,11 @@ def agree(store: dist.Store, ranks: Ranks, device: torch.device) -> str:
 
     Raises `MissingGpu` on all ranks when only some have a GPU, or when two of one node have the same.
     """
-    own = Device(ranks.rank, node_name(), identity(device))
-    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(own)))
+    description = Device(ranks.rank, node_name(), identity(device))
+    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(description)))
     if ranks.rank == 0:
-        found = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
-        store.set(f"{STORE_KEY}/complaint", complaint(found))
+        devices = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
+        store.set(f"{STORE_KEY}/complaint", complaint(devices))
     text = store.get(f"{STORE_KEY}/complaint").decode()
     if text:
         _see_that_all_know(store, ranks)
@@ -99,18 +99,18 @@ def _see_that_all_know(store: dist.Store, ranks: Ranks) -> None:
 
 def complaint(devices: Sequence[Device]) -> str:
     """Reason against these devices of all ranks of a unit, or ''."""
-    without = [one for one in devices if one.name == "cpu"]
+    without = [device for device in devices if device.name == "cpu"]
     if len(without) == len(devices):
         return ""
     if without:
-        where = ", ".join(f"rank {one.rank} on {one.host}" for one in without)
+        where = ", ".join(f"rank {device.rank} on {device.host}" for device in without)
         return f"{where}: no GPU, while {len(devices) - len(without)} other ranks have one"
     owners: dict[tuple[str, str], Device] = {}
-    for one in devices:
-        other = owners.setdefault((one.host, one.name), one)
-        if other is not one:
+    for device in devices:
+        other = owners.setdefault((device.host, device.name), device)
+        if other is not device:
             return (
-                f"ranks {other.rank} and {one.rank} on {one.host} have the same GPU, {one.name}:"
+                f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}:"
                 " ranks_per_node must not be more than the GPUs that the node shows"
             )
     return ""
@@ -133,13 +133,13 @@ def advice() -> str:
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
-        said = f" ({error})".replace("\n", " ")
+        failure = f" ({error})".replace("\n", " ")
     else:
-        said = ""
+        failure = ""
     driver = DRIVER.read_text().splitlines()[0] if DRIVER.exists() else "unknown"
     platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
     return (
-        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{said};"
+        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{failure};"
         " or a GPU has fallen off the bus: exclude the node and tell its administrators"
     )
 

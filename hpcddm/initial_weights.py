@@ -73,8 +73,8 @@ def init_request(experiment: Experiment, key: str) -> InitRequest | None:
 
 def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
     """The dotted key under which an expert's `model`, `objective` or `init_from` stands; None: the monolith's."""
-    for number, one in enumerate(experiment.experts.overrides):
-        if expert in one.clusters and getattr(one, part) is not None:
+    for number, override in enumerate(experiment.experts.overrides):
+        if expert in override.clusters and getattr(override, part) is not None:
             return f"experts.overrides.{number}.{part}"
     return f"experts.{part}"
 
@@ -92,10 +92,10 @@ def header(path: Path) -> Header:
     try:
         with safe_open(path, "np") as opened:
             shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
-            own = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
+            metadata = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(unreadable(path, error)) from None
-    return Header(shapes, own if isinstance(own, dict) else {})
+    return Header(shapes, metadata if isinstance(metadata, dict) else {})
 
 
 def unreadable(path: Path, error: Exception) -> str:
@@ -106,74 +106,76 @@ def unreadable(path: Path, error: Exception) -> str:
     return f"{path}: no weights to start from ({reason}); put it back, or see 'hpcddm convert'"
 
 
-def described(path: Path, own: dict[str, Any], digest: str | None) -> dict[str, Any]:
+def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[str, Any]:
     """What network a file holds: as its header says, `own`, else as the manifest of the unit beside it says.
 
     model, objective (of a denoiser), data, source, images seen and training FLOPs, in these two what the unit itself
     started from included and None for unknown. Empty where nobody says anything. digest: the file's SHA-256, where it
     is known. Raises `UserError` when the file is not the one that the manifest names.
     """
-    found = manifest.read(path.parent)
-    if own or found is None:
-        return own
-    hashes = {output.path: output.sha256 for output in found.outputs}
-    part = "router" if found.stage == "route" else "experts"
-    if path.name not in hashes or f"{part}.model.name" not in found.settings:
+    unit_manifest = manifest.read(path.parent)
+    if metadata or unit_manifest is None:
+        return metadata
+    hashes = {output.path: output.sha256 for output in unit_manifest.outputs}
+    part = "router" if unit_manifest.stage == "route" else "experts"
+    if path.name not in hashes or f"{part}.model.name" not in unit_manifest.settings:
         return {}
     if hashes[path.name] != (digest or atomic.sha256(path)):
         raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
-    data = {key: found.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
-    nested = {key: _nested(found.settings, f"{part}.{key}.") for key in ("model", "objective")}
+    data = {key: unit_manifest.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
+    nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
     is_text = nested["model"].get("condition") == "text"
-    data["encoder"] = found.settings.get("data.text.encoder.name") if is_text else None
-    return nested | {"data": data, "source": f"{found.stage}/{found.unit}"} | _spent(found.results)
+    data["encoder"] = unit_manifest.settings.get("data.text.encoder.name") if is_text else None
+    return (
+        nested | {"data": data, "source": f"{unit_manifest.stage}/{unit_manifest.unit}"} | _spent(unit_manifest.results)
+    )
 
 
-def check(asked: InitRequest, path: Path, said: dict[str, Any]) -> None:
+def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None:
     """Refuse weights of another network than the wanted one; print a note where the file says nothing of itself.
 
     What no tensor tells is the reason: heads, how times are embedded, what was predicted. `said` is what `described`
     found. Raises `UserError` naming the key, both values and what would do.
     """
-    if "model" not in said:
+    if "model" not in description:
         print(f"note: {path} says nothing of itself: taken for the right network by names and shapes", file=sys.stderr)
         return
     try:
-        model = plugins.settings_class("models", said["model"]["name"])(**said["model"])
-        pairs = [(f"{asked.model_place}.{key}", *both) for key, both in _both(model, asked.model).items()]
-        if asked.objective is not None:
-            objective = said.get("objective", {}).get("name")
-            pairs.append((f"{asked.objective_place}.name", objective, asked.objective.name))
-        pairs.append(("data.text.encoder.name", said.get("data", {}).get("encoder"), asked.encoder))
+        model = plugins.settings_class("models", description["model"]["name"])(**description["model"])
+        pairs = [(f"{request.model_place}.{key}", *both) for key, both in _both(model, request.model).items()]
+        if request.objective is not None:
+            objective = description.get("objective", {}).get("name")
+            pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
+        pairs.append(("data.text.encoder.name", description.get("data", {}).get("encoder"), request.encoder))
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
-        raise UserError(f"{path}: written by another version of hpcddm ({error}); {asked.advice}") from None
+        raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
     for place, there, here in pairs:
         if there != here and not (place.startswith("data.") and there is None):
-            raise UserError(f"{path}: {place} is {here} and the file's is {there}; {asked.advice}")
-    before = said.get("objective", {}).get("schedule", {}).get("name")
-    after = asked.objective.schedule.name if asked.objective else None
+            raise UserError(f"{path}: {place} is {here} and the file's is {there}; {request.advice}")
+    before = description.get("objective", {}).get("schedule", {}).get("name")
+    after = request.objective.schedule.name if request.objective else None
     if None not in (before, after) and before != after:
-        print(f"note: {path} was trained on the path {before}, {asked.objective_place} has {after}", file=sys.stderr)
+        print(f"note: {path} was trained on the path {before}, {request.objective_place} has {after}", file=sys.stderr)
 
 
-def check_file(asked: InitRequest, path: Path) -> None:
+def check_file(request: InitRequest, path: Path) -> None:
     """Refuse a file that is missing, torn or of another network, by its header alone.
 
     Raises `UserError` naming the file, the key and what would do.
     """
-    found = header(path)
-    check(asked, path, described(path, found.own, asked.init_from.content))
-    held = sum(math.prod(shape) for name, shape in found.shapes.items() if name != PROMPTS)
-    if asked.parameters not in (None, held):
+    file_header = header(path)
+    check(request, path, described(path, file_header.own, request.init_from.content))
+    held = sum(math.prod(shape) for name, shape in file_header.shapes.items() if name != PROMPTS)
+    if request.parameters not in (None, held):
         raise UserError(
-            f"{path}: holds {held:,} parameters and {asked.model_place} has {asked.parameters:,}; {asked.advice}"
+            f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
         )
 
 
-def record(path: Path, said: dict[str, Any], digest: str) -> dict[str, Any]:
+def record(path: Path, description: dict[str, Any], digest: str) -> dict[str, Any]:
     """What a unit's manifest says of the file that it started from; None stands for unknown images and FLOPs."""
-    spent = {key: said.get(key) for key in ("images", "train_flops")}
-    return {"sha256": digest, "source": said.get("source", path.name)} | spent
+    spent = {key: description.get(key) for key in ("images", "train_flops")}
+    return {"sha256": digest, "source": description.get("source", path.name)} | spent
 
 
 def _both(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[Any, Any]]:

@@ -30,13 +30,13 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         """Refuse a key that stands twice: the first one would be lost without a word."""
-        seen = set()
+        keys = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key '{key.value}' stands there twice", key.start_mark
                 )
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+            keys.add(key.value if isinstance(key, yaml.ScalarNode) else None)
         return super().construct_mapping(node, deep)
 
 
@@ -69,15 +69,15 @@ def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Where the mappings of an experiment, not yet validated, hold paths: (mapping, key)."""
     experts = _mapping(values, "experts")
     overrides = experts.get("overrides") if isinstance(experts.get("overrides"), list) else []
-    starts = [_mapping(one, "init_from") for one in (experts, *overrides) if isinstance(one, dict)]
+    starts = [_mapping(settings, "init_from") for settings in (experts, *overrides) if isinstance(settings, dict)]
     holders = [(_mapping(_mapping(values, "data"), "source"), "folder")]
-    holders += [(one, "weights") for one in (*starts, _mapping(_mapping(values, "router"), "refit"))]
+    holders += [(mapping, "weights") for mapping in (*starts, _mapping(_mapping(values, "router"), "refit"))]
     yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))
 
 
 def _mapping(values: dict[str, Any], key: str) -> dict[str, Any]:
-    found = values.get(key)
-    return found if isinstance(found, dict) else {}
+    inner = values.get(key)
+    return inner if isinstance(inner, dict) else {}
 
 
 def load_site(name: str) -> Site:
@@ -121,7 +121,7 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     """
     data = experiment.data
     stored = atomic.read_json(run.experiment) or {}
-    known = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key == "weights"}
+    known_hashes = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key == "weights"}
     source = stored.get("data", {})
     folder = relative_to_run(Path(data.source.folder), run)
     if images is None and source.get("source", {}).get("folder") == folder:
@@ -132,8 +132,8 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     def hashed(start: InitialWeights) -> InitialWeights:
         path = Path(start.weights)
         # A file that is gone is needed no more where all that starts from it is complete; else submit refuses it.
-        own = None if path.is_file() else known.get(relative_to_run(path, run))
-        return start.model_copy(update={"content": own or _hash_of(path)})
+        known_hash = None if path.is_file() else known_hashes.get(relative_to_run(path, run))
+        return start.model_copy(update={"content": known_hash or _hash_of(path)})
 
     return _with_initial_weights(experiment, hashed)
 
@@ -165,7 +165,7 @@ def _with_initial_weights(experiment: Experiment, change: Callable[[InitialWeigh
         return settings if start is None else settings.model_copy(update={key: change(start)})
 
     experts = of(experiment.experts, "init_from")
-    experts = experts.model_copy(update={"overrides": [of(one, "init_from") for one in experts.overrides]})
+    experts = experts.model_copy(update={"overrides": [of(override, "init_from") for override in experts.overrides]})
     return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 
@@ -178,14 +178,14 @@ def _has_slurm() -> bool:
         return False
     from hpcddm.launch import client
 
-    why = client.unavailable_reason()
-    if why is None:
+    reason = client.unavailable_reason()
+    if reason is None:
         return True
-    if NO_CLUSTER in why:
-        print(f"note: Slurm is installed, but for no cluster ({why}); running on this machine", file=sys.stderr)
+    if NO_CLUSTER in reason:
+        print(f"note: Slurm is installed, but for no cluster ({reason}); running on this machine", file=sys.stderr)
         return False
     raise UserError(
-        f"--site auto: Slurm is here and does not answer ({why}); try again when it does,"
+        f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"
         " or say --site embedded to run on this machine, with all its cores"
     )
 

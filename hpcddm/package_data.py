@@ -33,8 +33,8 @@ def _installed() -> Iterator[Path]:
 
 def share_file(relative: str) -> Path:
     """A file that travels with the package; one of the same path below the working directory comes first."""
-    own = Path(relative)
-    return own if own.is_file() else share_folder() / relative
+    local = Path(relative)
+    return local if local.is_file() else share_folder() / relative
 
 
 def find_yaml(name: str, folder: str, kind: str) -> Path:

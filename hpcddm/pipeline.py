@@ -69,15 +69,15 @@ def shard_keys(experiment: Experiment) -> list[str]:
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
     """Names of the classes, by the manifests of the shards; their numbers where the images came without names."""
-    known = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
+    names = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
     numbers = range(experiment.data.num_classes)
-    return [known[number] if number < len(known) else str(number) for number in numbers]
+    return [names[number] if number < len(names) else str(number) for number in numbers]
 
 
 def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
     """Names of the classes of a run, as far as its shards are there; numbers for the others."""
-    found = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
-    return class_names(experiment, {key: shard for key, shard in found.items() if shard is not None})
+    shards = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
+    return class_names(experiment, {key: shard for key, shard in shards.items() if shard is not None})
 
 
 def train_keys(experiment: Experiment) -> list[str]:
@@ -187,12 +187,14 @@ def _route_settings(experiment: Experiment, key: str) -> dict[str, Any]:
 
 
 def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
-    changed = [one for one in experiment.experts.overrides if one.model is not None]
-    return [{"clusters": one.clusters, "model": hashed(one.model)} for one in changed]
+    changed = [override for override in experiment.experts.overrides if override.model is not None]
+    return [{"clusters": override.clusters, "model": hashed(override.model)} for override in changed]
 
 
 def _distill_settings(experiment: Experiment, key: str) -> dict[str, Any]:
-    objectives = [hashed(one.objective) for one in experiment.experts.overrides if one.objective is not None]
+    objectives = [
+        hashed(override.objective) for override in experiment.experts.overrides if override.objective is not None
+    ]
     fingerprint_settings = {
         "distill": hashed(experiment.distill),
         "experts": _expert_settings(experiment, None),
@@ -216,10 +218,10 @@ def _evaluate_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     # router of another temperature.
     configs = [experiment.expert_config(expert) for expert in (None, *range(experiment.cluster.experts))]
     objectives = [hashed(config.objective) for config in configs]
-    own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
+    expert_objectives = [] if all(objective == objectives[0] for objective in objectives) else objectives[1:]
     shown = {"experts.objective": objectives[0], "monolith": hashed(experiment.monolith)}
     shown["router.model"] = hashed(experiment.router.model)
-    return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
+    return _shape(experiment) | {"evaluate": evaluate, "objectives": expert_objectives} | shown
 
 
 class Gpus(StrEnum):
@@ -346,10 +348,10 @@ STAGES = (
 
 def gpus_of(stage: str, experiment: Experiment | None = None) -> Gpus:
     """GPUs that a stage has a use for, in this experiment or at most; none for what is no stage."""
-    found = next((one for one in STAGES if one.name == stage), None)
-    if found is None:
+    definition = next((entry for entry in STAGES if entry.name == stage), None)
+    if definition is None:
         return Gpus.NONE
-    return found.gpus_of(experiment) if found.gpus_of and experiment else found.gpus
+    return definition.gpus_of(experiment) if definition.gpus_of and experiment else definition.gpus
 
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)

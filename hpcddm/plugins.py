@@ -40,10 +40,10 @@ def load(room: str, name: str) -> ModuleType:
 def names(room: str, role: str | None = None) -> tuple[str, ...]:
     """The variants in a room, in alphabetical order; `role` keeps those whose Settings name it."""
     files = sorted((PACKAGE / room).glob("*.py"))
-    found = [file.stem for file in files if _settings_definition(file) is not None]
+    variants = [file.stem for file in files if _settings_definition(file) is not None]
     if role is None:
-        return tuple(found)
-    return tuple(name for name in found if settings_class(room, name).role == role)
+        return tuple(variants)
+    return tuple(name for name in variants if settings_class(room, name).role == role)
 
 
 @cache

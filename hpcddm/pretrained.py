@@ -56,9 +56,9 @@ def what_is_wrong(file: PretrainedFile, path: Path, hashed: bool = True) -> str 
         return f"torn: {size} of {file.size} bytes"
     if hashed:
         with open(path, "rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != file.sha256:
-            return f"foreign: SHA-256 begins {found[:12]} and not {file.sha256[:12]}"
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != file.sha256:
+            return f"foreign: SHA-256 begins {digest[:12]} and not {file.sha256[:12]}"
     return None
 
 

@@ -44,14 +44,14 @@ class Code:
 
 def code_files() -> dict[str, bytes]:
     """The files that jobs run from, as they are now: their places below the folder around the package, and contents."""
-    found = {}
+    files = {}
     for folder, inner, names in os.walk(AROUND / PACKAGE):
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in names:
             path = Path(folder, name)
-            found[str(path.relative_to(AROUND))] = path.read_bytes()
+            files[str(path.relative_to(AROUND))] = path.read_bytes()
     # A process that runs from a snapshot hands on what was submitted, whatever a checkout holds by now.
-    return found | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
+    return files | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
 
 
 def _snapshot() -> dict[str, Any] | None:
@@ -84,10 +84,10 @@ def commit() -> tuple[str | None, bool | None]:
     command = ["git", "-C", str(AROUND), "--no-optional-locks", "-c", f"safe.directory={AROUND}"]
     command += ["status", "--porcelain=v2", "--branch", "--", PACKAGE, *TEMPLATES]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return None, None
-    lines = answer.stdout.splitlines()
+    lines = process.stdout.splitlines()
     named = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
     if not named or named[0] == "(initial)":
         return None, None

@@ -109,30 +109,32 @@ def hashed(settings: StrictModel) -> dict[str, Any]:
         if key not in settings.not_hashed:
             value = getattr(settings, key)
             many = isinstance(value, list)
-            inner = [hashed(one) if isinstance(one, StrictModel) else one for one in (value if many else [value])]
+            inner = [hashed(item) if isinstance(item, StrictModel) else item for item in (value if many else [value])]
             kept[key] = inner if many else inner[0]
     return kept
 
 
 def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
     """All variants that the settings name, each with its key."""
-    found = []
+    variants = []
     for key in type(settings).model_fields:
         value = getattr(settings, key)
         inner = f"{place}.{key}" if place else key
-        several = [(f"{inner}.{number}", one) for number, one in enumerate(value)] if isinstance(value, list) else []
-        for where, one in several or [(inner, value)]:
-            if isinstance(one, VariantSettings):
-                found.append((where, one))
-            if isinstance(one, StrictModel):
-                found.extend(variants_of(one, where))
-    return found
+        several = [(f"{inner}.{number}", item) for number, item in enumerate(value)] if isinstance(value, list) else []
+        for where, item in several or [(inner, value)]:
+            if isinstance(item, VariantSettings):
+                variants.append((where, item))
+            if isinstance(item, StrictModel):
+                variants.extend(variants_of(item, where))
+    return variants
 
 
 def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
     """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
     # A misspelt key is also a missing one; the misspelling is the one to show.
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
+    first = min(
+        error.errors(include_url=False), key=lambda item: item["type"] not in ("extra_forbidden", "invalid_key")
+    )
     location = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
@@ -151,4 +153,4 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
 
 def _model_in(annotation: Any) -> type[StrictModel]:
     """The schema inside 'Schema | None' or 'list[Schema]'."""
-    return next((_model_in(one) for one in get_args(annotation) if one is not type(None)), annotation)
+    return next((_model_in(item) for item in get_args(annotation) if item is not type(None)), annotation)

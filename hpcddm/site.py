@@ -18,11 +18,11 @@ def _sbatch_line(line: str) -> str:
     return line
 
 
-def _srun_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    text = complaint(words, SRUN)
+def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    text = complaint(arguments, SRUN)
     if text:
         raise PydanticCustomError("flag", "{text}", {"text": text})
-    return words
+    return arguments
 
 
 class UnitKeys(StrictModel):
@@ -132,8 +132,8 @@ class Site(UnitKeys):
     @property
     def clusters(self) -> list[str]:
         """Names of the clusters that units of this site go to; empty where none is named."""
-        asked = [self.resources_for("", ""), *(self.resources_for(*key.partition("/")[::2]) for key in self.stages)]
-        return [one for one in dict.fromkeys(one.cluster for one in asked) if one]
+        shapes = [self.resources_for("", ""), *(self.resources_for(*key.partition("/")[::2]) for key in self.stages)]
+        return [cluster for cluster in dict.fromkeys(shape.cluster for shape in shapes) if cluster]
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
         """Resources that a unit asks for: the site's default, changed by its stage's entry, then by its own."""
@@ -144,11 +144,11 @@ class Site(UnitKeys):
         return self._shapes[place]
 
     def _combined(self, stage: str, changes: dict[str, int | str | list[str]]) -> Resources:
-        asked = {name: getattr(self, name) for name in UnitKeys.model_fields}
-        asked |= self.resources.model_dump(exclude_none=True)
-        asked |= SMALL if stage == "submission" else {}
+        values = {name: getattr(self, name) for name in UnitKeys.model_fields}
+        values |= self.resources.model_dump(exclude_none=True)
+        values |= SMALL if stage == "submission" else {}
         try:
-            return Resources.model_validate(asked | changes)
+            return Resources.model_validate(values | changes)
         except ValidationError as error:
             context = {"text": f"stages.{stage}.{first_error(error, Resources)}"}
             raise PydanticCustomError("inner", "{text}", context) from None

@@ -47,24 +47,24 @@ class UnitStatus:
 
 def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
     """The state of every planned unit, by key, from manifests alone."""
-    found: dict[str, UnitStatus] = {}
+    states: dict[str, UnitStatus] = {}
     digests: dict[str, str] = {}
     for unit in units:
-        found[unit.key], outputs = unit_state(unit, run.unit(unit.key), found, digests)
+        states[unit.key], outputs = unit_state(unit, run.unit(unit.key), states, digests)
         if outputs:
             digests[unit.key] = outputs
-    return found
+    return states
 
 
 def unit_state(
-    unit: PlannedUnit, folder: Path, found: dict[str, UnitStatus], digests: dict[str, str]
+    unit: PlannedUnit, folder: Path, states: dict[str, UnitStatus], digests: dict[str, str]
 ) -> tuple[UnitStatus, str | None]:
     """The state of the unit in a folder, and the digest of its outputs if others may have been made of them.
 
     found, digests: the same of everything that it reads.
     """
     present = manifest.read(folder)
-    arrived = {key for key in unit.optional if found[key].state is State.COMPLETE}
+    arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
     status = _state_of(unit, present, digests, arrived, folder)
     counts = present is not None and status.state in (State.COMPLETE, State.STALE)
     return status, present.digest if counts else None

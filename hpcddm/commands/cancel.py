@@ -39,7 +39,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
             valid = ", ".join(name.removeprefix(prefix) for name in reads)
             raise ConfigError(f"{root} has no unit '{name.removeprefix(prefix)}'; valid: {valid}")
     journal = Journal(run.journal)
-    queued = [one for one in journal.submissions() if one.scheduler != "local"]
+    queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
     if not queued:
         click.echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
         return
@@ -48,7 +48,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         is_whole = not units and not prefix
         if is_whole:
             reads |= {CONTINUATION: []}
-        queued = [one for one in journal.submissions() if one.scheduler != "local"]
+        queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
         launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
@@ -62,8 +62,8 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
         # What may be refused comes last, so that the rest is ended all the same.
         foreign = {key: job for key, job in chosen.items() if is_foreign(job, queued)}
-        own = {key: job for key, job in chosen.items() if key not in foreign}
-        for some in filter(None, (own, foreign)):
+        ours = {key: job for key, job in chosen.items() if key not in foreign}
+        for some in filter(None, (ours, foreign)):
             _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
     for key in reversed(chosen):
         click.echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
@@ -134,7 +134,7 @@ def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission
 
 
 def _ids(jobs: Iterable[Job]) -> list[JobId]:
-    return [job for one in jobs for job in (one.id, *one.others)]
+    return [job for entry in jobs for job in (entry.id, *entry.others)]
 
 
 def _site(last: Submission, run: RunDir) -> Site:
@@ -151,7 +151,7 @@ def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
     Of a sweep those are all its units; of one of its settings those that it shares with no other before it.
     """
     if is_sweep(run):
-        units = [unit for one in Journal(run.journal).submissions() for unit in one.units]
+        units = [unit for submission in Journal(run.journal).submissions() for unit in submission.units]
         rest = continuation.read(run)
         units += rest.units if rest else []
         return run, "", {unit: [] for unit in units}
@@ -164,8 +164,8 @@ def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
 
 def _by_submission(chosen: dict[str, Job], queued: list[Submission]) -> dict[str, list[str]]:
     """The units by the token of the submission that counts for each."""
-    token_of = {unit: one.uuid for one in current(queued) for unit in one.units}
-    found = defaultdict(list)
+    token_of = {unit: submission.uuid for submission in current(queued) for unit in submission.units}
+    keys_of = defaultdict(list)
     for key in chosen:
-        found[token_of[key]].append(key)
-    return found
+        keys_of[token_of[key]].append(key)
+    return keys_of

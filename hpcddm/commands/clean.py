@@ -102,9 +102,9 @@ def _both(shown: list[Waste], current: list[Waste]) -> list[Waste]:
     return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
 
 
-def _total(found: list[Waste]) -> tuple[int, int]:
+def _total(wastes: list[Waste]) -> tuple[int, int]:
     """Bytes and files of all kinds together."""
-    sizes = [waste.size for waste in found]
+    sizes = [waste.size for waste in wastes]
     return sum(size for size, _ in sizes), sum(count for _, count in sizes)
 
 
@@ -150,7 +150,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
             yield folder
         elif all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
             fingerprint = _fingerprint(states[key].unit, run)
-            yield from (one for one in sorted(folder.iterdir()) if _is_other(one, fingerprint))
+            yield from (path for path in sorted(folder.iterdir()) if _is_other(path, fingerprint))
 
 
 def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:

@@ -108,7 +108,7 @@ def _write(
     output: Path,
     tensors: dict[str, Any],
     config: dict[str, Any],
-    own: dict[str, Any],
+    description: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
 
@@ -117,7 +117,9 @@ def _write(
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)
-    save_tensors(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(own, sort_keys=True)})
+    save_tensors(
+        tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(description, sort_keys=True)}
+    )
     _json(transformer / "config.json", config)
     if scheduler is not None:
         (output / "scheduler").mkdir()

@@ -38,9 +38,9 @@ def _wait_for(run: RunDir, unit: str, number: int) -> AttemptRecord:
     """The first attempt from `number` on."""
     has_said = False
     while True:
-        found = next((one for one in attempts(run.logs(unit)) if one[0] >= number), None)
-        if found:
-            return read_record(*found)
+        attempt = next((attempt for attempt in attempts(run.logs(unit)) if attempt[0] >= number), None)
+        if attempt:
+            return read_record(*attempt)
         if not has_said:
             click.echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
             has_said = True
@@ -52,17 +52,19 @@ def _tail(run: RunDir, unit: str, record: AttemptRecord, rank: int) -> bool:
     log, has_warned = Growing(record.folder / f"rank{rank}.log"), False
     while True:
         # Read before the log: what it said last was written by then.
-        seen = read_record(record.number, record.folder)
+        latest = read_record(record.number, record.folder)
         later = any(number > record.number for number, _ in attempts(run.logs(unit)))
         log.print_new()
-        if _is_final(seen):
-            click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome}{_because(seen)}")
+        if _is_final(latest):
+            click.echo(f"--- attempt {latest.number} ended: {latest.decision or latest.outcome}{_because(latest)}")
             return not later
-        if later or seen.decision in COMES_BACK:
-            click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome or 'no word'}{_because(seen)}")
+        if later or latest.decision in COMES_BACK:
+            click.echo(
+                f"--- attempt {latest.number} ended: {latest.decision or latest.outcome or 'no word'}{_because(latest)}"
+            )
             return False
-        if seen.is_open and seen.beat and not seen.beat.is_fresh and not has_warned:
-            click.echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(seen.beat.time))}")
+        if latest.is_open and latest.beat and not latest.beat.is_fresh and not has_warned:
+            click.echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(latest.beat.time))}")
             has_warned = True
         time.sleep(POLL_SECONDS)
 

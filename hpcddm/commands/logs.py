@@ -30,8 +30,10 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
         return
     kept = _kept(run, unit, rank, newest if tried else None) if attempt is None and _is_ahead(newest, tried) else []
     if not tried and not kept:
-        known = sorted(str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1"))
-        raise ConfigError(f"{root}: no attempt at '{unit}'; there are logs of: {', '.join(known) or 'nothing'}")
+        with_logs = sorted(
+            str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1")
+        )
+        raise ConfigError(f"{root}: no attempt at '{unit}'; there are logs of: {', '.join(with_logs) or 'nothing'}")
     if tried and every:
         for record in tried.values():
             _show_attempt(run, record, rank)
@@ -79,15 +81,15 @@ def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
 
 def headline(record: AttemptRecord) -> str:
     """When an attempt started, where, and how it ended."""
-    words = [f"attempt {record.number}"]
+    parts = [f"attempt {record.number}"]
     if record.started:
-        words.append(f"started {_clock(record.started)}")
-    words.append(f"on {record.owner.get('node_list') or record.owner.get('host') or 'an unknown node'}")
+        parts.append(f"started {_clock(record.started)}")
+    parts.append(f"on {record.owner.get('node_list') or record.owner.get('host') or 'an unknown node'}")
     if record.job:
-        words.append(f"as job {record.job}")
+        parts.append(f"as job {record.job}")
     if record.stopped:
-        words.append(f"ended {_clock(record.stopped)}")
-    return "  ".join([*words, _ending(record)])
+        parts.append(f"ended {_clock(record.stopped)}")
+    return "  ".join([*parts, _ending(record)])
 
 
 def _ending(record: AttemptRecord) -> str:
@@ -105,7 +107,7 @@ def _clock(seconds: float) -> str:
 
 
 def _newest(run: RunDir, unit: str) -> Submission | None:
-    return next((one for one in reversed(submissions_of(run)) if unit in one.units), None)
+    return next((submission for submission in reversed(submissions_of(run)) if unit in submission.units), None)
 
 
 def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> bool:
@@ -118,20 +120,20 @@ def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> boo
 
 def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
     """The scheduler's own files about the last job of a unit that left any, or about one job."""
-    for one in [only] if only else reversed(submissions_of(run)):
-        if unit in one.units and one.job:
-            names = _names(one, one.units.index(unit), rank)
+    for submission in [only] if only else reversed(submissions_of(run)):
+        if unit in submission.units and submission.job:
+            names = _names(submission, submission.units.index(unit), rank)
             files = [home.jobs / name for home in journal_dirs(run) for name in names]
             if any(file.exists() for file in files):
                 return [file for file in files if file.exists()]
     return []
 
 
-def _names(one: Submission, element: int, rank: int) -> list[str]:
+def _names(submission: Submission, element: int, rank: int) -> list[str]:
     """As submitit's local executor and the template in slurm/ name them."""
-    if one.scheduler == "local":
-        return [f"{one.job}_{rank}_log.out"]
-    return [f"{one.job.element(element)}.out", f"{one.job.element(element)}_{rank}.out"]
+    if submission.scheduler == "local":
+        return [f"{submission.job}_{rank}_log.out"]
+    return [f"{submission.job.element(element)}.out", f"{submission.job.element(element)}_{rank}.out"]
 
 
 def _show(file: Path) -> None:

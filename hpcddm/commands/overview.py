@@ -76,23 +76,25 @@ class Queue:
     """One answer of the scheduler; `jobs` is None when nobody answered, and empty when nobody was asked."""
 
     jobs: dict[str, Job] | None
-    asked: float
+    asked_at: float
 
     @classmethod
     def ask(cls, run: RunDir) -> "Queue":
         """Ask once for all jobs of the run; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
         more = [
-            one
+            submission
             for home in journal_dirs(run)
-            for one in Journal(home.journal).submissions()
-            if CONTINUATION in one.units
+            for submission in Journal(home.journal).submissions()
+            if CONTINUATION in submission.units
         ]
-        observed = {one.uuid: one for one in (*more, *submissions_of(run))}
-        own = [one for one in observed.values() if one.scheduler != "local"]
-        if not own:
+        observed = {submission.uuid: submission for submission in (*more, *submissions_of(run))}
+        queued = [submission for submission in observed.values() if submission.scheduler != "local"]
+        if not queued:
             return cls({}, time.time())
-        return cls(launcher_of(Site(name=own[-1].site, scheduler=own[-1].scheduler), run).states(own), time.time())
+        return cls(
+            launcher_of(Site(name=queued[-1].site, scheduler=queued[-1].scheduler), run).states(queued), time.time()
+        )
 
 
 @dataclass(frozen=True)
@@ -141,10 +143,10 @@ class Overview:
             return f"complete; look at {root}/report/index.html"
         # What this site can mend comes before what another one has to bring.
         rows = sorted(self.rows, key=lambda row: row.state == Work.ELSEWHERE)
-        told = list(dict.fromkeys(row.next for row in rows if row.next))
-        if told:
-            more = f" (and {len(told) - 1} more, above)" if len(told) > 1 else ""
-            return f"{told[0]}{more}"
+        hints = list(dict.fromkeys(row.next for row in rows if row.next))
+        if hints:
+            more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
+            return f"{hints[0]}{more}"
         if states & UNDER_WAY:
             return f"under way; look at: hpcddm logs {root} STAGE/UNIT --follow"
         return "submit again to run what is missing"
@@ -169,15 +171,15 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     experiment = stored_experiment(run)
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
-    sites = {one.site for one in submissions}
+    sites = {submission.site for submission in submissions}
     is_told = any(fresh.exists(home.stop) for home in journal_dirs(run))
     rows, vanished = [], []
     for key, status in states.items():
-        own = [one for one in submissions if key in one.units]
-        is_silent = queue.jobs is None and any(one.scheduler != "local" for one in own)
+        unit_submissions = [submission for submission in submissions if key in submission.units]
+        is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
         is_foreign = status.unit.site is not None and status.unit.site not in sites
         job = (queue.jobs or {}).get(key)
-        observed = UnitObservation(status, activity(run, key), own, job, is_silent, is_told, is_foreign)
+        observed = UnitObservation(status, activity(run, key), unit_submissions, job, is_silent, is_told, is_foreign)
         rows.append(_row(observed, experiment, run))
         vanished += [key] if has_vanished(observed) else []
     ends = early_ends(submissions, vanished)
@@ -237,8 +239,8 @@ def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
     read = f"hpcddm logs {root} {key}"
     in_sweep = is_sweep(RunDir(root.resolve().parent))
     submit = "the same hpcddm sweep again" if in_sweep else "submit again"
-    told = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
-    again = f"rm {told}, then {submit}" if told else submit
+    stop = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
+    again = f"rm {stop}, then {submit}" if stop else submit
     last = observed.work.last
     memory_gb = last.verdict.get("memory_gb") if last else None
     more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
@@ -261,7 +263,7 @@ def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
 
 def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) -> list[Row]:
     """While `submit` drives this machine, what has not begun is its affair: nothing is to be typed."""
-    local = {key for one in submissions if one.scheduler == "local" for key in one.units}
+    local = {key for submission in submissions if submission.scheduler == "local" for key in submission.units}
     if not any(row.unit in local and row.state in (Work.RUNNING, Work.STARTING) for row in rows):
         return rows
     idle = (State.MISSING, State.OUTDATED)
@@ -277,7 +279,7 @@ def _expert_images(rows: list[Row], experiment: Experiment) -> tuple[int, int]:
 
 def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> str | None:
     try:
-        check_stale([one for one in states.values() if one.unit.site in sites], set())
+        check_stale([status for status in states.values() if status.unit.site in sites], set())
     except ConfigError as error:
         return f"submit will refuse: {error}"
     return None

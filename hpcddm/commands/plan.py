@@ -120,8 +120,8 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
 
 
 def _row(name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: Need) -> Row:
-    seconds = _unless_unknown([one.seconds for one in estimates])
-    flops = _unless_unknown([one.flops for one in estimates])
+    seconds = _unless_unknown([estimate.seconds for estimate in estimates])
+    flops = _unless_unknown([estimate.flops for estimate in estimates])
     hours = None if seconds is None else sum(seconds) / 3600
     known_slots = _unless_unknown(slots)
     return Row(

@@ -31,11 +31,11 @@ def sample(
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    wanted, num_classes = units_of(experiment, strategy), experiment.data.num_classes
+    units, num_classes = units_of(experiment, strategy), experiment.data.num_classes
     label = None if name is None else _class_of(name, stored_class_names(experiment, run))
     experiment = _changed(experiment, strategy, changes)
-    missing = _missing(experiment, run, wanted)
-    needed = [key for key in wanted if key not in missing]
+    missing = _missing(experiment, run, units)
+    needed = [key for key in units if key not in missing]
     _check_output(output)
     from hpcddm.stages.drawing import draw
 
@@ -144,19 +144,19 @@ def _alone(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def _missing(experiment: Experiment, run: RunDir, wanted: list[str]) -> list[str]:
+def _missing(experiment: Experiment, run: RunDir, needed: list[str]) -> list[str]:
     """The experts that an ensemble has to do without, when enough are there.
 
     Raises `UserError` naming a unit that is not complete and that cannot be done without.
     """
     states = survey(plan(experiment), run)
-    missing = [key for key in dict.fromkeys([CLUSTER, *wanted]) if states[key].state is not State.COMPLETE]
-    experts = [key for key in wanted if key in expert_keys(experiment)]
+    missing = [key for key in dict.fromkeys([CLUSTER, *needed]) if states[key].state is not State.COMPLETE]
+    experts = [key for key in needed if key in expert_keys(experiment)]
     minimum = experiment.evaluate.min_experts or len(experts)
     is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
-    for one in (states[key] for key in missing if key not in experts or not is_enough):
-        reason = f" ({one.reason})" if one.reason else ""
-        raise UserError(f"{one.key} is {one.state}{reason}; see 'hpcddm status {run.root}'")
+    for status in (states[key] for key in missing if key not in experts or not is_enough):
+        reason = f" ({status.reason})" if status.reason else ""
+        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {run.root}'")
     return missing
 
 

@@ -55,9 +55,9 @@ def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
     if is_good:
         shutil.rmtree(place, ignore_errors=True)
     if as_json:
-        answer = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
-        answer |= {"kept": None if is_good else str(place), "checks": [asdict(row) for row in rows]}
-        print(json.dumps(answer, indent=1))
+        result = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
+        result |= {"kept": None if is_good else str(place), "checks": [asdict(row) for row in rows]}
+        print(json.dumps(result, indent=1))
     else:
         _print(site, rows, place, time.time() - started, is_good)
     return 0 if is_good else 1
@@ -70,17 +70,17 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
     rows = []
     for cluster in site.clusters:
         (place / cluster).mkdir()
-        found = _on_cluster(site, place / cluster, timeout, cluster)
-        rows += [replace(row, check=f"{row.check}@{cluster}") for row in found]
+        cluster_rows = _on_cluster(site, place / cluster, timeout, cluster)
+        rows += [replace(row, check=f"{row.check}@{cluster}") for row in cluster_rows]
     return rows
 
 
 def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[Row]:
     trial = SlurmTrial(site, place, cluster)
-    why = unavailable_reason(cluster)
-    if why:
+    reason = unavailable_reason(cluster)
+    if reason:
         advice = "try on a login node; is SLURM_CONF set?"
-        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", advice)]
+        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
     rows = _through_the_queue(trial, site, timeout)
     evidence = trial.evidence
     for check in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):

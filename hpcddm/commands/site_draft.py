@@ -59,7 +59,9 @@ class Draft:
     def __init__(self, answers: Answers, partition: str | None) -> None:
         self._answers = answers
         self._config = _pairs(answers.config)
-        self._partitions = {one["PartitionName"]: one for one in map(_words, answers.partitions.splitlines()) if one}
+        self._partitions = {
+            values["PartitionName"]: values for values in map(_words, answers.partitions.splitlines()) if values
+        }
         self._nodes = {name: _nodes(answers.nodes, name) for name in self._partitions}
         self._name, self._why = self._choose(partition)
         self._partition = self._partitions[self._name]
@@ -77,7 +79,7 @@ class Draft:
             f"# Drafted by 'hpcddm site-init' from what cluster {self.cluster} (Slurm {version}) says about itself.",
             f"# Check every line, then try it: hpcddm selftest --site {name}",
             "# Partitions:",
-            *(f"#   {self._describe(one)}" for one in self._partitions),
+            *(f"#   {self._describe(partition)}" for partition in self._partitions),
         ]
         self._set("name", name)
         self._set("scheduler", "slurm")
@@ -90,13 +92,13 @@ class Draft:
         self._shapes()
         return "\n".join(self._lines) + "\n"
 
-    def _choose(self, wanted: str | None) -> tuple[str, str]:
+    def _choose(self, partition: str | None) -> tuple[str, str]:
         if not self._partitions:
             raise ConfigError("scontrol show partition names no partition; try on a login node of the cluster")
-        if wanted is not None:
-            if wanted not in self._partitions:
-                raise ConfigError(f"--partition {wanted}: no such partition; valid: {', '.join(self._partitions)}")
-            return wanted, "as asked for"
+        if partition is not None:
+            if partition not in self._partitions:
+                raise ConfigError(f"--partition {partition}: no such partition; valid: {', '.join(self._partitions)}")
+            return partition, "as asked for"
         for name, values in self._partitions.items():
             if values.get("Default") == "YES":
                 return name, "scontrol show partition: Default=YES"
@@ -112,16 +114,16 @@ class Draft:
     def _who_pays(self) -> None:
         rows = [(line.split("|") + [""] * 3)[:3] for line in self._answers.associations.splitlines() if line]
         accounts = list(dict.fromkeys(row[0] for row in rows if row[0]))
-        qos = list(dict.fromkeys(one for row in rows for one in row[1].split(",") if one))
+        qos = list(dict.fromkeys(name for row in rows for name in row[1].split(",") if name))
         enforced = self._config.get("AccountingStorageEnforce", "none")
         self._chosen("account", accounts, self._partition.get("AllowAccounts", "ALL"), enforced != "none")
         self._chosen("qos", qos, self._partition.get("AllowQos", "ALL"), False)
         self._max_submitted = next((row[2] for row in rows if row[2].isdigit()), None)
 
-    def _chosen(self, key: str, own: list[str], allowed: str, is_needed: bool) -> None:
+    def _chosen(self, key: str, available: list[str], allowed: str, is_needed: bool) -> None:
         """An account or a QOS: written where the partition or the accounting wants one, else left to the default."""
-        valid = own if allowed == "ALL" else [one for one in own if one in allowed.split(",")]
-        yours = f"sacctmgr: yours are {', '.join(own)}" if own else "sacctmgr names none for you"
+        valid = available if allowed == "ALL" else [name for name in available if name in allowed.split(",")]
+        yours = f"sacctmgr: yours are {', '.join(available)}" if available else "sacctmgr names none for you"
         if allowed != "ALL":
             yours += f"; the partition takes {allowed}"
         if valid and (is_needed or allowed != "ALL"):
@@ -131,8 +133,8 @@ class Draft:
 
     def _gpus_and_memory(self) -> None:
         select = self._config.get("SelectType", "")
-        kinds = Counter({one.gpu_type: one.count for one in self._nodes[self._name] if one.gpu_type})
-        if any(one.gpus for one in self._nodes[self._name]):
+        kinds = Counter({kind.gpu_type: kind.count for kind in self._nodes[self._name] if kind.gpu_type})
+        if any(kind.gpus for kind in self._nodes[self._name]):
             # --gpus-per-node came with select/cons_tres; the older plugins take --gres only.
             if select.endswith("cons_tres"):
                 self._set("gpus_flag", "gpus_per_node", f"SelectType={select}; else: gres")
@@ -150,8 +152,8 @@ class Draft:
             self._set("memory_flag", "total", f"accepted, though {parameters or 'this Slurm'} does not count memory")
 
     def _nodes_know(self) -> None:
-        seen = f"this login node has {', '.join(self._answers.interfaces)}; " if self._answers.interfaces else ""
-        self._hint("network_interface", "ib0", f"{seen}needed where node names give the wrong address")
+        interfaces = f"this login node has {', '.join(self._answers.interfaces)}; " if self._answers.interfaces else ""
+        self._hint("network_interface", "ib0", f"{interfaces}needed where node names give the wrong address")
         self._hint("scratch", "$TMPDIR", f"a disk of the node; TmpFS={self._config.get('TmpFS', '?')}")
         self._hint("setup", '["module load python"]', "lines before Python starts, modules for instance", raw=True)
         self._hint("container", "[apptainer, exec, --nv, image.sif]", "words before Python", raw=True)
@@ -176,7 +178,9 @@ class Draft:
 
     def _shapes(self) -> None:
         """One rank with its share of the commonest node by default, whole nodes for a training."""
-        node = max(self._nodes[self._name], key=lambda one: (one.gpus > 0, one.count), default=Nodes(1, 1, 4, None, 0))
+        node = max(
+            self._nodes[self._name], key=lambda kind: (kind.gpus > 0, kind.count), default=Nodes(1, 1, 4, None, 0)
+        )
         limit = in_minutes(self._partition.get("MaxTime", ""))
         time = f"MaxTime={self._partition.get('MaxTime', '?')}"
         ranks = max(1, node.gpus)
@@ -187,10 +191,10 @@ class Draft:
         values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
         values |= {"memory_gb": share, "minutes": DAY if limit == UNLIMITED else limit}
         self._lines.append(f"resources: {_flow(values)}")
-        asked = {"nodes": 2 if self._most_nodes() > 1 else 1}
+        train = {"nodes": 2 if self._most_nodes() > 1 else 1}
         if node.gpus:
-            asked |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
-        self._lines += ["stages:", f"  train: {_flow(asked)}   # one expert is one job over so many nodes"]
+            train |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
+        self._lines += ["stages:", f"  train: {_flow(train)}   # one expert is one job over so many nodes"]
         if node.gpus:
             self._lines += self._without_gpus()
 
@@ -239,12 +243,12 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _words(line: str) -> dict[str, str]:
-    found = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    return found if "PartitionName" in found else {}
+    values = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return values if "PartitionName" in values else {}
 
 
 def _nodes(text: str, partition: str) -> list[Nodes]:
-    found = []
+    kinds = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != 5 or fields[0] != partition:
@@ -252,6 +256,6 @@ def _nodes(text: str, partition: str) -> list[Nodes]:
         # '64+' stands for nodes that differ.
         count, cpus, memory = (int(re.match(r"[0-9]*", field)[0] or 0) for field in fields[1:4])
         gpus = GPUS.findall(fields[4])
-        kind, number = (gpus[0][0] or None, sum(int(one[1]) for one in gpus)) if gpus else (None, 0)
-        found.append(Nodes(count, cpus, memory // 1000, kind, number))
-    return found
+        kind, number = (gpus[0][0] or None, sum(int(match[1]) for match in gpus)) if gpus else (None, 0)
+        kinds.append(Nodes(count, cpus, memory // 1000, kind, number))
+    return kinds

@@ -21,9 +21,9 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
 
     Raises `UserError` when no Slurm answers or the file exists, `ConfigError` for a wrong name or partition.
     """
-    why = unavailable_reason()
-    if why:
-        raise UserError(f"no Slurm answers here ({why}); try on a login node of the cluster")
+    reason = unavailable_reason()
+    if reason:
+        raise UserError(f"no Slurm answers here ({reason}); try on a login node of the cluster")
     draft = Draft(_ask_all(partition), partition)
     name = name or draft.cluster
     validate(Site, {"name": name, "scheduler": "slurm"}, f"the name '{name}'")
@@ -48,7 +48,7 @@ def _ask_all(partition: str | None) -> Answers:
         associations=_said(*associations, "format=Account,QOS,MaxSubmit"),
         has_sacct=_answers("sacct", "-n", "-X"),
         memory_refusal=_memory_refusal(partition),
-        interfaces=tuple(one for one in psutil.net_if_addrs() if one != "lo"),
+        interfaces=tuple(name for name in psutil.net_if_addrs() if name != "lo"),
     )
 
 

@@ -50,20 +50,20 @@ class JobCost:
         return self.gpus * self.seconds / 3600
 
 
-def spending(run: RunDir, known: list[Execution]) -> list[JobCost]:
+def spending(run: RunDir, executions: list[Execution]) -> list[JobCost]:
     """Every attempt at every unit, and every execution that sacct knows and that left no attempt, oldest first."""
-    units = {one.uuid: one.units for one in submissions_of(run)}
+    units = {submission.uuid: submission.units for submission in submissions_of(run)}
     by_unit: dict[str, list[Execution]] = defaultdict(list)
-    found = []
+    costs = []
     tried = {key: records(run.logs(key)) for key in units_with_logs(run)}
-    jobs = {(record.job, record.token): key for key, own in tried.items() for record in own if record.job}
-    for execution in known:
+    jobs = {(record.job, record.token): key for key, attempts in tried.items() for record in attempts if record.job}
+    for execution in executions:
         key = jobs.get((execution.job, execution.token)) or _unit_of(execution, units)
         if key and _is_own(run, key):
             by_unit[key].append(execution)
     for key in dict.fromkeys([*tried, *by_unit]):
-        found += _unit(key, tried.get(key, []), by_unit[key])
-    return found
+        costs += _unit(key, tried.get(key, []), by_unit[key])
+    return costs
 
 
 def units_with_logs(run: RunDir) -> list[str]:
@@ -81,36 +81,38 @@ def _is_own(run: RunDir, key: str) -> bool:
 
 def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
     element = execution.job.index
-    own = units.get(execution.token, [])
-    return own[int(element)] if element.isdigit() and int(element) < len(own) else None
+    keys = units.get(execution.token, [])
+    return keys[int(element)] if element.isdigit() and int(element) < len(keys) else None
 
 
 def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> list[JobCost]:
-    left = list(executions)
-    found = []
+    unmatched = list(executions)
+    costs = []
     for place, record in enumerate(tried):
-        match = _match(record, left)
+        match = _match(record, unmatched)
         if match:
-            left.remove(match)
+            unmatched.remove(match)
         later = tried[place + 1 :]
         # A heartbeat stays fresh for a while; what another attempt has followed is over.
         is_running = not later and record.is_open and record.beat is not None and record.beat.is_fresh
         wasted = 0.0 if is_running else _wasted(record, later)
         ending = "running" if is_running else str(record.decision or record.outcome or "no word")
         if match:
-            found.append(_by_sacct(key, record, match, wasted, ending))
+            costs.append(_by_sacct(key, record, match, wasted, ending))
         else:
-            found.append(_by_records(key, record, wasted, ending))
-    found += [_before_python(key, execution) for execution in left]
-    return sorted(found, key=lambda one: one.started or 0.0)
+            costs.append(_by_records(key, record, wasted, ending))
+    costs += [_before_python(key, execution) for execution in unmatched]
+    return sorted(costs, key=lambda job_cost: job_cost.started or 0.0)
 
 
 def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | None:
     """The execution of the same element that started next to the attempt: a requeue keeps the id, and its rows."""
-    own = [one for one in executions if one.job == record.job and one.token == record.token]
-    if not own or record.started is None:
+    candidates = [
+        execution for execution in executions if execution.job == record.job and execution.token == record.token
+    ]
+    if not candidates or record.started is None:
         return None
-    nearest = min(own, key=lambda one: abs(one.started - record.started))
+    nearest = min(candidates, key=lambda execution: abs(execution.started - record.started))
     return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
 
 
@@ -179,7 +181,7 @@ def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
     first, last = as_number(record.begun, "images"), record.images
     if first is None or last is None or last <= first:
         return 1.0
-    following = [as_number(one.begun, "images") for one in later]
+    following = [as_number(attempt.begun, "images") for attempt in later]
     continued = next((images for images in following if images is not None), None)
     if continued is None:
         # Nobody has gone on yet: what is saved will not be made again.

@@ -207,12 +207,12 @@ def _run_here(
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
-    left = decide(experiment, run, launcher, only=only)
-    if left.to_run:
-        raise UserError(f"not complete: {', '.join(unit.key for unit in left.to_run)}; the same command continues")
-    if REPORT in left.complete:
+    final = decide(experiment, run, launcher, only=only)
+    if final.to_run:
+        raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
+    if REPORT in final.complete:
         call_hook(launcher.site, run, "complete", REPORT)
-    _say_nothing_to_do(left, run)
+    _say_nothing_to_do(final, run)
     return 0
 
 
@@ -259,8 +259,8 @@ def submit_arrays(
         click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     files = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
     rest = Rest(launcher.site.name, remaining, str(Path.cwd()), *files, launcher.code.is_live)
-    if words := leave(rest, items, only, home, launcher, {**active, **jobs}):
-        click.echo(words)
+    if message := leave(rest, items, only, home, launcher, {**active, **jobs}):
+        click.echo(message)
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
@@ -273,17 +273,17 @@ def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -
     """Tell on which nodes the last jobs of these items ended before Python began, and avoid those that are to blame."""
     journal = Journal(home.journal)
     submissions = journal.submissions()
-    newest = {unit: one for one in submissions for unit in one.units}
+    newest = {unit: submission for submission in submissions for unit in submission.units}
     idle = [item for item in items if item.name in newest]
     tokens = {item.name: {record.token for record in records(item.run.logs(item.unit.key))} for item in idle}
     vanished = [name for name, begun in tokens.items() if newest[name].uuid not in begun]
     for name, early in early_ends(submissions, vanished).items():
-        words = f"{name}: {early.text}"
+        message = f"{name}: {early.text}"
         if is_nodes_fault(early, name, submissions, home):
             journal.lost(newest[name].uuid, name, early.node)
             most = launcher.site.max_excluded_nodes
-            words += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
-        click.echo(words)
+            message += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
+        click.echo(message)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
@@ -301,9 +301,9 @@ def render_scripts(items: Sequence[Item], home: RunDir, launcher: Launcher, acti
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
     for array in render_planned(planned_arrays, launcher):
         click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
-    left = len(items) - sum(len(planned.items) for planned in planned_arrays)
-    if left:
-        click.echo(f"{left} units would remain ({limit})")
+    num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
+    if num_remaining:
+        click.echo(f"{num_remaining} units would remain ({limit})")
 
 
 def _announce(site: Site, run: RunDir, decision: Decision) -> None:
