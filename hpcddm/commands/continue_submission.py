@@ -1,4 +1,4 @@
-"""The hidden verb continue-submission: what the last job of a submission without room runs."""
+"""The hidden verb continue-submission, which the last job of a submission without room runs."""
 
 import os
 from pathlib import Path

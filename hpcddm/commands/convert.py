@@ -30,7 +30,7 @@ def convert(
 ) -> None:
     """Write the tensors of the experiment's denoiser, made from those in `source`, and print what became of each.
 
-    expert: the one whose own settings count, where the experiment mixes several; None means what most experts have.
+    expert: the expert whose overrides apply; None applies no override.
     Raises `UserError` over a source that cannot be read or converted, `ConfigError` over a wrong option.
     """
     _check_options(layout, output)
@@ -69,7 +69,7 @@ def _check_options(layout: str, output: Path) -> None:
 
 
 def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
-    """What another conversion, and a training that starts from it, need to know of the file."""
+    """Describe the network for the file's metadata, which conversions and trainings that start from it read."""
     shape = {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")}
     return {
         "model": config.model.model_dump(),
@@ -79,7 +79,7 @@ def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
 
 
 def _notes(source: Any, target: Any) -> list[str]:
-    """What is not the matter of one tensor: where the new network is asked something else than the old one."""
+    """List differences between source and target beyond single tensors: image size, path, prediction, qk_norm."""
     notes = []
     if source.image_size not in (None, target.data.image_size):
         notes.append(

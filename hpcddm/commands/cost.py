@@ -25,7 +25,7 @@ from hpcddm.runtime.records import records
 
 
 def cost(root: Path, records_only: bool, as_json: bool) -> None:
-    """Print what a run cost, or a sweep setting by setting; `own` leaves the scheduler's accounting aside.
+    """Print what a run cost, or a sweep setting by setting; `records_only` ignores Slurm's accounting.
 
     Raises `ConfigError` when the folder holds neither.
     """
@@ -55,7 +55,7 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
 
 
 def _ask(run: RunDir) -> tuple[list[Execution], str]:
-    """What sacct holds of this run, and, where it holds nothing, why."""
+    """Query the run's executions from sacct; return them, and a reason for the case that there are none."""
     submissions = [submission for submission in submissions_of(run) if submission.scheduler == "slurm"]
     tried = [record for key in units_with_logs(run) for record in records(run.logs(key)) if record.job_name]
     # The attempts name their jobs, too: a folder that was copied from another site comes without a journal.
@@ -96,7 +96,7 @@ def _source(spent: list[JobCost], why_not: str) -> str:
 
 
 def _table(spent: list[JobCost], what: str) -> Table:
-    """Every attempt, and the sum of each unit; of the settings of a sweep the sums alone."""
+    """Build the table of every attempt and the sum of each unit; of a sweep's settings the sums alone."""
     kinds = ["GPU", "CPU"] if any(job_cost.gpus for job_cost in spent) else ["CPU"]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     amounts = [word for kind in kinds for word in (f"{kind}s", f"{kind}-h", "wasted")]

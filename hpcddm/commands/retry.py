@@ -1,4 +1,4 @@
-"""The verb retry: submit anew what was submitted once, is not complete and is in no queue."""
+"""The verb retry: submits anew units that were submitted once, are not complete and are in no queue."""
 
 from pathlib import Path
 from typing import Any
@@ -58,14 +58,14 @@ def continue_run(run: RunDir, rest: Rest) -> int:
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:
-    """The stored experiment with the source's folder where it lies seen from here."""
+    """Make the folder of the experiment's source absolute; it is stored relative to the run."""
     source = experiment.data.source
     source = source.model_copy(update={"folder": str((run.root / source.folder).resolve())})
     return experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
 
 
 def _last_site(run: RunDir) -> Site:
-    """The site from which the run was submitted, with the keys that it had then."""
+    """Load the site from which the run was submitted, with the keys that it had then; raises `ConfigError`."""
     names = {submission.site for submission in Journal(run.journal).submissions() if run.site(submission.site).exists()}
     if len(names) > 1:
         raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; say with --site from which now")
@@ -77,7 +77,7 @@ def _last_site(run: RunDir) -> Site:
 
 
 def _changed(site: Site, resources: tuple[str, ...], keys: list[str]) -> Site:
-    """The site, with other resources for some units."""
+    """Return the site with other resources for some units; raises `ConfigError`."""
     changes: dict[str, Any] = {}
     for text in resources:
         name, equals, value = text.partition("=")

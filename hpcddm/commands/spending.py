@@ -1,4 +1,4 @@
-"""What every attempt cost, and how much of that was for nothing."""
+"""Costs of every attempt, and the wasted share of each."""
 
 import time
 from collections import defaultdict
@@ -13,7 +13,7 @@ from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 
 MATCH_SECONDS = 600
-"""How far the clocks of a node and of the accounting may be apart."""
+"""Seconds that the clocks of a node and of the accounting may be apart."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class JobCost:
     job: JobId | None
     started: float | None
     ended: float | None
-    """None while it runs, and where nobody knows."""
+    """None while it runs, and where unknown."""
     seconds: float
     cpus: int
     gpus: int
     wasted: float
-    """The share of its work that was repeated or led to nothing, from 0 to 1."""
+    """Share of its work that was repeated or led to nothing, from 0 to 1."""
     source: str
-    """sacct or records."""
+    """'sacct' or 'records'."""
     is_estimate: bool
-    """Whether its end was recorded by nobody."""
+    """True where its end was not recorded."""
     ending: str
-    """In one word: running, complete, requeue, failed, ..."""
+    """End in one word: running, complete, requeue, failed, ..."""
 
     @property
     def cpu_hours(self) -> float:
@@ -51,7 +51,7 @@ class JobCost:
 
 
 def spending(run: RunDir, executions: list[Execution]) -> list[JobCost]:
-    """Every attempt at every unit, and every execution that sacct knows and that left no attempt, oldest first."""
+    """List the costs of every attempt at every unit, and of executions in sacct without an attempt, oldest first."""
     units = {submission.uuid: submission.units for submission in submissions_of(run)}
     by_unit: dict[str, list[Execution]] = defaultdict(list)
     costs = []
@@ -67,14 +67,14 @@ def spending(run: RunDir, executions: list[Execution]) -> list[JobCost]:
 
 
 def units_with_logs(run: RunDir) -> list[str]:
-    """The units at which there was an attempt, in order."""
+    """List the units that have attempts, in order."""
     folders = {path.parent for path in (run.root / "logs").glob("*/*/attempt-*")}
     keys = (str(Path(*folder.parts[-2:])) for folder in folders)
     return sorted(key for key in keys if _is_own(run, key))
 
 
 def _is_own(run: RunDir, key: str) -> bool:
-    """Whether the run makes the unit; what settings of a sweep share is on the bill of the one that makes it."""
+    """Tell if the run itself makes the unit; a unit that settings of a sweep share is counted where it is made."""
     logs = run.logs(key)
     return key.count("/") == 1 and not (logs.is_symlink() or logs.parent.is_symlink())
 
@@ -106,7 +106,7 @@ def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> 
 
 
 def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | None:
-    """The execution of the same element that started next to the attempt: a requeue keeps the id, and its rows."""
+    """Find the execution of the same element that started nearest to the attempt: a requeue keeps the id."""
     candidates = [
         execution for execution in executions if execution.job == record.job and execution.token == record.token
     ]
@@ -175,7 +175,7 @@ def _before_python(key: str, execution: Execution) -> JobCost:
 
 
 def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
-    """The share of the images that a later attempt makes again; all of it where nothing came out."""
+    """Compute the share of the images that a later attempt makes again; 1 where the attempt had no result."""
     if record.ended_well:
         return 1.0 if record.outcome == Outcome.ALREADY_COMPLETE else 0.0
     first, last = as_number(record.begun, "images"), record.images

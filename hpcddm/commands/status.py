@@ -1,4 +1,4 @@
-"""The verb status: every unit's state, what is known of its progress, and what to type next."""
+"""The verb status: prints every unit's state and progress, and the next command."""
 
 import json
 import random
@@ -21,10 +21,10 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State
 
 READABLE_COLUMNS = 140
-"""The least width of the table in a file or a pipe, where nobody can widen a window."""
+"""Least width of the table in a file or a pipe."""
 REFRESH_SECONDS = 5
 ASK_SECONDS = 30
-"""The least time between two questions to the scheduler, which serves everybody."""
+"""Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
 STYLES = {
     State.COMPLETE: "green",
@@ -39,9 +39,9 @@ STYLES = {
 
 
 def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> int:
-    """Print the state of every unit and what to type next; `watch` goes on until Ctrl-C or until all is complete.
+    """Print the state of every unit and the next command; `watch` goes on until Ctrl-C or until all is complete.
 
-    has_code: return the exit code that the state of the run means, and not 0 in any case.
+    has_code: returns the exit code of the run's state instead of 0.
     Raises `ConfigError` when the folder holds no run, or when there is no terminal to watch on.
     """
     run, console = RunDir(root), Console()
@@ -84,12 +84,12 @@ def _watch(run: RunDir, console: Console) -> None:
 
 
 def _jittered(seconds: float) -> float:
-    """A little longer, by chance: a class of students shall not ask at the same moment."""
+    """Lengthen a time at random by up to 20 percent, so that many users do not query at the same moment."""
     return seconds * random.uniform(1.0, 1.2)
 
 
 def _screen(overview: Overview, console: Console) -> RenderableType:
-    """What fits on the screen: complete units make way first, then remarks; what to type next always stays."""
+    """Render the rows and remarks that fit on the screen: complete units are dropped first, then remarks."""
     head = Text(f"{time.strftime('%H:%M:%S')}  {summary(overview)}\n{outlook(overview)}".rstrip())
     remark_lines, last = remarks(overview.rows), Text(f"next: {overview.next_step()}")
     room = console.height - _lines([head, last], console.width) - 3
@@ -112,12 +112,12 @@ def _screen(overview: Overview, console: Console) -> RenderableType:
 
 
 def _lines(texts: list[Text], width: int) -> int:
-    """How many lines of the screen some texts take, about."""
+    """Estimate the number of screen lines that some texts take."""
     return sum(-(-len(line) // width) for text in texts for line in text.plain.splitlines())
 
 
 def summary(overview: Overview) -> str:
-    """One line about the states of all units."""
+    """Count the units by state, on one line."""
     parts = [f"run {overview.run.root}: {overview.count(State.COMPLETE)} of {len(overview.rows)} units complete"]
     states = dict.fromkeys(row.state for row in overview.rows if row.state not in (State.COMPLETE, State.MISSING))
     parts += [f"{overview.count(state)} {state}" for state in states]
@@ -125,7 +125,7 @@ def summary(overview: Overview) -> str:
 
 
 def outlook(overview: Overview) -> str:
-    """One line about how far the experts are and what is left; empty when nothing is known."""
+    """Describe the experts' progress and the time left, on one line; empty when both are unknown."""
     parts = []
     done, total = overview.expert_images
     if 0 < done < total:
@@ -143,11 +143,11 @@ def outlook(overview: Overview) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How much of a row is shown."""
+    """Columns of a row that are shown, and their form."""
 
     gap: int = 2
     is_short: bool = False
-    """Counts as 12.3k and 1.23M."""
+    """True for counts as 12.3k and 1.23M."""
     dropped: tuple[str, ...] = ()
 
 
@@ -165,7 +165,7 @@ LEFT = ("unit", "state", "cluster", "node", "by")
 
 
 def table(rows: list[Row], width: int) -> Table:
-    """One line for each unit, no wider than `width` as long as that can be helped."""
+    """Build a table with one line for each unit, in the first layout no wider than `width`, else in the narrowest."""
     for layout in LAYOUTS:
         built = _table(rows, layout)
         if Console(width=1000).measure(built).maximum <= width:
@@ -189,7 +189,7 @@ def _table(rows: list[Row], layout: Layout) -> Table:
 
 
 def _cells(row: Row, is_short: bool) -> dict[str, str]:
-    """The words of a row by column; `saved` is the age of the newest training state."""
+    """Format a row by column; `saved` is the age of the newest training state."""
     is_open = row.state != State.COMPLETE
     saved = row.saved_seconds if is_open else None
     return {
@@ -224,7 +224,7 @@ def _style(name: str, row: Row) -> str:
 
 
 def remarks(rows: list[Row]) -> list[Text]:
-    """Why units are not running, and what to type; units with the same words share a line."""
+    """List reasons and next commands of units; units with the same ones share a line."""
     units_of: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row.reason or (row.next and row.state != State.MISSING):
@@ -239,7 +239,7 @@ def remarks(rows: list[Row]) -> list[Text]:
 
 
 def _changes(rows: list[Row]) -> list[Text]:
-    """Units whose attempts had different code or packages; those with the same words share a line."""
+    """List units whose attempts had different code or packages; those with the same changes share a line."""
     units: dict[str, list[str]] = {}
     for row in rows:
         if row.changes:
@@ -248,6 +248,6 @@ def _changes(rows: list[Row]) -> list[Text]:
 
 
 def _listed(units: list[str]) -> str:
-    """Some names, and how many more there are."""
+    """Join the first names, with the number of further ones."""
     more = f" and {len(units) - NAMED_UNITS} more" if len(units) > NAMED_UNITS else ""
     return f"{', '.join(units[:NAMED_UNITS])}{more}"

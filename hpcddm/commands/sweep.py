@@ -1,4 +1,4 @@
-"""The verb sweep: every setting an ordinary run, what they share made once, all in one queue, one table at the end."""
+"""The verb sweep: runs every setting as a run of its own, makes shared units once, and compares all in one table."""
 
 import time
 from collections.abc import Iterator
@@ -107,15 +107,15 @@ def sweep(
 
 @dataclass
 class SweepScan:
-    """A sweep at one moment: its settings, the states of their units, and what is to be submitted of them."""
+    """State of a sweep at one moment: its settings, the states of their units, and the items to submit."""
 
     sweep_runs: list[SweepRun]
     index: Index
     states: dict[str, dict[str, UnitStatus]]
     active: dict[str, Job]
-    """What is in the queue, by the sweep's names."""
+    """Jobs in the queue, by the sweep's names of the units."""
     items: list[Item] = field(default_factory=list)
-    """What is to run, each once, after what it needs."""
+    """Items to run, each once, after those that it needs."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     recalled: dict[str, Job] = field(default_factory=dict)
     complete: set[str] = field(default_factory=set)
@@ -123,7 +123,7 @@ class SweepScan:
 
     @property
     def words(self) -> dict[str, str]:
-        """What is known of the settings that are not complete, by label."""
+        """Descriptions of the settings that are not complete, by label."""
         texts = {}
         for sweep_run in self.sweep_runs:
             states = self.states[sweep_run.label]
@@ -138,9 +138,9 @@ class SweepScan:
 def scan_sweep(
     definition: Sweep, sweep_runs: list[SweepRun], home: RunDir, launcher: Launcher, is_final: bool = True
 ) -> SweepScan:
-    """Look at all settings and decide what is to be submitted; `is_final` says whether that will be done.
+    """Read all settings and decide what is to be submitted; `is_final` is False where nothing will be submitted.
 
-    Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
     """
     # The queue first: what leaves it while we look has its manifest by then.
     active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
@@ -185,7 +185,7 @@ def _refuse_changes(states: dict[str, UnitStatus], sweep_run: SweepRun, site: Si
 
 
 def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
-    """Units of a setting in the runs that make them."""
+    """Yield the units of a setting as items of the runs that make them."""
     if units:
         # All runs of a sweep lie beside each other, so the way to the images is the same.
         experiment = within_run(sweep_run.experiment, sweep_run.run)
@@ -195,7 +195,7 @@ def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
 
 
 def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
-    """Refuse what can be known to fail, before anything is written.
+    """Refuse settings that are bound to fail, before anything is written.
 
     Raises `UserError` or `ConfigError`, with the setting where it is about one.
     """
@@ -233,7 +233,7 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
 
 
 def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
-    """The index before the links, which it explains; none of it waits for the disk: the same command makes it anew."""
+    """Write index, site, template, links and experiments; not synced, because the same command makes them anew."""
     write_index(scan.index, home)
     store_site(launcher.site, home)
     store_parts(home, launcher.template_parts)
@@ -265,7 +265,7 @@ def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Launcher,
 
 
 def _table_item(scan: SweepScan, home: RunDir) -> Item:
-    """The job that waits for everything that is in the queue by then."""
+    """Make the item that compares the settings, after everything that is in the queue by then."""
     first = scan.sweep_runs[0]
     names = [*(item.name for item in scan.items), *(name for name in scan.active if name != TABLE)]
     fingerprint_settings = {"settings": len(scan.sweep_runs), "submitted": time.time()}
@@ -316,7 +316,7 @@ def _counts(scan: SweepScan) -> str:
 
 
 def _show(scan: SweepScan, home: RunDir) -> int:
-    """Write and print the table of what is there."""
+    """Write and print the table of the complete settings; return 0."""
     if scan.items:
         click.echo(_counts(scan))
     elif scan.active:

@@ -1,4 +1,4 @@
-"""The verb wait: until a run or a sweep is complete, or until nothing more goes on by itself."""
+"""The verb wait: waits until a run or a sweep is complete, or until nothing more goes on by itself."""
 
 import random
 import sys
@@ -19,13 +19,13 @@ from hpcddm.sweep.table import states_by_files
 
 LOOK_SECONDS = 5
 ASK_SECONDS = 30
-"""The least time between two questions to the scheduler, which serves everybody."""
+"""Least time in seconds between two queries to the scheduler, which serves all users."""
 FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One look at a run or a sweep: an exit code, one line for people, what to type next."""
+    """Observation of a run or a sweep: exit code, one line for people, next command."""
 
     code: int
     line: str
@@ -33,7 +33,7 @@ class Finding:
 
 
 def wait(root: Path, timeout: float | None) -> int:
-    """Look until the run is complete or needs somebody, or until `timeout` minutes are over; return the exit code.
+    """Wait until the run is complete or needs the user, or until `timeout` minutes are over; return the exit code.
 
     Raises `ConfigError` when the folder holds neither a run nor a sweep.
     """
