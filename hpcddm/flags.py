@@ -90,7 +90,7 @@ WITHOUT_VALUE = "HhIkOQsuvVX"
 
 
 def sbatch_complaint(line: str) -> str:
-    """Reason against one #SBATCH line of a site, or '' where it may be given."""
+    """Return the reason against one #SBATCH line of a site, or '' where it is allowed."""
     if "\n" in line or "\r" in line:
         return "needs to be one line"
     try:
@@ -105,7 +105,7 @@ def sbatch_complaint(line: str) -> str:
 
 
 def complaint(arguments: Sequence[str], refused: Mapping[str, str]) -> str:
-    """Reason against the first word that gives one of the `refused` flags, or ''.
+    """Return the reason against the first argument that gives one of the `refused` flags, or ''.
 
     Slurm also takes any unique beginning of a long flag, so all beginnings are refused.
     """
@@ -118,7 +118,7 @@ def complaint(arguments: Sequence[str], refused: Mapping[str, str]) -> str:
 
 
 def _names(word: str) -> list[str]:
-    """Long names of the flags that one word of a command line gives; none for a value."""
+    """List the long names of the flags in one word of a command line; none for a value."""
     if word.startswith("--"):
         # A lone '--' ends the flags.
         return [word[2:].partition("=")[0]] if len(word) > 2 else []

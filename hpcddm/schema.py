@@ -1,4 +1,4 @@
-"""What every schema is made of: strict models, variants named by their files, errors of one line."""
+"""Base of all schemas: strict models, variants named by their files, errors of one line."""
 
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -22,7 +22,7 @@ Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
-"""What stands in a batch script as one word."""
+"""Text that stands in a batch script as one word."""
 CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
 """One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
 
@@ -33,7 +33,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     not_hashed: ClassVar[frozenset[str]] = frozenset()
-    """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
+    """Keys that do not affect results, such as paths and intervals of saving: no fingerprint covers them."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -47,7 +47,7 @@ class VariantSettings(StrictModel):
     """The base of the `Settings` class in every variant file; `name` is the file's name."""
 
     role: ClassVar[str] = ""
-    """What a variant can be used as, where one room holds several kinds."""
+    """Use of a variant, where one room holds several kinds."""
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     trained: ClassVar[bool] = True
@@ -64,7 +64,7 @@ class VariantSettings(StrictModel):
 
 
 def variant(room: str, role: str | None = None) -> Any:
-    """The type of a field that names a variant of `room` and holds that variant's settings."""
+    """Return the type of a field that names a variant of `room` and holds that variant's settings."""
 
     def validate(value: Any) -> Any:
         """Find the variant that the mapping names and validate the rest by its own settings."""
@@ -87,7 +87,7 @@ def variant(room: str, role: str | None = None) -> Any:
 
 
 def default_variant(name: str) -> Any:
-    """The default of a field whose type is `variant(...)`: the variant with its own defaults."""
+    """Return the default of a field whose type is `variant(...)`: the variant with its own defaults."""
     return Field(default={"name": name}, validate_default=True)
 
 
@@ -103,7 +103,7 @@ def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
 
 
 def hashed(settings: StrictModel) -> dict[str, Any]:
-    """Settings that go into a fingerprint, nested as in the YAML file."""
+    """Return the settings that go into a fingerprint, nested as in the YAML file."""
     kept: dict[str, Any] = {}
     for key in type(settings).model_fields:
         if key not in settings.not_hashed:
@@ -115,7 +115,7 @@ def hashed(settings: StrictModel) -> dict[str, Any]:
 
 
 def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
-    """All variants that the settings name, each with its key."""
+    """List all variants that the settings name: (dotted key, settings)."""
     variants = []
     for key in type(settings).model_fields:
         value = getattr(settings, key)
@@ -130,7 +130,7 @@ def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, Varia
 
 
 def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
-    """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
+    """Format the first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
     # A misspelt key is also a missing one; the misspelling is the one to show.
     first = min(
         error.errors(include_url=False), key=lambda item: item["type"] not in ("extra_forbidden", "invalid_key")
@@ -152,5 +152,5 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
 
 
 def _model_in(annotation: Any) -> type[StrictModel]:
-    """The schema inside 'Schema | None' or 'list[Schema]'."""
+    """Return the schema inside 'Schema | None' or 'list[Schema]'."""
     return next((_model_in(item) for item in get_args(annotation) if item is not type(None)), annotation)
