@@ -33,7 +33,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     not_hashed: ClassVar[frozenset[str]] = frozenset()
-    """Keys that do not affect results, such as paths and intervals of saving: no fingerprint covers them."""
+    """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
 
     @field_validator("*", mode="before")
     @classmethod

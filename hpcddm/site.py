@@ -43,7 +43,7 @@ class UnitKeys(StrictModel):
     setup: tuple[str, ...] | None = None
     """Shell lines before Python starts, for instance 'module load python'."""
     container: tuple[CommandWord, ...] | None = None
-    """Words before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
+    """Command before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
     python: CommandWord | None = None
     """Interpreter of the jobs; by default the one that submits, also within a container."""
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None

@@ -24,7 +24,7 @@ class State(StrEnum):
     STALE = "stale"
     OUTDATED = "outdated"
     WAITING = "waiting"
-    """It exists, and can be checked when the units that it reads are complete."""
+    """State of a unit that exists and can be checked only when the units that it reads are complete."""
     DAMAGED = "damaged"
     MISSING = "missing"
 

@@ -111,7 +111,7 @@ def _newest(run: RunDir, unit: str) -> Submission | None:
 
 
 def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> bool:
-    """Tell if the newest job of a unit opened none of its attempts."""
+    """Tell if the newest job of a unit opened none of its attempts; True without a job or without attempts."""
     if newest is None or not tried:
         return True
     last = tried[max(tried)]

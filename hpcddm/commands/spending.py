@@ -22,11 +22,11 @@ class JobCost:
 
     unit: str
     attempt: int | None
-    """None for a job that ended before Python began."""
+    """Number of the attempt; None for a job that ended before Python began."""
     job: JobId | None
     started: float | None
     ended: float | None
-    """None while it runs, and where unknown."""
+    """Time of its end; None while it runs, and where unknown."""
     seconds: float
     cpus: int
     gpus: int

@@ -29,7 +29,7 @@ class Execution:
     state: str
     cpus: int
     gpus: int | None
-    """None where the cluster's accounting does not count GPUs."""
+    """Number of GPUs; None where the cluster's accounting does not count them."""
 
 
 def executions(names: Mapping[str | None, list[str]], since: float) -> list[Execution]:

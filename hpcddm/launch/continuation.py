@@ -28,7 +28,7 @@ class Rest:
 
     site: str
     units: list[str]
-    """By their names in the home's journal."""
+    """Names of the units in the home's journal."""
     folder: str
     """Folder in which the command was typed: bare names of files are looked for there."""
     sweep: str | None = None

@@ -34,7 +34,7 @@ class UnitController(Controller):
         return codes
 
     def _patience(self, codes: list[int | None]) -> float:
-        """Seconds that the ranks may still run."""
+        """Return the seconds that the ranks may still run."""
         if any(codes):
             # The others wait for the dead one, and cannot save without it.
             return DEATH_SECONDS

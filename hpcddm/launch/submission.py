@@ -162,9 +162,9 @@ def decide(
 ) -> Decision:
     """Decide from the run and the queue what has to be submitted here.
 
-    only: units to submit, None for all; units that read one that is redone go along. active: jobs in the queue, and
-    states: the states of the units read after that, where the caller has them. Raises `ConfigError` over settings that
-    changed, `UserError` when the scheduler does not answer.
+    only: units to submit, None for all; units that read one of these or a redone one go along. active: jobs in the
+    queue, and states: the states of the units read after that, where the caller has them. Raises `ConfigError` over
+    settings that changed, `UserError` when the scheduler does not answer.
     """
     # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
     active = active_units(run, launcher) if active is None else active

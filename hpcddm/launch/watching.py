@@ -24,7 +24,7 @@ class Work(StrEnum):
     GAVE_UP = "gave up"
     CANCELLED = "cancelled"
     STOPPED = "stopped"
-    """It left early and does not come back by itself."""
+    """State of a unit that left early and does not come back by itself."""
     ELSEWHERE = "elsewhere"
     UNKNOWN = "unknown"
 
