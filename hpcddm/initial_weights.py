@@ -1,4 +1,4 @@
-"""Weights to start from: what a file says of itself, and whether a unit's network may start from it; without torch."""
+"""Initial weights: the description of a weights file, and its check against a unit's network; without torch."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
 
 METADATA = "hpcddm"
-"""The key in a safetensors header under which our own files say, in JSON, what they hold."""
+"""Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
 OWN_WEIGHTS = "weights.safetensors"
 PROMPTS = "trunk.prompts"
 """The one tensor of a denoiser that is none of its parameters: every experiment has its own prompts."""
@@ -35,23 +35,23 @@ class InitRequest:
     model_place: str
     advice: str
     encoder: str | None
-    """That of the text, for a network that sees text."""
+    """Name of the text encoder, for a network that sees text."""
     objective: VariantSettings | None = None
     objective_place: str = ""
     parameters: int | None = None
-    """How many the file must hold; None where its last layer may have other outputs."""
+    """Number of parameters that the file must hold; None where its last layer may have other outputs."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The tensors' shapes by name, and what the file says of itself; no tensor is read."""
+    """Shapes of the tensors by name, and the file's own description; no tensor is read."""
 
     shapes: dict[str, tuple[int, ...]]
     own: dict[str, Any]
 
 
 def init_request(experiment: Experiment, key: str) -> InitRequest | None:
-    """What the unit `key` starts from; None for one that begins at random weights."""
+    """Return the request for the weights that the unit `key` starts from; None for random weights."""
     text, router = experiment.data.text, experiment.router
     if key == ROUTER and router.refit:
         return InitRequest(
@@ -72,126 +72,128 @@ def init_request(experiment: Experiment, key: str) -> InitRequest | None:
 
 
 def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
-    """The dotted key under which an expert's `model`, `objective` or `init_from` stands; None: the monolith's."""
-    for number, one in enumerate(experiment.experts.overrides):
-        if expert in one.clusters and getattr(one, part) is not None:
+    """Return the dotted key of an expert's `model`, `objective` or `init_from`; expert None: the monolith's."""
+    for number, override in enumerate(experiment.experts.overrides):
+        if expert in override.clusters and getattr(override, part) is not None:
             return f"experts.overrides.{number}.{part}"
     return f"experts.{part}"
 
 
 def encoder_of(model: VariantSettings, text: Any) -> str | None:
-    """The name of the text encoder whose states a network was, or will be, trained on; None for one without text."""
+    """Return the name of the text encoder whose states a network is trained on; None for one without text."""
     return text.encoder.name if text and model.condition == "text" else None
 
 
 def header(path: Path) -> Header:
-    """Read what stands before the tensors of a safetensors file.
+    """Read the header of a safetensors file.
 
-    Raises `UserError` naming the file when it is missing, a folder, torn or none.
+    Raises `UserError` naming the file when it is missing, a folder, torn or of another format.
     """
     try:
         with safe_open(path, "np") as opened:
             shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
-            own = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
+            metadata = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(unreadable(path, error)) from None
-    return Header(shapes, own if isinstance(own, dict) else {})
+    return Header(shapes, metadata if isinstance(metadata, dict) else {})
 
 
 def unreadable(path: Path, error: Exception) -> str:
-    """What to say of a file that cannot be started from."""
+    """Return the error message about a file that cannot be read as initial weights."""
     if path.is_dir():
         return f"{path}: no weights to start from (a folder); name the file in it: {path / OWN_WEIGHTS}"
     reason = "it is not there" if not path.exists() else str(error) or type(error).__name__
     return f"{path}: no weights to start from ({reason}); put it back, or see 'hpcddm convert'"
 
 
-def described(path: Path, own: dict[str, Any], digest: str | None) -> dict[str, Any]:
-    """What network a file holds: as its header says, `own`, else as the manifest of the unit beside it says.
+def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[str, Any]:
+    """Describe the network in a file, by its header's `metadata`, else by the manifest of the unit beside it.
 
-    model, objective (of a denoiser), data, source, images seen and training FLOPs, in these two what the unit itself
-    started from included and None for unknown. Empty where nobody says anything. digest: the file's SHA-256, where it
-    is known. Raises `UserError` when the file is not the one that the manifest names.
+    Keys: model, objective (of a denoiser), data, source, images seen and training FLOPs, both including what the unit
+    itself started from, None for unknown. Empty where neither describes it. digest: the file's SHA-256, where it is
+    known. Raises `UserError` when the file is not the one that the manifest names.
     """
-    found = manifest.read(path.parent)
-    if own or found is None:
-        return own
-    hashes = {output.path: output.sha256 for output in found.outputs}
-    part = "router" if found.stage == "route" else "experts"
-    if path.name not in hashes or f"{part}.model.name" not in found.settings:
+    unit_manifest = manifest.read(path.parent)
+    if metadata or unit_manifest is None:
+        return metadata
+    hashes = {output.path: output.sha256 for output in unit_manifest.outputs}
+    part = "router" if unit_manifest.stage == "route" else "experts"
+    if path.name not in hashes or f"{part}.model.name" not in unit_manifest.settings:
         return {}
     if hashes[path.name] != (digest or atomic.sha256(path)):
         raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
-    data = {key: found.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
-    nested = {key: _nested(found.settings, f"{part}.{key}.") for key in ("model", "objective")}
+    data = {key: unit_manifest.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
+    nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
     is_text = nested["model"].get("condition") == "text"
-    data["encoder"] = found.settings.get("data.text.encoder.name") if is_text else None
-    return nested | {"data": data, "source": f"{found.stage}/{found.unit}"} | _spent(found.results)
+    data["encoder"] = unit_manifest.settings.get("data.text.encoder.name") if is_text else None
+    return (
+        nested | {"data": data, "source": f"{unit_manifest.stage}/{unit_manifest.unit}"} | _spent(unit_manifest.results)
+    )
 
 
-def check(asked: InitRequest, path: Path, said: dict[str, Any]) -> None:
-    """Refuse weights of another network than the wanted one; print a note where the file says nothing of itself.
+def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None:
+    """Refuse weights of another network than the requested one; print a note where the file has no description.
 
-    What no tensor tells is the reason: heads, how times are embedded, what was predicted. `said` is what `described`
-    found. Raises `UserError` naming the key, both values and what would do.
+    It compares settings that tensors do not show: heads, time embedding, prediction type. description: result of
+    `described`. Raises `UserError` naming the key, both values and a remedy.
     """
-    if "model" not in said:
+    if "model" not in description:
         print(f"note: {path} says nothing of itself: taken for the right network by names and shapes", file=sys.stderr)
         return
     try:
-        model = plugins.settings_class("models", said["model"]["name"])(**said["model"])
-        pairs = [(f"{asked.model_place}.{key}", *both) for key, both in _both(model, asked.model).items()]
-        if asked.objective is not None:
-            objective = said.get("objective", {}).get("name")
-            pairs.append((f"{asked.objective_place}.name", objective, asked.objective.name))
-        pairs.append(("data.text.encoder.name", said.get("data", {}).get("encoder"), asked.encoder))
+        model = plugins.settings_class("models", description["model"]["name"])(**description["model"])
+        pairs = [(f"{request.model_place}.{key}", *both) for key, both in _paired(model, request.model).items()]
+        if request.objective is not None:
+            objective = description.get("objective", {}).get("name")
+            pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
+        pairs.append(("data.text.encoder.name", description.get("data", {}).get("encoder"), request.encoder))
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
-        raise UserError(f"{path}: written by another version of hpcddm ({error}); {asked.advice}") from None
+        raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
     for place, there, here in pairs:
         if there != here and not (place.startswith("data.") and there is None):
-            raise UserError(f"{path}: {place} is {here} and the file's is {there}; {asked.advice}")
-    before = said.get("objective", {}).get("schedule", {}).get("name")
-    after = asked.objective.schedule.name if asked.objective else None
+            raise UserError(f"{path}: {place} is {here} and the file's is {there}; {request.advice}")
+    before = description.get("objective", {}).get("schedule", {}).get("name")
+    after = request.objective.schedule.name if request.objective else None
     if None not in (before, after) and before != after:
-        print(f"note: {path} was trained on the path {before}, {asked.objective_place} has {after}", file=sys.stderr)
+        print(f"note: {path} was trained on the path {before}, {request.objective_place} has {after}", file=sys.stderr)
 
 
-def check_file(asked: InitRequest, path: Path) -> None:
+def check_file(request: InitRequest, path: Path) -> None:
     """Refuse a file that is missing, torn or of another network, by its header alone.
 
-    Raises `UserError` naming the file, the key and what would do.
+    Raises `UserError` naming the file, the key and a remedy.
     """
-    found = header(path)
-    check(asked, path, described(path, found.own, asked.init_from.content))
-    held = sum(math.prod(shape) for name, shape in found.shapes.items() if name != PROMPTS)
-    if asked.parameters not in (None, held):
+    file_header = header(path)
+    check(request, path, described(path, file_header.own, request.init_from.content))
+    held = sum(math.prod(shape) for name, shape in file_header.shapes.items() if name != PROMPTS)
+    if request.parameters not in (None, held):
         raise UserError(
-            f"{path}: holds {held:,} parameters and {asked.model_place} has {asked.parameters:,}; {asked.advice}"
+            f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
         )
 
 
-def record(path: Path, said: dict[str, Any], digest: str) -> dict[str, Any]:
-    """What a unit's manifest says of the file that it started from; None stands for unknown images and FLOPs."""
-    spent = {key: said.get(key) for key in ("images", "train_flops")}
-    return {"sha256": digest, "source": said.get("source", path.name)} | spent
+def record(path: Path, description: dict[str, Any], digest: str) -> dict[str, Any]:
+    """Return the manifest's entry about the file that a unit started from; None for unknown images and FLOPs."""
+    spent = {key: description.get(key) for key in ("images", "train_flops")}
+    return {"sha256": digest, "source": description.get("source", path.name)} | spent
 
 
-def _both(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[Any, Any]]:
-    """The values by key, the name first; `size` only says in a word what other keys say, too."""
+def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[Any, Any]]:
+    """Pair the values (file's, experiment's) by key, the name first; `size` is left out, as other keys imply it."""
     ours, theirs = manifest.flatten(here.model_dump()), manifest.flatten(there.model_dump())
     keys = ["name", *(key for key in ours if key not in ("name", "size"))]
     return {key: (theirs.get(key), ours[key]) for key in keys}
 
 
 def _spent(results: dict[str, Any]) -> dict[str, int | None]:
-    """Images and FLOPs of a unit and of what it started from; None where one of the two is unknown."""
+    """Sum images and FLOPs of a unit and of what it started from; None where one of the two is unknown."""
     seed = results.get("start") or {"images": 0, "train_flops": 0}
     parts = {key: (results.get(key), seed.get(key)) for key in ("images", "train_flops")}
     return {key: None if None in both else sum(both) for key, both in parts.items()}
 
 
 def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The settings below a key, of flat dotted ones."""
+    """Return the settings below a prefix of flat dotted keys, as nested mappings."""
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         if key.startswith(prefix):

@@ -1,4 +1,4 @@
-"""The stages as data: what each reads and writes, its units, and what shapes them. Read this first.
+"""The stages as data: inputs, outputs, units and fingerprint settings of each. Read this first.
 
 The way of the data:
 
@@ -42,51 +42,51 @@ DATA_STAGES = ("shard", "encode", "cluster")
 
 
 def expert_key(index: int) -> str:
-    """The unit that trains expert `index`."""
+    """Return the key of the unit that trains expert `index`."""
     return f"{EXPERT}{index:02d}"
 
 
 def expert_number(key: str) -> int | None:
-    """Number of the expert that the unit `key` trains; None for any other unit."""
+    """Return the number of the expert that the unit `key` trains; None for any other unit."""
     return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else None
 
 
 def expert_keys(experiment: Experiment) -> list[str]:
-    """The units that train the experts, in the order of their numbers."""
+    """List the units that train the experts, in the order of their numbers."""
     return [expert_key(index) for index in range(experiment.cluster.experts)]
 
 
 def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
-    """The units of the experts that are not among those that are `there`."""
+    """List the units of the experts that are not in `there`."""
     return [key for key in expert_keys(experiment) if key not in there]
 
 
 def shard_keys(experiment: Experiment) -> list[str]:
-    """The units that write the tars: training images first, then held-out ones."""
+    """List the units that write the tars: training images first, then held-out ones."""
     training = [f"shard/train-{part:03d}" for part in range(experiment.data.shards)]
     return training + [f"shard/heldout-{part:03d}" for part in range(experiment.data.heldout_shards)]
 
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
-    """Names of the classes, by the manifests of the shards; their numbers where the images came without names."""
-    known = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
+    """List the classes' names, by the manifests of the shards; numbers where the images came without names."""
+    names = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
     numbers = range(experiment.data.num_classes)
-    return [known[number] if number < len(known) else str(number) for number in numbers]
+    return [names[number] if number < len(names) else str(number) for number in numbers]
 
 
 def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
-    """Names of the classes of a run, as far as its shards are there; numbers for the others."""
-    found = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
-    return class_names(experiment, {key: shard for key, shard in found.items() if shard is not None})
+    """List the class names of a run, by the first shard's manifest; numbers where it is missing."""
+    shards = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
+    return class_names(experiment, {key: shard for key, shard in shards.items() if shard is not None})
 
 
 def train_keys(experiment: Experiment) -> list[str]:
-    """The monolith, which takes longest, then the experts."""
+    """List the training units: the monolith, which takes longest, then the experts."""
     return [*_monolith_keys(experiment), *expert_keys(experiment)]
 
 
 def evaluate_keys(experiment: Experiment) -> list[str]:
-    """Ranges of samples in whole batches; the ranges are the units' names, so they never collide."""
+    """List the units of evaluate: ranges of samples in whole batches, named by the ranges, so they never collide."""
     settings = experiment.evaluate
     batches = settings.images // settings.batch
     edges = [batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
@@ -94,13 +94,13 @@ def evaluate_keys(experiment: Experiment) -> list[str]:
 
 
 def evaluate_range(key: str) -> tuple[int, int]:
-    """The samples [start, stop) of a unit of the stage evaluate."""
+    """Parse the samples [start, stop) of a unit of the stage evaluate."""
     start, stop = key.split("/")[1].split("-")
     return int(start), int(stop)
 
 
 def student_keys(experiment: Experiment) -> list[str]:
-    """The student, where there is one."""
+    """List the student's unit, where there is one."""
     return [STUDENT] if experiment.distill else []
 
 
@@ -109,7 +109,7 @@ def _monolith_keys(experiment: Experiment) -> list[str]:
 
 
 def _needed_to_sample(experiment: Experiment) -> list[str]:
-    """What the evaluation reads beside the experts."""
+    """List the units that the evaluation reads beside the experts."""
     dense = [*_monolith_keys(experiment), *student_keys(experiment)]
     return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, CLASSIFIER]
 
@@ -125,13 +125,13 @@ def _needed_to_distill(experiment: Experiment) -> list[str]:
 
 
 def _images(experiment: Experiment) -> dict[str, Any]:
-    """The settings of the images that every network sees."""
+    """Return the settings of the images, which shape every network."""
     data = experiment.data
     return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
 
 
 def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
-    """Settings of every model but the measuring networks; the prompts only if it is conditioned on them."""
+    """Return fingerprint settings of all but the measuring networks; prompts only where a model sees them."""
     data, shape = experiment.data, _images(experiment)
     if getattr(model, "condition", None) == "text":
         shape["text"] = hashed(data.text)
@@ -139,7 +139,7 @@ def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict
 
 
 def _expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
-    """How one denoiser is trained: the other experts' settings are nothing to it."""
+    """Return the training settings of one denoiser, without the overrides of other experts."""
     config, experts = experiment.expert_config(expert), experiment.experts
     settings = hashed(experts)
     del settings["overrides"]
@@ -187,12 +187,14 @@ def _route_settings(experiment: Experiment, key: str) -> dict[str, Any]:
 
 
 def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
-    changed = [one for one in experiment.experts.overrides if one.model is not None]
-    return [{"clusters": one.clusters, "model": hashed(one.model)} for one in changed]
+    changed = [override for override in experiment.experts.overrides if override.model is not None]
+    return [{"clusters": override.clusters, "model": hashed(override.model)} for override in changed]
 
 
 def _distill_settings(experiment: Experiment, key: str) -> dict[str, Any]:
-    objectives = [hashed(one.objective) for one in experiment.experts.overrides if one.objective is not None]
+    objectives = [
+        hashed(override.objective) for override in experiment.experts.overrides if override.objective is not None
+    ]
     fingerprint_settings = {
         "distill": hashed(experiment.distill),
         "experts": _expert_settings(experiment, None),
@@ -216,14 +218,14 @@ def _evaluate_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     # router of another temperature.
     configs = [experiment.expert_config(expert) for expert in (None, *range(experiment.cluster.experts))]
     objectives = [hashed(config.objective) for config in configs]
-    own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
+    expert_objectives = [] if all(objective == objectives[0] for objective in objectives) else objectives[1:]
     shown = {"experts.objective": objectives[0], "monolith": hashed(experiment.monolith)}
     shown["router.model"] = hashed(experiment.router.model)
-    return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
+    return _shape(experiment) | {"evaluate": evaluate, "objectives": expert_objectives} | shown
 
 
 class Gpus(StrEnum):
-    """GPUs that a stage has a use for."""
+    """GPUs that a stage can use."""
 
     NONE = "none"
     ONE = "one, that of its only working rank"
@@ -345,11 +347,11 @@ STAGES = (
 
 
 def gpus_of(stage: str, experiment: Experiment | None = None) -> Gpus:
-    """GPUs that a stage has a use for, in this experiment or at most; none for what is no stage."""
-    found = next((one for one in STAGES if one.name == stage), None)
-    if found is None:
+    """Return the GPUs that a stage can use, in this experiment or at most; NONE for unknown stages."""
+    definition = next((entry for entry in STAGES if entry.name == stage), None)
+    if definition is None:
         return Gpus.NONE
-    return found.gpus_of(experiment) if found.gpus_of and experiment else found.gpus
+    return definition.gpus_of(experiment) if definition.gpus_of and experiment else definition.gpus
 
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
@@ -377,27 +379,27 @@ class PlannedUnit:
     optional: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings under their fingerprints."""
     min_optional: int = 0
-    """How many of those that it wants it cannot do without."""
+    """Least number of optional units that it needs."""
 
     @property
     def stage(self) -> str:
-        """The name of its stage."""
+        """Name of its stage."""
         return self.key.split("/")[0]
 
     @property
     def inputs(self) -> list[str]:
-        """All units that it may read."""
+        """Units that it may read, required and optional."""
         return [*self.requires, *self.optional]
 
     def missing_inputs(self, gone: Container[str]) -> list[str]:
-        """Those of `gone` that it cannot do without: none of its needs, and of its wants none below the minimum."""
+        """List the units in `gone` that it needs: required ones, and optional ones if too few of these remain."""
         missing = [key for key in self.optional if key in gone]
         is_enough = len(self.optional) - len(missing) >= self.min_optional
         return [key for key in self.requires if key in gone] + ([] if is_enough else missing)
 
 
 def plan(experiment: Experiment) -> list[PlannedUnit]:
-    """All units of an experiment, every one after those that it needs."""
+    """List all units of an experiment, every one after those that it needs."""
     planned: dict[str, PlannedUnit] = {}
     for stage in STAGES:
         keys = stage.units(experiment)

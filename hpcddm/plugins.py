@@ -38,17 +38,17 @@ def load(room: str, name: str) -> ModuleType:
 
 @cache
 def names(room: str, role: str | None = None) -> tuple[str, ...]:
-    """The variants in a room, in alphabetical order; `role` keeps those whose Settings name it."""
+    """List the variants in a room, in alphabetical order; `role` keeps those whose Settings name it."""
     files = sorted((PACKAGE / room).glob("*.py"))
-    found = [file.stem for file in files if _settings_definition(file) is not None]
+    variants = [file.stem for file in files if _settings_definition(file) is not None]
     if role is None:
-        return tuple(found)
-    return tuple(name for name in found if settings_class(room, name).role == role)
+        return tuple(variants)
+    return tuple(name for name in variants if settings_class(room, name).role == role)
 
 
 @cache
 def settings_class(room: str, name: str) -> Any:
-    """The `Settings` class of one variant, without importing the variant's heavy modules."""
+    """Return the `Settings` class of one variant, without importing the variant's heavy modules."""
     file = _variant_file(room, name)
     tree = ast.parse(file.read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module in LIGHT_MODULES]
@@ -59,7 +59,7 @@ def settings_class(room: str, name: str) -> Any:
 
 
 def parse(room: str, text: str) -> Any:
-    """The settings that a word means, in a room whose Settings have a `pattern` and a `usage`: 'top-2'.
+    """Parse settings from a word such as 'top-2', in a room whose Settings have a `pattern` and a `usage`.
 
     Raises `ConfigError` with the valid words.
     """

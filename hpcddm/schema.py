@@ -1,4 +1,4 @@
-"""What every schema is made of: strict models, variants named by their files, errors of one line."""
+"""Base of all schemas: strict models, variants named by their files, errors of one line."""
 
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -22,7 +22,7 @@ Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
-"""What stands in a batch script as one word."""
+"""Text that stands in a batch script as one word."""
 CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
 """One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
 
@@ -33,7 +33,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     not_hashed: ClassVar[frozenset[str]] = frozenset()
-    """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
+    """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -47,7 +47,7 @@ class VariantSettings(StrictModel):
     """The base of the `Settings` class in every variant file; `name` is the file's name."""
 
     role: ClassVar[str] = ""
-    """What a variant can be used as, where one room holds several kinds."""
+    """Use of a variant, where one room holds several kinds."""
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     trained: ClassVar[bool] = True
@@ -64,7 +64,7 @@ class VariantSettings(StrictModel):
 
 
 def variant(room: str, role: str | None = None) -> Any:
-    """The type of a field that names a variant of `room` and holds that variant's settings."""
+    """Return the type of a field that names a variant of `room` and holds that variant's settings."""
 
     def validate(value: Any) -> Any:
         """Find the variant that the mapping names and validate the rest by its own settings."""
@@ -87,7 +87,7 @@ def variant(room: str, role: str | None = None) -> Any:
 
 
 def default_variant(name: str) -> Any:
-    """The default of a field whose type is `variant(...)`: the variant with its own defaults."""
+    """Return the default of a field whose type is `variant(...)`: the variant with its own defaults."""
     return Field(default={"name": name}, validate_default=True)
 
 
@@ -103,36 +103,38 @@ def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
 
 
 def hashed(settings: StrictModel) -> dict[str, Any]:
-    """Settings that go into a fingerprint, nested as in the YAML file."""
+    """Return the settings that go into a fingerprint, nested as in the YAML file."""
     kept: dict[str, Any] = {}
     for key in type(settings).model_fields:
         if key not in settings.not_hashed:
             value = getattr(settings, key)
             many = isinstance(value, list)
-            inner = [hashed(one) if isinstance(one, StrictModel) else one for one in (value if many else [value])]
+            inner = [hashed(item) if isinstance(item, StrictModel) else item for item in (value if many else [value])]
             kept[key] = inner if many else inner[0]
     return kept
 
 
 def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
-    """All variants that the settings name, each with its key."""
-    found = []
+    """List all variants that the settings name: (dotted key, settings)."""
+    variants = []
     for key in type(settings).model_fields:
         value = getattr(settings, key)
         inner = f"{place}.{key}" if place else key
-        several = [(f"{inner}.{number}", one) for number, one in enumerate(value)] if isinstance(value, list) else []
-        for where, one in several or [(inner, value)]:
-            if isinstance(one, VariantSettings):
-                found.append((where, one))
-            if isinstance(one, StrictModel):
-                found.extend(variants_of(one, where))
-    return found
+        several = [(f"{inner}.{number}", item) for number, item in enumerate(value)] if isinstance(value, list) else []
+        for where, item in several or [(inner, value)]:
+            if isinstance(item, VariantSettings):
+                variants.append((where, item))
+            if isinstance(item, StrictModel):
+                variants.extend(variants_of(item, where))
+    return variants
 
 
 def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
-    """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
+    """Format the first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
     # A misspelt key is also a missing one; the misspelling is the one to show.
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
+    first = min(
+        error.errors(include_url=False), key=lambda item: item["type"] not in ("extra_forbidden", "invalid_key")
+    )
     location = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
@@ -150,5 +152,5 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
 
 
 def _model_in(annotation: Any) -> type[StrictModel]:
-    """The schema inside 'Schema | None' or 'list[Schema]'."""
-    return next((_model_in(one) for one in get_args(annotation) if one is not type(None)), annotation)
+    """Return the schema inside 'Schema | None' or 'list[Schema]'."""
+    return next((_model_in(item) for item in get_args(annotation) if item is not type(None)), annotation)

@@ -1,4 +1,4 @@
-"""The verb clean: removes what no unit of a run will ever read again, after it has said what that is."""
+"""The verb clean: lists and removes files that no unit of a run will read again."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ SETTLED = {*State, *Work} - UNDER_WAY - {Work.HELD}
 
 @dataclass(frozen=True)
 class Waste:
-    """Files of one kind that nobody needs."""
+    """Files of one kind that can go."""
 
     kind: str
     paths: list[Path]
@@ -44,9 +44,9 @@ class Waste:
 
 
 def clean(root: Path, yes: bool) -> int:
-    """Say what can go, and remove it where `yes` or the user at a terminal says so; return the exit code.
+    """Print what can go, and remove it where `yes` or the user at a terminal says so; return the exit code.
 
-    Raises `SchedulerSilent` when nobody can say which units are under way.
+    Raises `SchedulerSilent` when it is unknown which units are under way.
     """
     run = RunDir(root)
     stored_experiment(run)
@@ -97,14 +97,14 @@ def find(run: RunDir) -> list[Waste]:
 
 
 def _both(shown: list[Waste], current: list[Waste]) -> list[Waste]:
-    """Keep of what the user was shown what can still go."""
+    """Return the part of what the user was shown that can still go."""
     still = {path for waste in current for path in waste.paths}
     return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
 
 
-def _total(found: list[Waste]) -> tuple[int, int]:
-    """Bytes and files of all kinds together."""
-    sizes = [waste.size for waste in found]
+def _total(wastes: list[Waste]) -> tuple[int, int]:
+    """Sum the bytes and files of all kinds."""
+    sizes = [waste.size for waste in wastes]
     return sum(size for size, _ in sizes), sum(count for _, count in sizes)
 
 
@@ -135,13 +135,13 @@ def _is_settled(row: Row, run: RunDir) -> bool:
 
 
 def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
-    """Logs of the ranks of all attempts but the last; their records stay, for costs are counted by them."""
+    """Yield the rank logs of all attempts but the last; records stay, because costs are counted by them."""
     for _, folder in attempts(run.logs(key))[:-1]:
         yield from sorted(folder.glob("*.log"))
 
 
 def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> Iterator[Path]:
-    """Training states of units that are complete, and those that other settings or other inputs have left."""
+    """Yield training states of complete units, and those made with other settings or other inputs."""
     for key in keys:
         folder = run.unit(key) / STATE_FOLDER
         if not folder.is_dir():
@@ -150,7 +150,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
             yield folder
         elif all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
             fingerprint = _fingerprint(states[key].unit, run)
-            yield from (one for one in sorted(folder.iterdir()) if _is_other(one, fingerprint))
+            yield from (path for path in sorted(folder.iterdir()) if _is_other(path, fingerprint))
 
 
 def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:
@@ -164,7 +164,7 @@ def _is_other(folder: Path, fingerprint: str) -> bool:
 
 
 def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:
-    """Training states of units that the experiment has no more."""
+    """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
         for folder in sorted((run.root / stage).glob(f"*/{STATE_FOLDER}")):
             key = f"{stage}/{folder.parent.name}"

@@ -15,11 +15,11 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 
 STEPS = 1000
-"""Both sides embed 1000 t; diffusers calls that the time step."""
+"""Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
 PIPELINE_CLASSES = 1000
 """diffusers' DiTPipeline takes number 1000 for the null class, however many classes there are."""
 DDIM_PREDICTIONS = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}
-"""Our name of what a network predicts, diffusers'."""
+"""Prediction type of hpcddm -> that of diffusers."""
 
 README = """{unit} of an hpcddm run, SHA-256 of its weights {sha256}
 
@@ -78,7 +78,7 @@ def export(root: Path, unit: str, output: Path) -> None:
 
 
 def scheduler_config(settings: Any) -> dict[str, Any] | None:
-    """The scheduler of diffusers that draws with a network of this objective, or None.
+    """Return the config of the diffusers scheduler that samples with a network of this objective, or None.
 
     A variance-preserving path becomes DDIM's table of 1000 levels, alpha_i = alpha(i / 1000); the velocity of the
     linear path a solver for flows. `FlowMatchEulerDiscreteScheduler` cannot be used inside DiTPipeline, which calls
@@ -108,7 +108,7 @@ def _write(
     output: Path,
     tensors: dict[str, Any],
     config: dict[str, Any],
-    own: dict[str, Any],
+    description: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
 
@@ -117,7 +117,9 @@ def _write(
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)
-    save_tensors(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(own, sort_keys=True)})
+    save_tensors(
+        tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(description, sort_keys=True)}
+    )
     _json(transformer / "config.json", config)
     if scheduler is not None:
         (output / "scheduler").mkdir()

@@ -1,4 +1,4 @@
-"""The verb run-stage: one unit, here and now."""
+"""The verb run-stage: runs one unit on this machine."""
 
 import time
 from pathlib import Path
@@ -53,7 +53,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
 
 
 def _check_ranks(experiment: Experiment, key: str, ranks: int) -> None:
-    """Refuse ranks that would have nothing to do, or that would fail only after they started."""
+    """Refuse ranks that the stage cannot use, or that do not divide the batch evenly."""
     if ranks > 1 and key.split("/")[0] not in COLLECTIVE_STAGES:
         raise ConfigError(f"--ranks {ranks}: {key} is the work of one rank; more share {', '.join(COLLECTIVE_STAGES)}")
     batch = batch_of(experiment, key)

@@ -1,4 +1,4 @@
-"""The verb submit: decide, then hand over to the queue, or run here."""
+"""The verb submit: decides what is to run, then submits it to the queue, or runs it here."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -39,9 +39,9 @@ from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
 
 PATIENCE_SECONDS = 60
-"""How long one submit waits for another of the same run."""
+"""Seconds that one submit waits for another of the same run."""
 SIGNS_IN_PATHS = {"%": "Slurm", ":": "Python, which finds the run's code by PYTHONPATH"}
-"""Signs that the path of a run must not hold, and who would take them for something else."""
+"""Characters that the path of a run must not hold -> the program to which they mean something else."""
 
 
 def submit(
@@ -54,7 +54,7 @@ def submit(
     live: bool = False,
     and_wait: bool = False,
 ) -> int:
-    """Submit what is missing, and wait for it where asked to; return the exit code.
+    """Submit what is missing, and wait for it if `and_wait`; return the exit code.
 
     live: jobs run the checkout itself, and no snapshot of it.
     """
@@ -149,7 +149,7 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
 
 
 def follow_stored_template(launcher: Launcher, run: RunDir) -> None:
-    """Take the template with which the run was submitted, and say so where another one is in the way."""
+    """Use the template with which the run was submitted; print a note where the one here differs."""
     here, launcher.template_parts = launcher.template_parts, stored_parts(run)
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
@@ -167,7 +167,7 @@ def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> No
 
 
 def _check_prompts(experiment: Experiment, decision: Decision) -> None:
-    """Encode the prompts once here where somebody will need them: K jobs would find a long one after the data stages.
+    """Encode the prompts here if a unit will need them: K jobs would find one too long only after the data stages.
 
     Raises `UserError` naming the prompt, or the weights that are to be fetched.
     """
@@ -207,12 +207,12 @@ def _run_here(
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
-    left = decide(experiment, run, launcher, only=only)
-    if left.to_run:
-        raise UserError(f"not complete: {', '.join(unit.key for unit in left.to_run)}; the same command continues")
-    if REPORT in left.complete:
+    final = decide(experiment, run, launcher, only=only)
+    if final.to_run:
+        raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
+    if REPORT in final.complete:
         call_hook(launcher.site, run, "complete", REPORT)
-    _say_nothing_to_do(left, run)
+    _say_nothing_to_do(final, run)
     return 0
 
 
@@ -233,9 +233,9 @@ def submit_arrays(
     only: Collection[str] | None = None,
     sweep: Sweep | None = None,
 ) -> None:
-    """Submit as many items as the queue takes, tell of every array, and leave the rest to a job that continues.
+    """Submit as many items as the queue takes, print every array, and leave the rest to a job that continues.
 
-    only: units that were looked for, where not all of the run or sweep were; sweep: None of a run.
+    only: units to which the submission was restricted, None for all; sweep: None for a single run.
     """
     from hpcddm.launch.queue import plan_arrays, submit_planned
 
@@ -259,31 +259,31 @@ def submit_arrays(
         click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     files = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
     rest = Rest(launcher.site.name, remaining, str(Path.cwd()), *files, launcher.code.is_live)
-    if words := leave(rest, items, only, home, launcher, {**active, **jobs}):
-        click.echo(words)
+    if message := leave(rest, items, only, home, launcher, {**active, **jobs}):
+        click.echo(message)
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
-    """Tell if a place in the queue has to be kept for a job that continues."""
+    """Tell if a place in the queue must be kept free for a job that continues."""
     waiting = active.get(CONTINUATION)
     return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
 
 
 def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
-    """Tell on which nodes the last jobs of these items ended before Python began, and avoid those that are to blame."""
+    """Print the nodes on which the last jobs of these items ended before Python began; record those at fault."""
     journal = Journal(home.journal)
     submissions = journal.submissions()
-    newest = {unit: one for one in submissions for unit in one.units}
+    newest = {unit: submission for submission in submissions for unit in submission.units}
     idle = [item for item in items if item.name in newest]
     tokens = {item.name: {record.token for record in records(item.run.logs(item.unit.key))} for item in idle}
     vanished = [name for name, begun in tokens.items() if newest[name].uuid not in begun]
     for name, early in early_ends(submissions, vanished).items():
-        words = f"{name}: {early.text}"
+        message = f"{name}: {early.text}"
         if is_nodes_fault(early, name, submissions, home):
             journal.lost(newest[name].uuid, name, early.node)
             most = launcher.site.max_excluded_nodes
-            words += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
-        click.echo(words)
+            message += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
+        click.echo(message)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
@@ -295,15 +295,15 @@ def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: 
 
 
 def render_scripts(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
-    """Write the scripts that `submit_arrays` would submit, and tell of every one."""
+    """Write the scripts that `submit_arrays` would submit, and print each."""
     from hpcddm.launch.queue import plan_arrays, render_planned
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
     for array in render_planned(planned_arrays, launcher):
         click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
-    left = len(items) - sum(len(planned.items) for planned in planned_arrays)
-    if left:
-        click.echo(f"{left} units would remain ({limit})")
+    num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
+    if num_remaining:
+        click.echo(f"{num_remaining} units would remain ({limit})")
 
 
 def _announce(site: Site, run: RunDir, decision: Decision) -> None:
@@ -315,7 +315,7 @@ def _announce(site: Site, run: RunDir, decision: Decision) -> None:
 
 
 def announce_code(launcher: Launcher) -> None:
-    """Keep the code that jobs will run and say which one it is, and whether it is other than before."""
+    """Store the code that jobs will run; print its version, and a note where earlier jobs have another."""
     code, before = launcher.code.make(), launcher.code.others()
     where = f"{launcher.code.folder}, live: a change there changes what jobs run" if launcher.code.is_live else ""
     click.echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")

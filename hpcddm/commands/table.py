@@ -20,7 +20,7 @@ COLUMNS = {
     "train_flops": ("training\nFLOPs", ".3g"),
 }
 ANY_WIDTH = 1000
-"""A figure that is cut off is none; a terminal that is too narrow wraps lines."""
+"""Width at which no figure is cut off; a narrower terminal wraps lines."""
 
 
 def print_table(results: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ class Embedded:
         self.home, self.launcher = home, launcher
         self.waiting = list(items)
         self.absent = set(absent)
-        """The names of units that are not there and that nobody makes here."""
+        """Names of units that are not there and that are not made here."""
         self.running: dict[str, Item] = {}
         self.failed: dict[str, str] = {}
         self.progress = Progress(complete + len(items), complete)

@@ -1,4 +1,4 @@
-"""Submitting to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes, then leave."""
+"""Submission to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ class PlannedArray:
     number: int
     throttle: int
     behind: int | None
-    """Index in the list of the array that must have ended before, beside those that it reads."""
+    """Index in the list of the array that must have ended before, beside those that it reads; None for none."""
 
     @property
     def script(self) -> str:
-        """Under which name its batch script is kept."""
+        """Name under which its batch script is kept."""
         return f"{self.number:04d}-{array_name(self.items[0])}.sbatch"
 
 
@@ -39,18 +39,18 @@ class Submitted:
     script: str
     after: list[JobId]
     begin_seconds: int = 0
-    """Seconds that it waits before it looks for what another cluster makes."""
+    """Seconds that it waits before it first looks for what another cluster makes."""
 
 
 def plan_arrays(
     items: Sequence[Item], home: RunDir, launcher: Launcher, keeps_place: bool = False
 ) -> tuple[list[PlannedArray], str]:
-    """Arrays of what fits into the queue now, and why the rest does not.
+    """Plan arrays of the items that fit into the queue now; return them and the reason why the others do not.
 
-    What is left out is needed by nothing that is submitted. The numbers of the scripts go on over submissions, so none
-    is overwritten.
+    No submitted item needs one that is left out. The numbers of the scripts go on over submissions, so none is
+    overwritten.
 
-    keeps_place: leave room for one job more where not everything fits.
+    keeps_place: leaves room for one more job where not everything fits.
     """
     site = launcher.site
     counts = Counter(cluster_of(item, site) for item in items)
@@ -58,29 +58,29 @@ def plan_arrays(
     if keeps_place:
         limits = {cluster: _less_one(limit, counts[cluster]) for cluster, limit in limits.items()}
     number = len(Journal(home.journal).submissions())
-    found: list[PlannedArray] = []
+    planned: list[PlannedArray] = []
     for group in arrays(_fitting(items, limits, site), site):
-        first, limit = len(found), limits[cluster_of(group[0], site)]
+        first, limit = len(planned), limits[cluster_of(group[0], site)]
         for chunk in chunks(len(group), limit.max_array, site.max_parallel):
             behind = None if chunk.behind is None else first + chunk.behind
             items = group[chunk.start : chunk.stop]
-            found.append(PlannedArray(items, number + len(found) + 1, chunk.throttle, behind))
-    return found, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
+            planned.append(PlannedArray(items, number + len(planned) + 1, chunk.throttle, behind))
+    return planned, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
 
 
-def _less_one(limit: Limits, wanted: int) -> Limits:
-    if limit.room is None or wanted <= limit.room:
+def _less_one(limit: Limits, num_jobs: int) -> Limits:
+    if limit.room is None or num_jobs <= limit.room:
         return limit
     return replace(limit, room=max(limit.room - 1, 0))
 
 
 def cluster_of(item: Item, site: Site) -> str | None:
-    """The cluster to which the site gives a unit."""
+    """Return the cluster to which the site gives a unit."""
     return site.resources_for(*item.unit.key.split("/")).cluster
 
 
 def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: Site) -> list[Item]:
-    """Items, each after those that it needs, for which its cluster has room, and so for all that they need."""
+    """Keep the items for which their cluster has room, and for all that they need; items come after those they need."""
     room = {cluster: len(items) if limit.room is None else limit.room for cluster, limit in limits.items()}
     fitting: list[Item] = []
     omitted: set[str] = set()
@@ -97,7 +97,7 @@ def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: S
 def submit_planned(
     planned_arrays: Sequence[PlannedArray], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
 ) -> Iterator[Submitted]:
-    """Submit array after array, each behind the jobs of what it reads; what was submitted is told at once.
+    """Submit array after array, each behind the jobs of what it reads; yield each as soon as it is submitted.
 
     Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
     """

@@ -1,4 +1,4 @@
-"""What a Slurm controller says about itself: sizes, partitions, limits; each asked for once."""
+"""Sizes, partitions and limits of a Slurm cluster, each queried from its controller once."""
 
 import os
 import re
@@ -14,7 +14,7 @@ UNLIMITED = 2**31
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """One partition: whether jobs that name none go there, the longest time, the most nodes of one job and in all."""
+    """One partition: True for the default one, longest time in minutes, most nodes of one job, and nodes in all."""
 
     name: str
     is_default: bool
@@ -32,27 +32,31 @@ class SlurmCluster:
 
     @cached_property
     def config(self) -> dict[str, str]:
-        """`scontrol show config`."""
+        """Keys and values of `scontrol show config`."""
         pairs = (line.partition("=")[::2] for line in query("scontrol", *self._on, "show", "config").splitlines())
         return {key.strip(): value.strip() for key, value in pairs}
 
     @cached_property
     def partitions(self) -> dict[str, SlurmPartition]:
-        """All partitions, hidden ones too."""
+        """Partitions by name, hidden ones included."""
         text = query("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
-        found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
-        return {one.name: one for one in found}
+        parsed = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
+        return {partition.name: partition for partition in parsed}
 
-    def partitions_of(self, asked: str | None) -> list[str]:
-        """Names of the partitions to which a job goes that asks for these, or for none."""
-        return asked.split(",") if asked else [one.name for one in self.partitions.values() if one.is_default]
+    def partitions_of(self, requested: str | None) -> list[str]:
+        """Return the names of the partitions that a job goes to when it asks for `requested`, or for none."""
+        return (
+            requested.split(",")
+            if requested
+            else [partition.name for partition in self.partitions.values() if partition.is_default]
+        )
 
-    def spare_nodes(self, asked: Resources) -> int:
-        """Number of nodes that a job can do without in its smallest partition, beside those that it excludes."""
-        names = self.partitions_of(asked.partition)
+    def spare_nodes(self, resources: Resources) -> int:
+        """Count the nodes that a job can spare in its smallest partition, beside those that it excludes."""
+        names = self.partitions_of(resources.partition)
         total = min((self.partitions[name].total_nodes for name in names if name in self.partitions), default=UNLIMITED)
-        excluded = query("scontrol", "show", "hostnames", asked.exclude).split() if asked.exclude else []
-        return max(total - asked.nodes - len(excluded), 0)
+        excluded = query("scontrol", "show", "hostnames", resources.exclude).split() if resources.exclude else []
+        return max(total - resources.nodes - len(excluded), 0)
 
     @property
     def max_array(self) -> int:
@@ -63,7 +67,7 @@ class SlurmCluster:
 
     @property
     def max_jobs(self) -> int:
-        """How many jobs the controller keeps at a time, those of all users together."""
+        """Number of jobs that the controller keeps at a time, of all users together."""
         return _number(self.config.get("MaxJobCount"), UNLIMITED)
 
     @cached_property
@@ -76,12 +80,12 @@ class SlurmCluster:
         except SlurmUnavailable:
             return ""
 
-    def limits(self, site: Site, wanted: int) -> Limits:
-        """What the cluster takes from this user; the number of calls does not depend on `wanted`."""
+    def limits(self, site: Site, num_jobs: int) -> Limits:
+        """Return the cluster's limits for this user; the number of queries does not depend on `num_jobs`."""
         limit, reason = site.max_submitted, f"site key max_submitted: {site.max_submitted}"
         if limit is None:
             limit, reason = submit_limit(self.association_limits, site), "its limit for you"
-        if limit is None and 2 * wanted > self.max_jobs:
+        if limit is None and 2 * num_jobs > self.max_jobs:
             limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
         # Where there are no arrays, every unit is a plain job.
         longest = max(self.max_array, 1)
@@ -99,9 +103,9 @@ class SlurmCluster:
 
 
 def submit_limit(text: str, site: Site) -> int | None:
-    """How many jobs the user's association with the site's account, or with the default one, may have in the queue.
+    """Return the limit on queued jobs of the user's association with the site's account, or with the default one.
 
-    Those of a QOS are not in here: they show when sbatch refuses.
+    Limits of a QOS are not included: they show when sbatch refuses.
     """
     for record in re.split(r"^(?=ClusterName=)", text, flags=re.MULTILINE):
         head = record.partition("\n")[0]
@@ -120,7 +124,7 @@ def _partition(line: str) -> SlurmPartition:
 
 
 def minutes(text: str) -> int:
-    """Slurm's [days-]hours:minutes:seconds in minutes."""
+    """Convert Slurm's [days-]hours:minutes:seconds to minutes; UNLIMITED for any other text."""
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
     if not match:
         return UNLIMITED

@@ -1,4 +1,4 @@
-"""What every unit is doing: manifests first, then the queue, then the unit's own files. Unknown is never success."""
+"""States of units that are not complete: by manifest, then queue, then the unit's own files. Unknown is no success."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from hpcddm.unit_states import Activity, State, UnitStatus
 
 
 class Work(StrEnum):
-    """What is going on at a unit that its manifest does not settle."""
+    """State of the work at a unit whose manifest does not settle it."""
 
     RUNNING = "running"
     STARTING = "starting"
@@ -24,19 +24,19 @@ class Work(StrEnum):
     GAVE_UP = "gave up"
     CANCELLED = "cancelled"
     STOPPED = "stopped"
-    """It left early and does not come back by itself."""
+    """State of a unit that left early and does not come back by itself."""
     ELSEWHERE = "elsewhere"
     UNKNOWN = "unknown"
 
 
 STARTING_SECONDS = 30
-"""How long a job of this machine may take until its attempt is open."""
+"""Seconds that a job of this machine may take until its attempt is open."""
 LEAVING_SECONDS = 20
-"""How long a job is in the queue after its last word."""
+"""Seconds that a job may stay in the queue after its attempt has ended."""
 BETWEEN_SECONDS = 300
-"""After so long, a job that was to come back and is in no queue does not come back."""
+"""Seconds after which a job that was to come back and is in no queue counts as lost."""
 SILENCE_SECONDS = 180
-"""After so long without a sign of life, a job that the queue calls running is worth a remark."""
+"""Seconds without a heartbeat after which a job that the queue calls running gets a remark."""
 
 REASONS = {
     "BeginTime": "Slurm lets it wait a while after a requeue",
@@ -60,34 +60,34 @@ ENDINGS = {Outcome.FAILED: Work.FAILED, Outcome.STOPPED: Work.STOPPED, Outcome.W
 
 @dataclass(frozen=True)
 class UnitObservation:
-    """Everything that the state of one unit follows from."""
+    """Facts that determine the state of one unit."""
 
     status: UnitStatus
     work: Activity
     submissions: list[Submission]
-    """Those that hold this unit, oldest first."""
+    """Submissions of this unit, oldest first."""
     job: Job | None
-    """Its place in the queue."""
+    """Its job in the queue; None where it has none."""
     is_silent: bool
-    """Whether its scheduler was asked and did not answer."""
+    """True where its scheduler did not answer."""
     is_told_to_stop: bool
-    """Whether the run's STOP file is there."""
+    """True where the run's STOP file exists."""
     is_foreign: bool
-    """Whether it belongs to a site from which nothing was submitted here."""
+    """True where it belongs to a site from which nothing was submitted here."""
 
     @property
     def newest(self) -> Submission | None:
-        """The submission that counts."""
+        """The newest submission of the unit, which is the one that counts."""
         return self.submissions[-1] if self.submissions else None
 
     @property
     def is_queued(self) -> bool:
-        """Whether a queue, and not this program, starts it."""
+        """True where a queue, and not this program, starts it."""
         return self.newest is not None and self.newest.scheduler != "local"
 
     @property
     def has_begun(self) -> bool:
-        """Whether the newest job of the unit came so far that it opened an attempt."""
+        """True where the newest job of the unit opened an attempt."""
         last, newest = self.work.last, self.newest
         if last is None or newest is None:
             return last is not None
@@ -98,7 +98,7 @@ class UnitObservation:
 
 
 def state_of(observed: UnitObservation) -> tuple[str, str]:
-    """The state of a unit, and why."""
+    """Return the state of a unit and the reason for it."""
     status = observed.status
     if status.state in (State.COMPLETE, State.STALE):
         return status.state, status.reason
@@ -150,7 +150,7 @@ def _alive(observed: UnitObservation, reason: str) -> tuple[str, str]:
 
 
 def _by_files(observed: UnitObservation) -> tuple[str, str]:
-    """No manifest that counts, no place in the queue, no fresh heartbeat, and something was started once."""
+    """Derive the state of a unit that was started once and has no valid manifest, no job and no fresh heartbeat."""
     newest = observed.newest
     if newest and observed.status.key in newest.cancelled and not observed.has_begun:
         return Work.CANCELLED, "by hpcddm cancel"
@@ -187,7 +187,7 @@ def has_vanished(observed: UnitObservation) -> bool:
 
 
 def _before_python(observed: UnitObservation, newest: Submission) -> tuple[str, str]:
-    """The newest job opened no attempt: what an older one said is no news."""
+    """Derive the state of a unit whose newest job opened no attempt; older attempts do not count."""
     if observed.is_silent:
         return Work.UNKNOWN, "the scheduler does not answer"
     if time.time() - newest.time < STARTING_SECONDS:
