@@ -70,8 +70,9 @@ def clean(root: Path, yes: bool) -> int:
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
         removable = _both(shown, find(run))
         size, count = _total(removable)
-        for path in [path for waste in removable for path in waste.paths]:
-            _remove(path)
+        for waste in removable:
+            for path in waste.paths:
+                _remove(path)
     click.echo(f"removed {readable(size)} in {count:,} files")
     return 0
 
@@ -97,7 +98,7 @@ def find(run: RunDir) -> list[Waste]:
 
 
 def _both(shown: list[Waste], current: list[Waste]) -> list[Waste]:
-    """Keep of what the user was shown what can still go."""
+    """Leave out the paths that are in use again since the user saw them."""
     still = {path for waste in current for path in waste.paths}
     return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
 

@@ -176,14 +176,10 @@ def _check_prompts(experiment: Experiment, decision: Decision) -> None:
 
 
 def make_folder(run: RunDir) -> None:
-    """Make the folder of a run.
-
-    Raises `ConfigError` when that cannot be, or when Slurm or Python would not understand its name.
-    """
-    for sign, reader in SIGNS_IN_PATHS.items():
+    """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its name has a meaning."""
+    for sign, who in SIGNS_IN_PATHS.items():
         if sign in str(run.root.resolve()):
-            text = f"'{sign}' in a path means something to {reader}"
-            raise ConfigError(f"--run-dir {run.root}: {text}; take another name")
+            raise ConfigError(f"--run-dir {run.root}: '{sign}' in a path means something to {who}; take another name")
     sharing.follow(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
