@@ -120,16 +120,16 @@ def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, r
 
 @main.command()
 @click.argument("run", type=PATH)
-@click.option("--records", "own", is_flag=True, help="From the run's own records, even where sacct answers.")
+@click.option("--records", "records_only", is_flag=True, help="From the run's own records, even where sacct answers.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def cost(run: Path, own: bool, as_json: bool) -> None:
+def cost(run: Path, records_only: bool, as_json: bool) -> None:
     """Count the GPU-hours and CPU-hours of RUN per unit and attempt, wasted ones apart.
 
     From sacct, every execution of a requeued job included; where it does not answer, from the run's own records.
     """
     from hpcddm.commands import cost as command
 
-    command.cost(run, own, as_json)
+    command.cost(run, records_only, as_json)
 
 
 @main.command()
@@ -138,7 +138,7 @@ def cost(run: Path, own: bool, as_json: bool) -> None:
     "--strategy",
     default="top-1",
     show_default=True,
-    help="full, top-2, once, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
+    help="full, top-2, per-trajectory, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
 )
 @click.option("--class", "name", metavar="NAME", help="A class's name or number. Default: all classes in turn.")
 @click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)

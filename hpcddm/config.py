@@ -12,7 +12,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, VariantSettings, default_variant, variant, variants_of
 
 FEWEST_IMAGES = 20
-"""As many as the report shows of every arm."""
+"""Number of images of every arm that the report shows."""
 
 
 class TextSettings(StrictModel):
@@ -21,13 +21,13 @@ class TextSettings(StrictModel):
     encoder: variant("encoders", "text")
     prompts: Annotated[list[str], Field(min_length=1)]
     tokens: Positive = 24
-    """How many token states a prompt has room for."""
+    """Number of token states of a prompt."""
 
 
 class DataSettings(StrictModel):
-    """Where the images come from and what they look like to a model."""
+    """Source of the images, and their form for a model."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"text"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"text"})
 
     source: variant("data/sources")
     image_size: Positive
@@ -37,7 +37,7 @@ class DataSettings(StrictModel):
     """Tars that hold the training images; also the number of units of the stages shard and encode."""
     heldout_shards: Positive = 1
     content: str | None = None
-    """A hash of what the source holds; filled in by submit, so that other images are never taken for these."""
+    """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
     text: TextSettings | None = None
 
 
@@ -48,16 +48,16 @@ class EncodeSettings(StrictModel):
 
 
 class ClusterSettings(StrictModel):
-    """How the training set is split; `experts` is K of the papers."""
+    """Partition of the training set into clusters; `experts` is K of the papers."""
 
     experts: Positive
     clustering: variant("clusterings")
 
 
 class Training(StrictModel):
-    """What one run of the training loop needs to know; everything is counted in images."""
+    """Settings of one training loop; all durations but `checkpoint_minutes` are counted in images."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
 
     images: Positive
     batch: Positive
@@ -72,10 +72,10 @@ class Training(StrictModel):
     log_images: Positive = 1024
 
 
-class Start(StrictModel):
+class InitialWeights(StrictModel):
     """Weights that a training starts from, such as `hpcddm convert` writes."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"weights"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"weights"})
 
     weights: Annotated[str, Field(min_length=1)]
     """A safetensors file; in a YAML file relative to the file itself."""
@@ -83,41 +83,41 @@ class Start(StrictModel):
     """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
 
 
-class Mixed(StrictModel):
-    """What is different for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
+class ExpertOverride(StrictModel):
+    """Settings that differ for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
 
     clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     model: variant("models", "denoiser") | None = None
     objective: variant("objectives") | None = None
     precision: Literal["fp32", "bf16"] | None = None
-    start: Start | None = None
+    init_from: InitialWeights | None = None
 
 
 class ExpertSettings(StrictModel):
     """The experts and their training; `training.images` and `training.batch` count all experts together."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"sites"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites"})
 
     model: variant("models", "denoiser")
     objective: variant("objectives")
     condition_dropout: Fraction = 0.1
     training: Training
-    mixed: list[Mixed] = []
+    overrides: list[ExpertOverride] = []
     """Exceptions, cluster by cluster; monolith and student have none."""
-    start: Start | None = None
-    """Where experts, monolith and student start from; without it from random weights."""
+    init_from: InitialWeights | None = None
+    """Initial weights of experts, monolith and student; without it they are random."""
     sites: list[Name] | None = None
-    """The site of each expert, K names; without it every expert belongs to where the run is submitted."""
+    """Site of each expert, K names; without it every expert belongs to the site where the run is submitted."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How one denoiser is made."""
+class ExpertConfig:
+    """Settings of one denoiser: those of all experts with its cluster's overrides."""
 
     model: VariantSettings
     objective: VariantSettings
     precision: str
-    start: Start | None
+    init_from: InitialWeights | None
 
 
 class MonolithSettings(StrictModel):
@@ -127,22 +127,22 @@ class MonolithSettings(StrictModel):
 
 
 class ClassifierSettings(StrictModel):
-    """A classifier trained on real images: the extractor of the distances, or the judge."""
+    """A classifier trained on real images: the extractor of the distances, or the one that names samples' classes."""
 
     model: variant("models", "classifier")
     training: Training
     seed: Annotated[int, Field(ge=0)] = 0
-    """Not the experiment's, so that one ruler measures all seeds of an experiment."""
+    """Seed of the network; not the experiment's, so that one network measures all seeds of an experiment."""
     shift: Annotated[int, Field(ge=0)] = 0
-    """Training images are shifted by up to so many pixels, and mirrored at random if `mirror` says so."""
+    """Most pixels by which training images are shifted at random; `mirror` also mirrors them at random."""
     mirror: bool = False
 
 
 class ExpertSamples(StrictModel):
-    """Images drawn from the experts, for a router that never sees anybody's data (arXiv 2501.05450, sec. 5)."""
+    """Images sampled from the experts, to train a router without training images (arXiv 2501.05450, sec. 5)."""
 
     images: Positive = 2000
-    """Per expert on average; each gets its share by the size of its cluster."""
+    """Images per expert on average; each expert gets a share by the size of its cluster."""
     steps: Positive = 20
     guidance: Annotated[float, Field(ge=0)] = 1.0
 
@@ -152,28 +152,28 @@ class RouterSettings(StrictModel):
 
     model: variant("models", "router")
     training: Training | None = None
-    """Needed by routers that are trained, useless for the others."""
+    """Training of the router; needed by routers that are trained, refused for the others."""
     frequency: Literal["natural", "balanced"] = "natural"
-    """How often training sees each cluster; 'balanced' is corrected by the natural prior afterwards."""
+    """Frequency of the clusters in training; 'balanced' is corrected by the natural prior afterwards."""
     samples: ExpertSamples | None = None
-    """With it, the router is trained on samples of the experts only."""
-    refit: Start | None = None
-    """Another router's weights, of which only the head is trained: for an expert that came or went."""
+    """Samples of the experts, on which alone the router is trained if they are given."""
+    refit: InitialWeights | None = None
+    """Weights of another router, of which only the head is trained: for an added or removed expert."""
     temperature: Literal["none", "one", "by_level"] = "none"
     """Temperature scaling of the logits on held-out images (arXiv 1706.04599)."""
 
 
-class CriticSettings(StrictModel):
-    """The two networks that look at samples; they must not be the same one."""
+class MeasuringSettings(StrictModel):
+    """The two networks by which samples are measured; they must not be the same one."""
 
     extractor: ClassifierSettings
-    judge: ClassifierSettings
+    classifier: ClassifierSettings
 
 
 class EvaluateSettings(StrictModel):
-    """What is sampled and compared; every arm has the same images, steps and guidance."""
+    """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "residency"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
 
     images: Positive = 2000
     batch: Positive = 100
@@ -185,27 +185,27 @@ class EvaluateSettings(StrictModel):
     solver: variant("ensemble/solvers") = default_variant("euler")
     guidance: Annotated[float, Field(ge=0)] = 1.0
     guidance_interval: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0, 1]
-    """Guidance acts at times from .. to only (arXiv 2404.07724)."""
+    """First and last time t at which guidance acts (arXiv 2404.07724)."""
     conversion: variant("ensemble/conversions") = default_variant("snr_matched")
-    """How an expert of any objective becomes a velocity of the linear path."""
+    """Conversion of any expert's prediction to a velocity of the linear path."""
     posteriors: Literal["separate", "shared"] = "separate"
-    """Whether the null half of guidance is weighted by p(k | x, t, null) or by the other half's p(k | x, t, class)."""
+    """Routing weights of guidance's null half: its own p(k | x, t, null), or the other half's p(k | x, t, class)."""
     renormalise: bool = True
-    """Whether the weights of the experts that a strategy takes sum to one."""
+    """True where the weights of the experts that a strategy takes are scaled to sum to one."""
     route_every: Positive = 1
-    """The router is asked anew every so many steps."""
-    residency: variant("ensemble/residencies") = default_variant("resident")
-    """Where the experts' weights are while samples are drawn; changes no bit."""
+    """Number of steps between two evaluations of the router."""
+    placement: variant("ensemble/placements") = default_variant("resident")
+    """Placement of the experts' weights while sampling; changes no bit of the samples."""
     units: Positive = 1
     min_experts: Positive | None = None
-    """The final step goes ahead when so many experts are there, and names the missing ones; by default it needs all."""
+    """Number of experts that evaluation and report need; they name missing ones. By default they need all."""
 
 
 class DistillSettings(StrictModel):
     """One dense student that learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
 
     teacher: Literal["cluster", "router"] = "cluster"
-    """The expert of the sample's own cluster, or the one that the router finds likeliest for the noisy image."""
+    """Teacher: the expert of the image's own cluster, or the likeliest one by the router for the noisy image."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Images and batch as a share of the experts' together: a quarter costs a third of the monolith's FLOPs."""
 
@@ -216,30 +216,30 @@ class Experiment(StrictModel):
     name: Name
     seed: Annotated[int, Field(ge=0)] = 0
     site: Name | None = None
-    """The site of the monolith, the router, the critics and the evaluation; every site makes the data stages itself."""
+    """The site of monolith, router, measuring networks and evaluation; every site makes the data stages itself."""
     data: DataSettings
     encode: EncodeSettings
     cluster: ClusterSettings
     experts: ExpertSettings
     monolith: MonolithSettings = MonolithSettings()
     router: RouterSettings
-    critics: CriticSettings
+    measuring: MeasuringSettings
     evaluate: EvaluateSettings = EvaluateSettings()
     distill: DistillSettings | None = None
 
-    def recipe(self, expert: int | None = None) -> Recipe:
-        """How an expert is made; None stands for the monolith and the student."""
+    def expert_config(self, expert: int | None = None) -> ExpertConfig:
+        """Return the settings of an expert; None stands for the monolith and the student."""
         common = self.experts
-        own = next((one for one in common.mixed if expert in one.clusters), None)
-        if own is None:
-            return Recipe(common.model, common.objective, common.training.precision, common.start)
-        # Weights for another network or objective would be no start for this one.
-        changed = own.model is not None or own.objective is not None
-        return Recipe(
-            own.model or common.model,
-            own.objective or common.objective,
-            own.precision or common.training.precision,
-            own.start or (None if changed else common.start),
+        override = next((entry for entry in common.overrides if expert in entry.clusters), None)
+        if override is None:
+            return ExpertConfig(common.model, common.objective, common.training.precision, common.init_from)
+        # Weights for another network or objective would not fit this one.
+        changed = override.model is not None or override.objective is not None
+        return ExpertConfig(
+            override.model or common.model,
+            override.objective or common.objective,
+            override.precision or common.training.precision,
+            override.init_from or (None if changed else common.init_from),
         )
 
     @model_validator(mode="after")
@@ -250,36 +250,36 @@ class Experiment(StrictModel):
 
 
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
-    """Settings that are right one by one and cannot go together: (key, what is wrong)."""
-    found = [*_of_experts(experiment), *_of_router(experiment), *_of_evaluation(experiment)]
+    """List combinations of settings that are valid one by one and not together: (key, problem)."""
+    problems = [*_of_experts(experiment), *_of_router(experiment), *_of_evaluation(experiment)]
     text = experiment.data.text
     if text is not None and len(text.prompts) != experiment.data.num_classes:
-        found.append(("data.text.prompts", f"{len(text.prompts)} for {experiment.data.num_classes} classes"))
+        problems.append(("data.text.prompts", f"{len(text.prompts)} for {experiment.data.num_classes} classes"))
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
         except ValueError as error:
-            found.append((place, str(error)))
-    return found
+            problems.append((place, str(error)))
+    return problems
 
 
 def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
     num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
-    batch, found = experts.training.batch, []
+    batch, problems = experts.training.batch, []
     if batch % num_experts:
         text = f"{batch} images cannot be divided among {num_experts} experts"
-        found.append(("experts.training.batch", text))
+        problems.append(("experts.training.batch", text))
     if experts.sites is not None and len(experts.sites) != num_experts:
-        found.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
-    named = [cluster for one in experts.mixed for cluster in one.clusters]
+        problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
+    named = [cluster for override in experts.overrides for cluster in override.clusters]
     for cluster in named:
         if cluster >= num_experts:
-            found.append(("experts.mixed", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
+            problems.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
         if named.count(cluster) > 1:
-            found.append(("experts.mixed", f"cluster {cluster} is named {named.count(cluster)} times"))
+            problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
     if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
-        found.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
-    return found
+        problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
+    return problems
 
 
 def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
@@ -294,40 +294,42 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
-    evaluate, num_experts, found = experiment.evaluate, experiment.cluster.experts, []
+    evaluate, num_experts, problems = experiment.evaluate, experiment.cluster.experts, []
     if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
-        found.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
+        problems.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
     waiting = {"distill": experiment.distill, "router.samples": experiment.router.samples}
     if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
-        useless = [key for key, wanted in waiting.items() if wanted is not None]
-        found += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
+        useless = [key for key, settings in waiting.items() if settings is not None]
+        problems += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
     fewest = max(2 * experiment.data.num_classes, FEWEST_IMAGES)
     if evaluate.images < fewest:
-        found.append(("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}"))
+        problems.append(
+            ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
+        )
     if evaluate.images % experiment.data.num_classes:
         text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
-        found.append(("evaluate.images", text))
+        problems.append(("evaluate.images", text))
     if evaluate.images % evaluate.batch:
-        found.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
+        problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
     elif evaluate.units > evaluate.images // evaluate.batch:
         text = f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"
-        found.append(("evaluate.units", text))
+        problems.append(("evaluate.units", text))
     if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
-        found.append(
+        problems.append(
             ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
         )
-    return found + _of_strategies(experiment)
+    return problems + _of_strategies(experiment)
 
 
 def _of_strategies(experiment: Experiment) -> list[tuple[str, str]]:
-    found, labels = [], set()
+    problems, labels = [], set()
     for name in experiment.evaluate.strategies:
         try:
             strategy = plugins.parse("ensemble/strategies", name)
             strategy.check(experiment)
             if strategy.label in labels:
-                found.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
+                problems.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
             labels.add(strategy.label)
         except (ConfigError, ValueError) as error:
-            found.append(("evaluate.strategies", str(error)))
-    return found
+            problems.append(("evaluate.strategies", str(error)))
+    return problems

@@ -1,4 +1,4 @@
-"""Devices of a unit's ranks: the one place that chooses between GPU and CPU, and that says why a GPU is missing."""
+"""Devices of a unit's ranks: the choice between GPU and CPU, and the reasons for a missing GPU."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.unit import Unit
 
 STORE_KEY = "hpcddm/device"
-"""Under which every rank leaves its device in the store of the meeting, and rank 0 the complaint."""
+"""Prefix of the store's keys for the device of every rank, and for rank 0's complaint."""
 READING = timedelta(seconds=10)
 DEVICE_FILES = Path("/dev")
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -27,7 +27,7 @@ class MissingGpu(Exception):
 
 @dataclass(frozen=True)
 class Device:
-    """One rank's device as the others know it: `name` tells a GPU from all others of its node, 'cpu' is no GPU."""
+    """Device of one rank, as shared with the others: `name` identifies a GPU on its node; 'cpu' is no GPU."""
 
     rank: int
     host: str
@@ -35,7 +35,7 @@ class Device:
 
 
 def own_device(unit: Unit, uses_all: bool = False) -> torch.device:
-    """Device of this rank, which becomes torch's current one.
+    """Choose the device of this rank and make it torch's current one.
 
     Raises `MissingGpu`, naming rank and node, when the unit was given GPUs and this rank sees none, or fewer than all
     where it `uses_all`. A unit that was given none takes what torch sees.
@@ -57,7 +57,7 @@ def own_device(unit: Unit, uses_all: bool = False) -> torch.device:
 
 
 def current_device() -> torch.device:
-    """Device of this process: the one that `own_device` chose, the first GPU before that, or the CPU."""
+    """Return the device of this process: the one that `own_device` chose, before that the first GPU, or the CPU."""
     return torch.device("cuda", torch.cuda.current_device()) if visible_gpus() else torch.device("cpu")
 
 
@@ -72,24 +72,24 @@ def local_rank_of(device: torch.device, ranks: Ranks) -> int:
 
 
 def agree(store: dist.Store, ranks: Ranks, device: torch.device) -> str:
-    """Backend for the devices of all ranks, 'nccl' or 'gloo'; every rank calls this.
+    """Return the backend for the devices of all ranks, 'nccl' or 'gloo'; every rank calls this.
 
     Raises `MissingGpu` on all ranks when only some have a GPU, or when two of one node have the same.
     """
-    own = Device(ranks.rank, node_name(), identity(device))
-    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(own)))
+    description = Device(ranks.rank, node_name(), identity(device))
+    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(description)))
     if ranks.rank == 0:
-        found = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
-        store.set(f"{STORE_KEY}/complaint", complaint(found))
+        devices = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
+        store.set(f"{STORE_KEY}/complaint", complaint(devices))
     text = store.get(f"{STORE_KEY}/complaint").decode()
     if text:
-        _see_that_all_know(store, ranks)
+        _await_readers(store, ranks)
         raise MissingGpu(f"{text}; {advice()}" if device.type == "cpu" else text)
     return "gloo" if device.type == "cpu" else "nccl"
 
 
-def _see_that_all_know(store: dist.Store, ranks: Ranks) -> None:
-    """Keep rank 0, with whom the store ends, until the others have read the complaint."""
+def _await_readers(store: dist.Store, ranks: Ranks) -> None:
+    """Keep rank 0, whose process holds the store, until the others have read the complaint."""
     if ranks.rank > 0:
         store.set(f"{STORE_KEY}/read/{ranks.rank}", "")
         return
@@ -98,19 +98,19 @@ def _see_that_all_know(store: dist.Store, ranks: Ranks) -> None:
 
 
 def complaint(devices: Sequence[Device]) -> str:
-    """Reason against these devices of all ranks of a unit, or ''."""
-    without = [one for one in devices if one.name == "cpu"]
+    """Return the reason against these devices of all ranks of a unit, or ''."""
+    without = [device for device in devices if device.name == "cpu"]
     if len(without) == len(devices):
         return ""
     if without:
-        where = ", ".join(f"rank {one.rank} on {one.host}" for one in without)
+        where = ", ".join(f"rank {device.rank} on {device.host}" for device in without)
         return f"{where}: no GPU, while {len(devices) - len(without)} other ranks have one"
     owners: dict[tuple[str, str], Device] = {}
-    for one in devices:
-        other = owners.setdefault((one.host, one.name), one)
-        if other is not one:
+    for device in devices:
+        other = owners.setdefault((device.host, device.name), device)
+        if other is not device:
             return (
-                f"ranks {other.rank} and {one.rank} on {one.host} have the same GPU, {one.name}:"
+                f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}:"
                 " ranks_per_node must not be more than the GPUs that the node shows"
             )
     return ""
@@ -133,19 +133,19 @@ def advice() -> str:
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
-        said = f" ({error})".replace("\n", " ")
+        failure = f" ({error})".replace("\n", " ")
     else:
-        said = ""
+        failure = ""
     driver = DRIVER.read_text().splitlines()[0] if DRIVER.exists() else "unknown"
     platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
     return (
-        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{said};"
+        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{failure};"
         " or a GPU has fallen off the bus: exclude the node and tell its administrators"
     )
 
 
 def identity(device: torch.device) -> str:
-    """Word that tells a GPU from all others; 'cpu' for the CPU."""
+    """Return the UUID of a GPU; 'cpu' for the CPU."""
     if device.type == "cpu":
         return "cpu"
     return str(torch.cuda.get_device_properties(device).uuid)

@@ -16,6 +16,6 @@ class ConfigError(UserError):
 
 
 class SchedulerSilent(UserError):
-    """The scheduler does not answer, and nobody else can say what runs; nothing was submitted."""
+    """The scheduler does not answer, so it is unknown what runs; nothing was submitted."""
 
     exit_code = exit_codes.SILENT

@@ -90,26 +90,26 @@ WITHOUT_VALUE = "HhIkOQsuvVX"
 
 
 def sbatch_complaint(line: str) -> str:
-    """Reason against one #SBATCH line of a site, or '' where it may be given."""
+    """Return the reason against one #SBATCH line of a site, or '' where it is allowed."""
     if "\n" in line or "\r" in line:
         return "needs to be one line"
     try:
-        words = shlex.split(line, comments=True)
+        arguments = shlex.split(line, comments=True)
     except ValueError as error:
         return f"cannot be read as flags of sbatch ({error})"
-    if not words or not words[0].startswith("-"):
+    if not arguments or not arguments[0].startswith("-"):
         return "needs flags of sbatch, such as '--exclusive'"
-    if re.search(r"(?:^| )--gres[= ]\S*gpu", " ".join(words)):
+    if re.search(r"(?:^| )--gres[= ]\S*gpu", " ".join(arguments)):
         return "--gres=gpu cannot be given here: use the site keys resources.gpus_per_node and gpus_flag: gres"
-    return complaint(words, SBATCH)
+    return complaint(arguments, SBATCH)
 
 
-def complaint(words: Sequence[str], refused: Mapping[str, str]) -> str:
-    """Reason against the first word that gives one of the `refused` flags, or ''.
+def complaint(arguments: Sequence[str], refused: Mapping[str, str]) -> str:
+    """Return the reason against the first argument that gives one of the `refused` flags, or ''.
 
     Slurm also takes any unique beginning of a long flag, so all beginnings are refused.
     """
-    for word in words:
+    for word in arguments:
         for name in _names(word):
             match = name if name in refused else next((flag for flag in refused if flag.startswith(name)), None)
             if match:
@@ -118,15 +118,15 @@ def complaint(words: Sequence[str], refused: Mapping[str, str]) -> str:
 
 
 def _names(word: str) -> list[str]:
-    """Long names of the flags that one word of a command line gives; none for a value."""
+    """List the long names of the flags in one word of a command line; none for a value."""
     if word.startswith("--"):
         # A lone '--' ends the flags.
         return [word[2:].partition("=")[0]] if len(word) > 2 else []
     if not word.startswith("-"):
         return []
-    found = []
+    names = []
     for letter in word[1:]:
-        found += [SHORT[letter]] if letter in SHORT else []
+        names += [SHORT[letter]] if letter in SHORT else []
         if letter not in WITHOUT_VALUE:
             break
-    return found
+    return names

@@ -1,19 +1,20 @@
-"""The stages as data: what each reads and writes, its units, and what shapes them. Read this first.
+"""The stages as data: inputs, outputs, units and fingerprint settings of each. Read this first.
 
 The way of the data:
 
     shard --> encode --> cluster --> train (experts, monolith) --+--> evaluate --> report
       |                     +------> route (router) -------------+
       |                     +------> distill (student) ----------+
-      +----------------------------> critics (extractor, judge) -+
+      +----------------------------> measuring (extractor, ------+
+                                                     classifier)
 
 The router waits for the experts where it is trained on their samples; the student always does.
 
 Where several units could start, the first in the order of `STAGES` does: long ones stand before short ones.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's
-fingerprint fits: the settings that `covers` names and the digests of the units that it reads, which are those that
-`needs` names and, of those that `wants` names, the ones that are there.
+fingerprint fits: the settings that `fingerprint_settings` names and the digests of its inputs, which are the units
+that `requires` names and, of those that `optional` names, the ones that are there.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -26,12 +27,14 @@ from hpcddm.config import Experiment
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, flatten
-from hpcddm.schema import VariantSettings, covered
+from hpcddm.schema import VariantSettings, hashed
 
 CLUSTER = "cluster/all"
 ROUTER = "route/router"
-EXTRACTOR, JUDGE = "critics/extractor", "critics/judge"
+EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
 MONOLITH = "train/monolith"
+EXPERT = "train/expert-"
+"""Key of an expert without its number."""
 STUDENT = "distill/student"
 REPORT = "report/all"
 DATA_STAGES = ("shard", "encode", "cluster")
@@ -39,46 +42,51 @@ DATA_STAGES = ("shard", "encode", "cluster")
 
 
 def expert_key(index: int) -> str:
-    """The unit that trains expert `index`."""
-    return f"train/expert-{index:02d}"
+    """Return the key of the unit that trains expert `index`."""
+    return f"{EXPERT}{index:02d}"
+
+
+def expert_number(key: str) -> int | None:
+    """Return the number of the expert that the unit `key` trains; None for any other unit."""
+    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else None
 
 
 def expert_keys(experiment: Experiment) -> list[str]:
-    """The units that train the experts, in the order of their numbers."""
+    """List the units that train the experts, in the order of their numbers."""
     return [expert_key(index) for index in range(experiment.cluster.experts)]
 
 
 def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
-    """The units of the experts that are not among those that are `there`."""
+    """List the units of the experts that are not in `there`."""
     return [key for key in expert_keys(experiment) if key not in there]
 
 
 def shard_keys(experiment: Experiment) -> list[str]:
-    """The units that write the tars: training images first, then held-out ones."""
+    """List the units that write the tars: training images first, then held-out ones."""
     training = [f"shard/train-{part:03d}" for part in range(experiment.data.shards)]
     return training + [f"shard/heldout-{part:03d}" for part in range(experiment.data.heldout_shards)]
 
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
-    """Names of the classes, by the manifests of the shards; their numbers where the images came without names."""
-    known = next((shards[key].facts.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
+    """List the classes' names, by the manifests of the shards; numbers where the images came without names."""
+    names = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
     numbers = range(experiment.data.num_classes)
-    return [known[number] if number < len(known) else str(number) for number in numbers]
+    return [names[number] if number < len(names) else str(number) for number in numbers]
 
 
 def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
-    """Names of the classes of a run, as far as its shards are there; numbers for the others."""
-    found = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
-    return class_names(experiment, {key: shard for key, shard in found.items() if shard is not None})
+    """List the class names of a run, by the first shard's manifest; numbers where it is missing."""
+    shards = {key: manifest.read(run.unit(key)) for key in shard_keys(experiment)[:1]}
+    return class_names(experiment, {key: shard for key, shard in shards.items() if shard is not None})
 
 
 def train_keys(experiment: Experiment) -> list[str]:
-    """The monolith, which takes longest, then the experts."""
+    """List the training units: the monolith, which takes longest, then the experts."""
     return [*_monolith_keys(experiment), *expert_keys(experiment)]
 
 
 def evaluate_keys(experiment: Experiment) -> list[str]:
-    """Ranges of samples in whole batches; the ranges are the units' names, so they never collide."""
+    """List the units of evaluate: ranges of samples in whole batches, named by the ranges, so they never collide."""
     settings = experiment.evaluate
     batches = settings.images // settings.batch
     edges = [batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
@@ -86,13 +94,13 @@ def evaluate_keys(experiment: Experiment) -> list[str]:
 
 
 def evaluate_range(key: str) -> tuple[int, int]:
-    """The samples [start, stop) of a unit of the stage evaluate."""
+    """Parse the samples [start, stop) of a unit of the stage evaluate."""
     start, stop = key.split("/")[1].split("-")
     return int(start), int(stop)
 
 
 def student_keys(experiment: Experiment) -> list[str]:
-    """The student, where there is one."""
+    """List the student's unit, where there is one."""
     return [STUDENT] if experiment.distill else []
 
 
@@ -101,9 +109,9 @@ def _monolith_keys(experiment: Experiment) -> list[str]:
 
 
 def _needed_to_sample(experiment: Experiment) -> list[str]:
-    """What the evaluation reads beside the experts."""
+    """List the units that the evaluation reads beside the experts."""
     dense = [*_monolith_keys(experiment), *student_keys(experiment)]
-    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, JUDGE]
+    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, CLASSIFIER]
 
 
 def _needed_to_route(experiment: Experiment) -> list[str]:
@@ -117,42 +125,42 @@ def _needed_to_distill(experiment: Experiment) -> list[str]:
 
 
 def _images(experiment: Experiment) -> dict[str, Any]:
-    """The settings of the images that every network sees."""
+    """Return the settings of the images, which shape every network."""
     data = experiment.data
     return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
 
 
 def _shape(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
-    """Settings that every model but the critics depends on; the prompts only if it is conditioned on them."""
+    """Return fingerprint settings of all but the measuring networks; prompts only where a model sees them."""
     data, shape = experiment.data, _images(experiment)
     if getattr(model, "condition", None) == "text":
-        shape["text"] = covered(data.text)
+        shape["text"] = hashed(data.text)
     return {"data": shape, "seed": experiment.seed}
 
 
-def _recipe(experiment: Experiment, expert: int | None) -> dict[str, Any]:
-    """How one denoiser is trained: the other experts' recipes are nothing to it."""
-    recipe, experts = experiment.recipe(expert), experiment.experts
-    settings = covered(experts)
-    del settings["mixed"]
+def _expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
+    """Return the training settings of one denoiser, without the overrides of other experts."""
+    config, experts = experiment.expert_config(expert), experiment.experts
+    settings = hashed(experts)
+    del settings["overrides"]
     return settings | {
-        "model": covered(recipe.model),
-        "objective": covered(recipe.objective),
-        "training": settings["training"] | {"precision": recipe.precision},
-        "start": covered(recipe.start) if recipe.start else None,
+        "model": hashed(config.model),
+        "objective": hashed(config.objective),
+        "training": settings["training"] | {"precision": config.precision},
+        "init_from": hashed(config.init_from) if config.init_from else None,
     }
 
 
-def _critics_covers(experiment: Experiment, key: str) -> dict[str, Any]:
+def _measuring_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     name = key.split("/")[1]
     # Not the experiment's seed: distances by different rulers could not be compared.
-    return {"data": _images(experiment), f"critics.{name}": covered(getattr(experiment.critics, name))}
+    return {"data": _images(experiment), f"measuring.{name}": hashed(getattr(experiment.measuring, name))}
 
 
-def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    expert = None if key == MONOLITH else int(key.rsplit("-", 1)[1])
-    covers = _shape(experiment, experiment.recipe(expert).model) | {
-        "experts": _recipe(experiment, expert),
+def _train_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    expert = expert_number(key)
+    fingerprint_settings = _shape(experiment, experiment.expert_config(expert).model) | {
+        "experts": _expert_settings(experiment, expert),
         "cluster.experts": experiment.cluster.experts,
     }
     if key == MONOLITH:
@@ -160,44 +168,46 @@ def _train_covers(experiment: Experiment, key: str) -> dict[str, Any]:
         router, training = experiment.router, experiment.router.training
         bought = {"images": training.images, "batch": training.batch} if training else {}
         if router.samples:
-            bought["samples"] = covered(router.samples)
+            bought["samples"] = hashed(router.samples)
         if router.refit:
             bought["refit"] = True
-        covers["router"] = {"model": covered(router.model)} | bought
-        covers["experts.mixed"] = _other_models(experiment)
-    return covers
+        fingerprint_settings["router"] = {"model": hashed(router.model)} | bought
+        fingerprint_settings["experts.overrides"] = _other_models(experiment)
+    return fingerprint_settings
 
 
-def _route_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    covers = {
-        "router": covered(experiment.router),
+def _route_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    fingerprint_settings = {
+        "router": hashed(experiment.router),
         "experts.condition_dropout": experiment.experts.condition_dropout,
     }
     if experiment.router.samples:
-        covers["evaluate.conversion"] = covered(experiment.evaluate.conversion)
-    return _shape(experiment, experiment.router.model) | covers
+        fingerprint_settings["evaluate.conversion"] = hashed(experiment.evaluate.conversion)
+    return _shape(experiment, experiment.router.model) | fingerprint_settings
 
 
 def _other_models(experiment: Experiment) -> list[dict[str, Any]]:
-    changed = [one for one in experiment.experts.mixed if one.model is not None]
-    return [{"clusters": one.clusters, "model": covered(one.model)} for one in changed]
+    changed = [override for override in experiment.experts.overrides if override.model is not None]
+    return [{"clusters": override.clusters, "model": hashed(override.model)} for override in changed]
 
 
-def _distill_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    objectives = [covered(one.objective) for one in experiment.experts.mixed if one.objective is not None]
-    covers = {
-        "distill": covered(experiment.distill),
-        "experts": _recipe(experiment, None),
-        "experts.mixed": [*_other_models(experiment), *objectives],
-        "evaluate.conversion": covered(experiment.evaluate.conversion),
+def _distill_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    objectives = [
+        hashed(override.objective) for override in experiment.experts.overrides if override.objective is not None
+    ]
+    fingerprint_settings = {
+        "distill": hashed(experiment.distill),
+        "experts": _expert_settings(experiment, None),
+        "experts.overrides": [*_other_models(experiment), *objectives],
+        "evaluate.conversion": hashed(experiment.evaluate.conversion),
     }
     if experiment.distill.teacher == "router":
-        covers["router.model"] = covered(experiment.router.model)
-    return _shape(experiment, experiment.recipe().model) | covers
+        fingerprint_settings["router.model"] = hashed(experiment.router.model)
+    return _shape(experiment, experiment.expert_config().model) | fingerprint_settings
 
 
-def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
-    evaluate = covered(experiment.evaluate)
+def _evaluate_settings(experiment: Experiment, key: str) -> dict[str, Any]:
+    evaluate = hashed(experiment.evaluate)
     evaluate["strategies"] = [
         plugins.parse("ensemble/strategies", name).label for name in experiment.evaluate.strategies
     ]
@@ -206,16 +216,16 @@ def _evaluate_covers(experiment: Experiment, key: str) -> dict[str, Any]:
         del evaluate["images"]
     # How weights are read is no part of them: a network of another objective may have the same tensors, and so may a
     # router of another temperature.
-    recipes = [experiment.recipe(expert) for expert in (None, *range(experiment.cluster.experts))]
-    objectives = [covered(recipe.objective) for recipe in recipes]
-    own = [] if all(one == objectives[0] for one in objectives) else objectives[1:]
-    shown = {"experts.objective": objectives[0], "monolith": covered(experiment.monolith)}
-    shown["router.model"] = covered(experiment.router.model)
-    return _shape(experiment) | {"evaluate": evaluate, "objectives": own} | shown
+    configs = [experiment.expert_config(expert) for expert in (None, *range(experiment.cluster.experts))]
+    objectives = [hashed(config.objective) for config in configs]
+    expert_objectives = [] if all(objective == objectives[0] for objective in objectives) else objectives[1:]
+    shown = {"experts.objective": objectives[0], "monolith": hashed(experiment.monolith)}
+    shown["router.model"] = hashed(experiment.router.model)
+    return _shape(experiment) | {"evaluate": evaluate, "objectives": expert_objectives} | shown
 
 
 class Gpus(StrEnum):
-    """GPUs that a stage has a use for."""
+    """GPUs that a stage can use."""
 
     NONE = "none"
     ONE = "one, that of its only working rank"
@@ -228,12 +238,12 @@ class Stage:
     """One stage; its code is `stages/<name>.py`."""
 
     name: str
-    reads: str
-    writes: str
+    inputs_doc: str
+    outputs_doc: str
     units: Callable[[Experiment], list[str]]
-    needs: Callable[[Experiment, str], list[str]]
-    covers: Callable[[Experiment, str], dict[str, Any]]
-    wants: Callable[[Experiment], list[str]] = lambda experiment: []
+    requires: Callable[[Experiment, str], list[str]]
+    fingerprint_settings: Callable[[Experiment, str], dict[str, Any]]
+    optional: Callable[[Experiment], list[str]] = lambda experiment: []
     """Earlier units of which `evaluate.min_experts` are enough."""
     gpus: Gpus = Gpus.NONE
     """GPUs that it can use at most."""
@@ -242,7 +252,7 @@ class Stage:
 
 
 def _gpus_to_sample(experiment: Experiment) -> Gpus:
-    return Gpus.NODE if experiment.evaluate.residency.uses_all_gpus else Gpus.ONE
+    return Gpus.NODE if experiment.evaluate.placement.uses_all_gpus else Gpus.ONE
 
 
 STAGES = (
@@ -251,16 +261,16 @@ STAGES = (
         "images",
         "one WebDataset tar and its byte-offset index per unit",
         units=shard_keys,
-        needs=lambda experiment, key: [],
-        covers=lambda experiment, key: {"data": covered(experiment.data)},
+        requires=lambda experiment, key: [],
+        fingerprint_settings=lambda experiment, key: {"data": hashed(experiment.data)},
     ),
     Stage(
         "encode",
         "one tar",
         "features (HDF5)",
         units=lambda experiment: [key.replace("shard/", "encode/") for key in shard_keys(experiment)],
-        needs=lambda experiment, key: [key.replace("encode/", "shard/")],
-        covers=lambda experiment, key: {"encode": covered(experiment.encode)},
+        requires=lambda experiment, key: [key.replace("encode/", "shard/")],
+        fingerprint_settings=lambda experiment, key: {"encode": hashed(experiment.encode)},
         gpus=Gpus.ONE,
         gpus_of=lambda experiment: Gpus.ONE if experiment.encode.encoder.uses_gpu else Gpus.NONE,
     ),
@@ -269,18 +279,18 @@ STAGES = (
         "all features",
         "centroids, a cluster id for every image, one sample list per expert",
         units=lambda experiment: [CLUSTER],
-        needs=lambda experiment, key: (
+        requires=lambda experiment, key: (
             shard_keys(experiment) + [shard.replace("shard/", "encode/") for shard in shard_keys(experiment)]
         ),
-        covers=lambda experiment, key: {"cluster": covered(experiment.cluster), "seed": experiment.seed},
+        fingerprint_settings=lambda experiment, key: {"cluster": hashed(experiment.cluster), "seed": experiment.seed},
     ),
     Stage(
-        "critics",
+        "measuring",
         "tars",
-        "the extractor of the distances, and the judge",
-        units=lambda experiment: [EXTRACTOR, JUDGE],
-        needs=lambda experiment, key: shard_keys(experiment),
-        covers=_critics_covers,
+        "the extractor of the distances, and the classifier of samples",
+        units=lambda experiment: [EXTRACTOR, CLASSIFIER],
+        requires=lambda experiment, key: shard_keys(experiment),
+        fingerprint_settings=_measuring_settings,
         gpus=Gpus.RANKS,
     ),
     Stage(
@@ -288,8 +298,8 @@ STAGES = (
         "tars and one sample list",
         "EMA weights (safetensors), loss curve",
         units=train_keys,
-        needs=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
-        covers=_train_covers,
+        requires=lambda experiment, key: [*shard_keys(experiment), CLUSTER],
+        fingerprint_settings=_train_settings,
         gpus=Gpus.RANKS,
     ),
     Stage(
@@ -297,8 +307,8 @@ STAGES = (
         "tars and cluster ids",
         "router weights, accuracy by noise level",
         units=lambda experiment: [ROUTER],
-        needs=lambda experiment, key: _needed_to_route(experiment),
-        covers=_route_covers,
+        requires=lambda experiment, key: _needed_to_route(experiment),
+        fingerprint_settings=_route_settings,
         gpus=Gpus.RANKS,
         gpus_of=lambda experiment: Gpus.RANKS if experiment.router.model.trained else Gpus.ONE,
     ),
@@ -307,8 +317,8 @@ STAGES = (
         "tars, cluster ids, all experts",
         "EMA weights of one dense student, loss curve",
         units=student_keys,
-        needs=lambda experiment, key: _needed_to_distill(experiment),
-        covers=_distill_covers,
+        requires=lambda experiment, key: _needed_to_distill(experiment),
+        fingerprint_settings=_distill_settings,
         gpus=Gpus.RANKS,
     ),
     Stage(
@@ -316,9 +326,9 @@ STAGES = (
         "all models",
         "samples and their statistics, per arm",
         units=evaluate_keys,
-        needs=lambda experiment, key: _needed_to_sample(experiment),
-        covers=_evaluate_covers,
-        wants=expert_keys,
+        requires=lambda experiment, key: _needed_to_sample(experiment),
+        fingerprint_settings=_evaluate_settings,
+        optional=expert_keys,
         gpus=Gpus.NODE,
         gpus_of=_gpus_to_sample,
     ),
@@ -327,9 +337,9 @@ STAGES = (
         "all manifests, statistics and samples",
         "index.html, metrics.json",
         units=lambda experiment: [REPORT],
-        needs=lambda experiment, key: [*_needed_to_sample(experiment), *evaluate_keys(experiment)],
-        covers=lambda experiment, key: _evaluate_covers(experiment, key) | {"name": experiment.name},
-        wants=expert_keys,
+        requires=lambda experiment, key: [*_needed_to_sample(experiment), *evaluate_keys(experiment)],
+        fingerprint_settings=lambda experiment, key: _evaluate_settings(experiment, key) | {"name": experiment.name},
+        optional=expert_keys,
         gpus=Gpus.NODE,
         gpus_of=_gpus_to_sample,
     ),
@@ -337,11 +347,11 @@ STAGES = (
 
 
 def gpus_of(stage: str, experiment: Experiment | None = None) -> Gpus:
-    """GPUs that a stage has a use for, in this experiment or at most; none for what is no stage."""
-    found = next((one for one in STAGES if one.name == stage), None)
-    if found is None:
+    """Return the GPUs that a stage can use, in this experiment or at most; NONE for unknown stages."""
+    definition = next((entry for entry in STAGES if entry.name == stage), None)
+    if definition is None:
         return Gpus.NONE
-    return found.gpus_of(experiment) if found.gpus_of and experiment else found.gpus
+    return definition.gpus_of(experiment) if definition.gpus_of and experiment else definition.gpus
 
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
@@ -362,47 +372,50 @@ class PlannedUnit:
 
     key: str
     num_units: int
-    needs: list[str]
-    covers: dict[str, Any]
+    requires: list[str]
+    fingerprint_settings: dict[str, Any]
     site: str | None
     """The site that the experiment gives it to; None means wherever the run is submitted."""
-    wants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    optional: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Units that it reads when they are there, with the settings under their fingerprints."""
-    minimum: int = 0
-    """How many of those that it wants it cannot do without."""
+    min_optional: int = 0
+    """Least number of optional units that it needs."""
 
     @property
     def stage(self) -> str:
-        """The name of its stage."""
+        """Name of its stage."""
         return self.key.split("/")[0]
 
     @property
-    def reads(self) -> list[str]:
-        """All units that it may read."""
-        return [*self.needs, *self.wants]
+    def inputs(self) -> list[str]:
+        """Units that it may read, required and optional."""
+        return [*self.requires, *self.optional]
 
-    def lacks(self, gone: Container[str]) -> list[str]:
-        """Those of `gone` that it cannot do without: none of its needs, and of its wants none below the minimum."""
-        missing = [key for key in self.wants if key in gone]
-        is_enough = len(self.wants) - len(missing) >= self.minimum
-        return [key for key in self.needs if key in gone] + ([] if is_enough else missing)
+    def missing_inputs(self, gone: Container[str]) -> list[str]:
+        """List the units in `gone` that it needs: required ones, and optional ones if too few of these remain."""
+        missing = [key for key in self.optional if key in gone]
+        is_enough = len(self.optional) - len(missing) >= self.min_optional
+        return [key for key in self.requires if key in gone] + ([] if is_enough else missing)
 
 
 def plan(experiment: Experiment) -> list[PlannedUnit]:
-    """All units of an experiment, every one after those that it needs."""
+    """List all units of an experiment, every one after those that it needs."""
     planned: dict[str, PlannedUnit] = {}
     for stage in STAGES:
         keys = stage.units(experiment)
-        wants = {key: planned[key].covers for key in stage.wants(experiment)}
-        minimum = min(len(wants), experiment.evaluate.min_experts or len(wants))
+        optional = {key: planned[key].fingerprint_settings for key in stage.optional(experiment)}
+        min_optional = min(len(optional), experiment.evaluate.min_experts or len(optional))
         for key in keys:
-            covers = flatten(stage.covers(experiment, key))
-            needs = stage.needs(experiment, key)
-            planned[key] = PlannedUnit(key, len(keys), needs, covers, _site(experiment, key), wants, minimum)
+            fingerprint_settings = flatten(stage.fingerprint_settings(experiment, key))
+            requires = stage.requires(experiment, key)
+            planned[key] = PlannedUnit(
+                key, len(keys), requires, fingerprint_settings, _site(experiment, key), optional, min_optional
+            )
     return list(planned.values())
 
 
 def _site(experiment: Experiment, key: str) -> str | None:
-    if key.startswith("train/expert-"):
-        return experiment.experts.sites[int(key.rsplit("-", 1)[1])] if experiment.experts.sites else None
+    expert = expert_number(key)
+    if expert is not None:
+        return experiment.experts.sites[expert] if experiment.experts.sites else None
     return None if key.split("/")[0] in DATA_STAGES else experiment.site

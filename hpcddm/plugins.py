@@ -14,13 +14,14 @@ from types import ModuleType
 from typing import Any
 
 from hpcddm.errors import ConfigError
+from hpcddm.renamed import VARIANTS, hint
 
 PACKAGE = Path(__file__).parent
 LIGHT_MODULES = (
     "typing",
     "pydantic",
     "hpcddm.schema",
-    "hpcddm.weights",
+    "hpcddm.pretrained",
     "hpcddm.models.size",
     "hpcddm.objectives.settings",
 )
@@ -37,17 +38,17 @@ def load(room: str, name: str) -> ModuleType:
 
 @cache
 def names(room: str, role: str | None = None) -> tuple[str, ...]:
-    """The variants in a room, in alphabetical order; `role` keeps those whose Settings name it."""
+    """List the variants in a room, in alphabetical order; `role` keeps those whose Settings name it."""
     files = sorted((PACKAGE / room).glob("*.py"))
-    found = [file.stem for file in files if _settings_definition(file) is not None]
+    variants = [file.stem for file in files if _settings_definition(file) is not None]
     if role is None:
-        return tuple(found)
-    return tuple(name for name in found if settings_class(room, name).role == role)
+        return tuple(variants)
+    return tuple(name for name in variants if settings_class(room, name).role == role)
 
 
 @cache
 def settings_class(room: str, name: str) -> Any:
-    """The `Settings` class of one variant, without importing the variant's heavy modules."""
+    """Return the `Settings` class of one variant, without importing the variant's heavy modules."""
     file = _variant_file(room, name)
     tree = ast.parse(file.read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module in LIGHT_MODULES]
@@ -58,7 +59,7 @@ def settings_class(room: str, name: str) -> Any:
 
 
 def parse(room: str, text: str) -> Any:
-    """The settings that a word means, in a room whose Settings have a `pattern` and a `usage`: 'top-2'.
+    """Parse settings from a word such as 'top-2', in a room whose Settings have a `pattern` and a `usage`.
 
     Raises `ConfigError` with the valid words.
     """
@@ -67,7 +68,7 @@ def parse(room: str, text: str) -> Any:
         if match := re.fullmatch(settings.pattern, text):
             return settings(name=name, **match.groupdict())
     usage = ", ".join(settings.usage for settings in classes.values())
-    raise ConfigError(f"unknown name '{text}'; valid names: {usage}")
+    raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage}")
 
 
 def _variant_file(room: str, name: str) -> Path:

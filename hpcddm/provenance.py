@@ -1,4 +1,4 @@
-"""The code and the packages that something was made with: recorded in every attempt and manifest, never refused."""
+"""Versions of the code and packages, recorded in every attempt and manifest, and never a reason to refuse."""
 
 import hashlib
 import os
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
+from hpcddm.package_data import AROUND, share_file
 from hpcddm.rundir import atomic
-from hpcddm.share import AROUND, share_file
 
 PACKAGE = Path(__file__).parent.name
 TEMPLATES = tuple(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh"))
-"""Templates that a job is made from beside the package."""
+"""Templates, beside the package, that a job is made from."""
 LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors", "submitit")
-"""Packages beside torch that shape what a unit makes, or how it starts."""
+"""Packages beside torch that affect a unit's results, or its start."""
 DIGEST_CHARACTERS = 16
 COMMIT_CHARACTERS = 12
 GIT_SECONDS = 20
@@ -43,30 +43,30 @@ class Code:
 
 
 def code_files() -> dict[str, bytes]:
-    """The files that jobs run from, as they are now: their places below the folder around the package, and contents."""
-    found = {}
+    """Read the files that jobs run from, as they are now: path below the folder around the package -> content."""
+    files = {}
     for folder, inner, names in os.walk(AROUND / PACKAGE):
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in names:
             path = Path(folder, name)
-            found[str(path.relative_to(AROUND))] = path.read_bytes()
+            files[str(path.relative_to(AROUND))] = path.read_bytes()
     # A process that runs from a snapshot hands on what was submitted, whatever a checkout holds by now.
-    return found | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
+    return files | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
 
 
 def _snapshot() -> dict[str, Any] | None:
-    """Record of the snapshot that this process runs from, None elsewhere."""
+    """Read the record of the snapshot that this process runs from; None where it runs from none."""
     stored = atomic.read_json(record_of(AROUND))
     return stored if isinstance(stored, dict) and stored.get("digest") == AROUND.name else None
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The SHA-256 of every file, in hexadecimal."""
+    """Compute the SHA-256 of every file, in hexadecimal."""
     return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
 
 
 def code_digest(hashes: Mapping[str, str]) -> str:
-    """One short hash over all files, named by `digests`."""
+    """Compute one short hash over all files, from the result of `digests`."""
     lines = "".join(f"{value} {path}\n" for path, value in sorted(hashes.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
@@ -77,17 +77,17 @@ def is_checkout() -> bool:
 
 
 def commit() -> tuple[str | None, bool | None]:
-    """The commit that is checked out, and whether the files of jobs differ from it; (None, None) elsewhere."""
+    """Return the checked-out commit, and True if the files of jobs differ from it; (None, None) elsewhere."""
     if not is_checkout():
         return None, None
     # A checkout of somebody else is trusted as far as its Python is, which runs already; the index is left alone.
     command = ["git", "-C", str(AROUND), "--no-optional-locks", "-c", f"safe.directory={AROUND}"]
     command += ["status", "--porcelain=v2", "--branch", "--", PACKAGE, *TEMPLATES]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return None, None
-    lines = answer.stdout.splitlines()
+    lines = process.stdout.splitlines()
     named = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
     if not named or named[0] == "(initial)":
         return None, None
@@ -97,7 +97,7 @@ def commit() -> tuple[str | None, bool | None]:
 
 @cache
 def own_code() -> Code:
-    """The code of this process: what the snapshot that it runs from says of itself, else what the files say now."""
+    """Return the version of this process's code: the record of its snapshot, else computed from the files."""
     stored = _snapshot()
     if stored is not None:
         return Code(AROUND.name, stored.get("commit"), stored.get("modified"))
@@ -105,29 +105,29 @@ def own_code() -> Code:
 
 
 def record_of(snapshot: Path) -> Path:
-    """The file beside a snapshot that says what it is a snapshot of."""
+    """Return the path of the record beside a snapshot."""
     return snapshot.with_name(f"{snapshot.name}.json")
 
 
 def environment() -> dict[str, str | None]:
-    """The versions of Python and of the packages, without importing them; None for what is not there."""
+    """Return the versions of Python and of the packages, without importing them; None for missing ones."""
     return {"python": platform.python_version(), **_torch(), **{name: _version(name) for name in LIBRARIES}}
 
 
 def origin() -> dict[str, Any]:
-    """Code and environment of this process, as manifests record it; no host, user or path."""
+    """Return code and environment of this process, as manifests record them; no host, user or path."""
     code = asdict(own_code())
     return {"hpcddm": __version__, "code": code.pop("digest"), **code, **environment()}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In words, what differs between two origins; another commit of the same code is no difference."""
+    """List the differences between two origins, for the user; another commit of the same code is none."""
     keys = [key for key in (*now, *(before.keys() - now.keys())) if key not in ("commit", "modified")]
     return [f"{key} {before.get(key)} -> {now.get(key)}" for key in keys if before.get(key) != now.get(key)]
 
 
 def _torch() -> dict[str, str | None]:
-    """The version of torch, and of the CUDA that it was built for, from its file version.py."""
+    """Read the version of torch, and of the CUDA that it was built for, from its file version.py."""
     spec = find_spec("torch")
     try:
         values = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}

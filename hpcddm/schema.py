@@ -1,4 +1,4 @@
-"""What every schema is made of: strict models, variants named by their files, errors of one line."""
+"""Base of all schemas: strict models, variants named by their files, errors of one line."""
 
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -14,15 +14,15 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from hpcddm import plugins
+from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
-from hpcddm.weights import Weights
+from hpcddm.pretrained import PretrainedFile
 
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
-"""What stands in a batch script as one word."""
+"""Text that stands in a batch script as one word."""
 CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
 """One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
 
@@ -32,8 +32,8 @@ class StrictModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    uncovered: ClassVar[frozenset[str]] = frozenset()
-    """Keys that say where something lies or how often it is saved: no fingerprint covers them."""
+    not_hashed: ClassVar[frozenset[str]] = frozenset()
+    """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -47,15 +47,15 @@ class VariantSettings(StrictModel):
     """The base of the `Settings` class in every variant file; `name` is the file's name."""
 
     role: ClassVar[str] = ""
-    """What a variant can be used as, where one room holds several kinds."""
-    weights: ClassVar[tuple[Weights, ...]] = ()
+    """Use of a variant, where one room holds several kinds."""
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     trained: ClassVar[bool] = True
     """False for a router that is computed from the data instead of trained."""
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
     uses_all_gpus: ClassVar[bool] = False
-    """True for a residency that has a use for every GPU of its node."""
+    """True for a placement that has a use for every GPU of its node."""
 
     name: str
 
@@ -64,7 +64,7 @@ class VariantSettings(StrictModel):
 
 
 def variant(room: str, role: str | None = None) -> Any:
-    """The type of a field that names a variant of `room` and holds that variant's settings."""
+    """Return the type of a field that names a variant of `room` and holds that variant's settings."""
 
     def validate(value: Any) -> Any:
         """Find the variant that the mapping names and validate the rest by its own settings."""
@@ -74,8 +74,9 @@ def variant(room: str, role: str | None = None) -> Any:
         if not isinstance(value, dict) or "name" not in value:
             raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
         if value["name"] not in plugins.names(room, role):
-            context = {"name": str(value["name"]), "valid": valid}
-            raise PydanticCustomError("variant", "unknown name '{name}'; valid names: {valid}", context)
+            name = str(value["name"])
+            context = {"name": name, "new": renamed.hint(renamed.VARIANTS, name), "valid": valid}
+            raise PydanticCustomError("variant", "unknown name '{name}'{new}; valid names: {valid}", context)
         settings = plugins.settings_class(room, value["name"])
         try:
             return settings.model_validate(value)
@@ -86,7 +87,7 @@ def variant(room: str, role: str | None = None) -> Any:
 
 
 def default_variant(name: str) -> Any:
-    """The default of a field whose type is `variant(...)`: the variant with its own defaults."""
+    """Return the default of a field whose type is `variant(...)`: the variant with its own defaults."""
     return Field(default={"name": name}, validate_default=True)
 
 
@@ -101,41 +102,46 @@ def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
         raise ConfigError(f"{place}: {first_error(error, schema)}{more}") from None
 
 
-def covered(settings: StrictModel) -> dict[str, Any]:
-    """The settings that a fingerprint covers, nested as in the YAML file."""
+def hashed(settings: StrictModel) -> dict[str, Any]:
+    """Return the settings that go into a fingerprint, nested as in the YAML file."""
     kept: dict[str, Any] = {}
     for key in type(settings).model_fields:
-        if key not in settings.uncovered:
+        if key not in settings.not_hashed:
             value = getattr(settings, key)
             many = isinstance(value, list)
-            inner = [covered(one) if isinstance(one, StrictModel) else one for one in (value if many else [value])]
+            inner = [hashed(item) if isinstance(item, StrictModel) else item for item in (value if many else [value])]
             kept[key] = inner if many else inner[0]
     return kept
 
 
 def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
-    """All variants that the settings name, each with its key."""
-    found = []
+    """List all variants that the settings name: (dotted key, settings)."""
+    variants = []
     for key in type(settings).model_fields:
         value = getattr(settings, key)
         inner = f"{place}.{key}" if place else key
-        several = [(f"{inner}.{number}", one) for number, one in enumerate(value)] if isinstance(value, list) else []
-        for where, one in several or [(inner, value)]:
-            if isinstance(one, VariantSettings):
-                found.append((where, one))
-            if isinstance(one, StrictModel):
-                found.extend(variants_of(one, where))
-    return found
+        several = [(f"{inner}.{number}", item) for number, item in enumerate(value)] if isinstance(value, list) else []
+        for where, item in several or [(inner, value)]:
+            if isinstance(item, VariantSettings):
+                variants.append((where, item))
+            if isinstance(item, StrictModel):
+                variants.extend(variants_of(item, where))
+    return variants
 
 
 def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
-    """The first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
+    """Format the first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
     # A misspelt key is also a missing one; the misspelling is the one to show.
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
+    first = min(
+        error.errors(include_url=False), key=lambda item: item["type"] not in ("extra_forbidden", "invalid_key")
+    )
     location = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
             schema = _model_in(schema.model_fields[part].annotation) if isinstance(part, str) else schema
+        old = str(first["loc"][-1])
+        if renamed.KEYS.get(old) in schema.model_fields:
+            return f"{location}: unknown key{renamed.hint(renamed.KEYS, old)}"
         return f"{location}: unknown key; valid keys: {', '.join(schema.model_fields)}"
     if first["type"] == "missing":
         return f"{location}: this key is needed"
@@ -146,5 +152,5 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
 
 
 def _model_in(annotation: Any) -> type[StrictModel]:
-    """The schema inside 'Schema | None' or 'list[Schema]'."""
-    return next((_model_in(one) for one in get_args(annotation) if one is not type(None)), annotation)
+    """Return the schema inside 'Schema | None' or 'list[Schema]'."""
+    return next((_model_in(item) for item in get_args(annotation) if item is not type(None)), annotation)

@@ -1,4 +1,4 @@
-"""The schema of a site: one cluster, or this machine, and what each stage may ask of it."""
+"""The schema of a site: one cluster, or this machine, and the resources of each stage."""
 
 from typing import Annotated, Literal
 
@@ -18,11 +18,11 @@ def _sbatch_line(line: str) -> str:
     return line
 
 
-def _srun_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    text = complaint(words, SRUN)
+def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    text = complaint(arguments, SRUN)
     if text:
         raise PydanticCustomError("flag", "{text}", {"text": text})
-    return words
+    return arguments
 
 
 class UnitKeys(StrictModel):
@@ -43,7 +43,7 @@ class UnitKeys(StrictModel):
     setup: tuple[str, ...] | None = None
     """Shell lines before Python starts, for instance 'module load python'."""
     container: tuple[CommandWord, ...] | None = None
-    """Words before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
+    """Command before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
     python: CommandWord | None = None
     """Interpreter of the jobs; by default the one that submits, also within a container."""
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
@@ -57,7 +57,7 @@ SMALL = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_node": 0
 
 
 class Resources(UnitKeys):
-    """Everything that one unit asks of its site; units that ask for the same can be one array."""
+    """Resources that one unit requests; units with the same resources can be one array."""
 
     nodes: Positive = 1
     ranks_per_node: Positive = 1
@@ -73,7 +73,7 @@ class Resources(UnitKeys):
 
 
 class Site(UnitKeys):
-    """One cluster, or this machine: its scheduler, its names for things, and what each stage may ask for."""
+    """One cluster, or this machine: its scheduler, its keys, and the resources of each stage."""
 
     name: Name
     scheduler: Literal["slurm", "local"]
@@ -82,29 +82,29 @@ class Site(UnitKeys):
     gpus: Annotated[int, Field(ge=0)] | None = None
     """Embedded only: GPUs to fill with units; by default all that this process may use."""
     allow_idle_gpus: bool = False
-    """Takes GPUs that no rank uses instead of refusing them, where no job may go without."""
+    """True to allow GPUs that no rank uses, for partitions that start no job without GPUs."""
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
     memory_flag: Literal["total", "per_cpu", "all", "none"] = "total"
     scratch: str | None = None
     """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
     network_interface: str | None = None
     signal_lead_seconds: Positive = 120
-    """A job saves and leaves so long before its time limit."""
+    """Seconds before its time limit at which a job saves and leaves."""
     requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
-    """How a job that has to leave comes back: requeued, submitted anew by itself, or by the user's hand."""
+    """Way back of a job that has to leave: requeued, submitted anew by itself, or by the user."""
     escalate: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
     """Factors by which the next attempt asks for more memory when there was too little, or more minutes when a slot was
     too short for any progress; never more than its partition has."""
     max_excluded_nodes: Annotated[int, Field(ge=0)] = 4
     """Number of nodes, the newest ones, that jobs avoid because earlier jobs ended there before Python began."""
     watchdog_minutes: Positive = 20
-    """A training that makes no step for so long is ended, and tried again."""
+    """Minutes without a step after which a training is ended and tried again."""
     look_again_seconds: Positive = 300
-    """The longest time after which a unit looks again for what another cluster makes."""
+    """Longest time between two looks of a unit for inputs that another cluster makes."""
     has_sacct: bool = True
     max_parallel: Positive = 256
     max_submitted: Positive | None = None
-    """Jobs that this user may have in the queue; by default what Slurm says."""
+    """Number of jobs that this user may have in the queue; by default Slurm's limit."""
     continue_submission: bool = True
     """True where a last small job submits what the limit on jobs left out, when there is room."""
     mail: Word | None = None
@@ -113,9 +113,9 @@ class Site(UnitKeys):
     """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
     resources: Resources = Resources()
     stages: dict[str, dict[str, int | str | list[str]]] = {}
-    """Per stage (or per unit, as 'train/monolith'), what differs from `resources` and from the keys above."""
+    """Keys that differ from `resources` and from the keys above, per stage or per unit, as 'train/monolith'."""
     _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
-    """Resources by the entry of `stages` that is the most special one: a sweep asks thousands of times."""
+    """Cache of resources by the most specific entry of `stages`: a sweep looks them up thousands of times."""
 
     @model_validator(mode="after")
     def _stage_resources(self) -> "Site":
@@ -132,11 +132,11 @@ class Site(UnitKeys):
     @property
     def clusters(self) -> list[str]:
         """Names of the clusters that units of this site go to; empty where none is named."""
-        asked = [self.resources_for("", ""), *(self.resources_for(*key.partition("/")[::2]) for key in self.stages)]
-        return [one for one in dict.fromkeys(one.cluster for one in asked) if one]
+        shapes = [self.resources_for("", ""), *(self.resources_for(*key.partition("/")[::2]) for key in self.stages)]
+        return [cluster for cluster in dict.fromkeys(shape.cluster for shape in shapes) if cluster]
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
-        """Resources that a unit asks for: the site's default, changed by its stage's entry, then by its own."""
+        """Return the resources of a unit: the site's default, changed by its stage's entry, then by its own."""
         key = f"{stage}/{unit}"
         place = key if key in self.stages else stage
         if place not in self._shapes:
@@ -144,11 +144,11 @@ class Site(UnitKeys):
         return self._shapes[place]
 
     def _combined(self, stage: str, changes: dict[str, int | str | list[str]]) -> Resources:
-        asked = {name: getattr(self, name) for name in UnitKeys.model_fields}
-        asked |= self.resources.model_dump(exclude_none=True)
-        asked |= SMALL if stage == "submission" else {}
+        values = {name: getattr(self, name) for name in UnitKeys.model_fields}
+        values |= self.resources.model_dump(exclude_none=True)
+        values |= SMALL if stage == "submission" else {}
         try:
-            return Resources.model_validate(asked | changes)
+            return Resources.model_validate(values | changes)
         except ValidationError as error:
             context = {"text": f"stages.{stage}.{first_error(error, Resources)}"}
             raise PydanticCustomError("inner", "{text}", context) from None

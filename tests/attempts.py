@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcddm.launch.base import Job
-from hpcddm.launch.client import Silent
+from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.slurm import Slurm
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -59,10 +59,10 @@ def answer(monkeypatch: pytest.MonkeyPatch, jobs: dict[str, Job] | None) -> list
     Nobody else answers: what left the queue is not known to have ended early.
     """
     asked: list[int] = []
-    monkeypatch.setattr("hpcddm.launch.early_ends.ask", _say_nothing)
+    monkeypatch.setattr("hpcddm.launch.early_ends.query", _say_nothing)
     monkeypatch.setattr(Slurm, "states", lambda self, submissions: asked.append(1) or jobs)
     return asked
 
 
 def _say_nothing(*command: str) -> str:
-    raise Silent(f"{command[0]} is not asked here")
+    raise SlurmUnavailable(f"{command[0]} is not asked here")

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from hpcddm.cli import main
 from hpcddm.config import Experiment
-from hpcddm.files import load_experiment
+from hpcddm.loading import load_experiment
 from hpcddm.pipeline import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -32,16 +32,16 @@ EXPERIMENT = {
         "shards": 2,
     },
     "encode": {"encoder": {"name": "pixels", "size": 4}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "redo": 1}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}},
     "experts": {
         "model": {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4},
         "objective": {"name": "flow_matching"},
         "training": TRAINING,
     },
     "router": {"model": {"name": "router_dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}, "training": TRAINING},
-    "critics": {
+    "measuring": {
         "extractor": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
-        "judge": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
+        "classifier": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
     },
     "evaluate": {"images": 24, "batch": 8, "steps": 2, "strategies": ["top-1"]},
 }
@@ -107,7 +107,7 @@ def finish(units: list[PlannedUnit], run: RunDir) -> None:
         folder = run.unit(unit.key)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "output.bin").write_bytes(unit.key.encode())
-        wanted = [key for key in unit.wants if manifest.read(run.unit(key))]
-        inputs = {key: manifest.read(run.unit(key)).digest for key in [*unit.needs, *wanted]}
+        wanted = [key for key in unit.optional if manifest.read(run.unit(key))]
+        inputs = {key: manifest.read(run.unit(key)).digest for key in [*unit.requires, *wanted]}
         outputs = manifest.describe_outputs(folder, ["output.bin"])
-        manifest.publish(folder, Manifest(*unit.key.split("/"), unit.covers, inputs, outputs))
+        manifest.publish(folder, Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, outputs))

@@ -2,9 +2,9 @@ import pytest
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import load_experiment, load_site
+from hpcddm.loading import load_experiment, load_site
 from hpcddm.pipeline import STAGE_NAMES, plan
-from hpcddm.schema import covered, validate
+from hpcddm.schema import hashed, validate
 from hpcddm.site import Resources, Site
 from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 
@@ -72,22 +72,54 @@ WRONG = {
     "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
     "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
-    "a mixed cluster that is not there": (
-        {"experts__mixed": [{"clusters": [2], "precision": "fp32"}]},
-        "experts.mixed: cluster 2: there are 2, numbered from 0",
+    "an override of a cluster that is not there": (
+        {"experts__overrides": [{"clusters": [2], "precision": "fp32"}]},
+        "experts.overrides: cluster 2: there are 2, numbered from 0",
     ),
-    "a cluster mixed twice": (
-        {"experts__mixed": [{"clusters": [1]}, {"clusters": [1]}]},
-        "experts.mixed: cluster 1 is named 2 times",
+    "a cluster with two overrides": (
+        {"experts__overrides": [{"clusters": [1]}, {"clusters": [1]}]},
+        "experts.overrides: cluster 1 is named 2 times",
     ),
-    "unknown key in a list": ({"experts__mixed": [{"cluster": [1]}]}, "experts.mixed.0.cluster: unknown key; valid"),
-    "a mixed model that does not fit": (
+    "the old name of a key": ({"critics": {}}, "critics: unknown key, which is now called 'measuring'"),
+    "the old name of a key in a key": (
+        {"measuring__judge": {}},
+        "measuring.judge: unknown key, which is now called 'classifier'",
+    ),
+    "the old name of the overrides": (
+        {"experts__mixed": []},
+        "experts.mixed: unknown key, which is now called 'overrides'",
+    ),
+    "the old name of initial weights": (
+        {"experts__start": {"weights": "a"}},
+        "experts.start: unknown key, which is now called 'init_from'",
+    ),
+    "the old name of k-means' restarts": (
+        {"cluster__clustering__redo": 2},
+        "cluster.clustering.redo: unknown key, which is now called 'nredo'",
+    ),
+    "the old name of a placement": (
+        {"evaluate__residency": {"name": "spread"}},
+        "evaluate.residency: unknown key, which is now called 'placement'",
+    ),
+    "the old name of a weighting": (
+        {"experts__objective__weighting": {"name": "measured"}},
+        "experts.objective.weighting: unknown name 'measured', which is now called 'target_space'; valid",
+    ),
+    "the old name of a strategy": (
+        {"evaluate__strategies": ["once"]},
+        "evaluate.strategies: unknown name 'once', which is now called 'per-trajectory'; valid names: full",
+    ),
+    "unknown key in a list": (
+        {"experts__overrides": [{"cluster": [1]}]},
+        "experts.overrides.0.cluster: unknown key; valid",
+    ),
+    "an override's model that does not fit": (
         {
-            "experts__mixed": [
+            "experts__overrides": [
                 {"clusters": [1], "model": {"name": "dit", "width": 8, "depth": 1, "heads": 2, "patch": 3}}
             ]
         },
-        "experts.mixed.0.model: patch 3 does not divide image_size 8",
+        "experts.overrides.0.model: patch 3 does not divide image_size 8",
     ),
     "a trained router without training": ({"router__training": None}, "router.training: this key is needed"),
     "a router that is computed, balanced": (
@@ -170,12 +202,12 @@ def test_a_units_resources_override_its_stages_which_override_the_sites():
     ids=str,
 )
 def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
-    after = {unit.key: unit.covers for unit in plan(tiny(tmp_path, **changes))}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
+    after = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
     assert all(after[key] == before[key] for key in before.keys() & after.keys())
 
 
 def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
-    kept = covered(tiny(tmp_path).experts)
+    kept = hashed(tiny(tmp_path).experts)
     assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()
     assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]

@@ -9,47 +9,60 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {"schema", "config", "site", "plugins", "errors", "exit_codes", "share", "weights", "provenance", "rundir"}
+FOUNDATION = {
+    "schema",
+    "config",
+    "site",
+    "plugins",
+    "renamed",
+    "errors",
+    "exit_codes",
+    "package_data",
+    "pretrained",
+    "provenance",
+    "rundir",
+}
 FOUNDATION |= {"runtime"}
 NUMERIC = FOUNDATION | {"data", "devices"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "errors": {"exit_codes"},
-    "plugins": {"errors"},
-    "weights": {"errors"},
-    "schema": {"errors", "plugins", "weights"},
+    "renamed": set(),
+    "plugins": {"errors", "renamed"},
+    "pretrained": {"errors"},
+    "schema": {"errors", "plugins", "renamed", "pretrained"},
     "config": {"errors", "plugins", "schema"},
     "flags": set(),
     "site": {"schema", "flags"},
-    "share": {"errors"},
+    "package_data": {"errors"},
     "rundir": {"errors", "schema", "config", "plugins"},
-    "provenance": {"share", "rundir"},
-    "runtime": {"errors", "exit_codes", "schema", "config", "plugins", "share", "provenance", "rundir"},
+    "provenance": {"package_data", "rundir"},
+    "runtime": {"errors", "exit_codes", "schema", "config", "plugins", "package_data", "provenance", "rundir"},
     "data": FOUNDATION,
     "devices": FOUNDATION,
     "objectives": NUMERIC,
-    "models": NUMERIC | {"starts"},
+    "models": NUMERIC | {"initial_weights"},
     "encoders": NUMERIC,
     "clusterings": NUMERIC,
     "metrics": NUMERIC,
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
     "pipeline": {"errors", "schema", "config", "plugins", "rundir"},
-    "starts": {"errors", "schema", "config", "plugins", "rundir", "pipeline"},
-    "files": {"errors", "schema", "config", "site", "plugins", "share", "rundir", "starts"},
-    "status": {"errors", "config", "rundir", "runtime", "pipeline"},
-    "sweep": FOUNDATION | {"pipeline", "status", "files"},
-    "launch": FOUNDATION | {"pipeline", "status", "starts"},
+    "initial_weights": {"errors", "schema", "config", "plugins", "rundir", "pipeline"},
+    "loading": {"errors", "schema", "config", "site", "plugins", "package_data", "rundir", "initial_weights"},
+    "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
+    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading"},
+    "launch": FOUNDATION | {"pipeline", "unit_states", "initial_weights"},
     "selftest": FOUNDATION | {"launch"},
-    "commands": FOUNDATION | {"pipeline", "starts", "status", "files", "sweep", "launch", "selftest"},
+    "commands": FOUNDATION | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest"},
     "cli": {"errors", "exit_codes", "commands"},
     "report": {"rundir"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "pipeline", "report"}
-    | {"sweep", "starts"},
+    | {"sweep", "initial_weights"},
 }
 LATE = {
-    "files": {"launch"},
+    "loading": {"launch"},
     "selftest": {"devices", "training"},
     "commands": {"report", "stages", "models", "encoders"},
 }
@@ -117,7 +130,7 @@ def test_help_takes_well_under_half_a_second():
 STORE = """
 import sys
 from pathlib import Path
-from hpcddm.files import load_experiment, within_run
+from hpcddm.loading import load_experiment, within_run
 from hpcddm.launch.submission import store_experiment
 from hpcddm.rundir.layout import RunDir
 run = RunDir(Path(sys.argv[2]))

@@ -10,6 +10,7 @@ from hpcddm.pipeline import (
     evaluate_keys,
     evaluate_range,
     expert_key,
+    expert_number,
     plan,
 )
 from tests.helpers import REPOSITORY, tiny
@@ -23,7 +24,7 @@ def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline()
 def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     seen = []
     for unit in plan(tiny(tmp_path, evaluate__units=3)):
-        assert unit.key not in seen and set(unit.reads) <= set(seen)
+        assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill"}
 
@@ -40,8 +41,8 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
         "experts__training__learning_rate": 0.02,
         "router__model__depth": 2,
         "router__training__weight_decay": 0.1,
-        "critics__judge__training__images": 32,
-        "critics__extractor__model__features": 9,
+        "measuring__classifier__training__images": 32,
+        "measuring__extractor__model__features": 9,
         "evaluate__guidance": 2.0,
         "evaluate__guidance_interval": [0.1, 0.9],
         "evaluate__shift": 3.0,
@@ -56,9 +57,9 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
         "evaluate__strategies": ["full"],
         "name": "other",
     }
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
     for key, value in changes.items():
-        after = {unit.key: unit.covers for unit in plan(tiny(tmp_path, **{key: value}))}
+        after = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **{key: value}))}
         named = {name for unit in before for name in after[unit] if after[unit][name] != before[unit].get(name)}
         assert any(name.startswith(key.replace("__", ".")) for name in named), key
 
@@ -67,22 +68,27 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
     "changes, stale",
     [
         ({"router__training__images": 128}, {"route/router", MONOLITH}),
-        ({"critics__judge__training__images": 128}, {"critics/judge"}),
-        ({"critics__extractor__seed": 1}, {"critics/extractor"}),
+        ({"measuring__classifier__training__images": 128}, {"measuring/classifier"}),
+        ({"measuring__extractor__seed": 1}, {"measuring/extractor"}),
         ({"experts__training__images": 128}, {MONOLITH, expert_key(0), expert_key(1)}),
         ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
     ],
     ids=str,
 )
 def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path, changes, stale):
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
-    assert {unit.key for unit in plan(tiny(tmp_path, **changes)) if unit.covers != before[unit.key]} == stale
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
+    assert {
+        unit.key for unit in plan(tiny(tmp_path, **changes)) if unit.fingerprint_settings != before[unit.key]
+    } == stale
 
 
 def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):
     before, after = ({unit.key: unit for unit in plan(tiny(tmp_path, seed=seed))} for seed in (0, 1))
-    assert {key for key in before if before[key].covers == after[key].covers} >= {"critics/extractor", "critics/judge"}
-    assert before[ROUTER].covers != after[ROUTER].covers
+    assert {key for key in before if before[key].fingerprint_settings == after[key].fingerprint_settings} >= {
+        "measuring/extractor",
+        "measuring/classifier",
+    }
+    assert before[ROUTER].fingerprint_settings != after[ROUTER].fingerprint_settings
 
 
 @pytest.mark.parametrize("units", [1, 3, 7])
@@ -104,76 +110,83 @@ def test_every_expert_names_its_site_and_the_data_belongs_to_all(tmp_path):
 
 def test_without_the_monolith_nothing_waits_for_it(tmp_path):
     units = plan(tiny(tmp_path, monolith__enabled=False))
-    assert MONOLITH not in {unit.key for unit in units} | {key for unit in units for key in unit.reads}
+    assert MONOLITH not in {unit.key for unit in units} | {key for unit in units for key in unit.inputs}
 
 
 def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(tmp_path):
     for minimum, enough in ((None, 2), (1, 1), (2, 2)):
         units = {unit.stage: unit for unit in plan(tiny(tmp_path, evaluate__min_experts=minimum))}
         for unit in (units["evaluate"], units["report"]):
-            assert (list(unit.wants), unit.minimum) == ([expert_key(0), expert_key(1)], enough)
-            assert not unit.wants.keys() & set(unit.needs)
-        assert {stage for stage, unit in units.items() if unit.wants} == {"evaluate", "report"}
+            assert (list(unit.optional), unit.min_optional) == ([expert_key(0), expert_key(1)], enough)
+            assert not unit.optional.keys() & set(unit.requires)
+        assert {stage for stage, unit in units.items() if unit.optional} == {"evaluate", "report"}
 
 
 def test_how_many_experts_are_enough_is_under_no_fingerprint(tmp_path):
     before, after = (plan(tiny(tmp_path, evaluate__min_experts=minimum)) for minimum in (None, 1))
-    assert [unit.covers for unit in before] == [unit.covers for unit in after]
+    assert [unit.fingerprint_settings for unit in before] == [unit.fingerprint_settings for unit in after]
 
 
-def test_what_a_unit_lacks(tmp_path):
+@pytest.mark.parametrize("key, number", [(expert_key(3), 3), (expert_key(120), 120), (MONOLITH, None), (ROUTER, None)])
+def test_the_number_of_an_expert_comes_from_its_key(key, number):
+    assert expert_number(key) == number
+
+
+def test_inputs_that_a_unit_misses(tmp_path):
     (unit,) = [unit for unit in plan(tiny(tmp_path, evaluate__min_experts=1)) if unit.stage == "evaluate"]
-    assert unit.lacks([expert_key(0)]) == unit.lacks([expert_key(1)]) == []
-    assert unit.lacks([expert_key(0), expert_key(1)]) == [expert_key(0), expert_key(1)]
-    assert unit.lacks(["route/router", expert_key(1)]) == ["route/router"]
+    assert unit.missing_inputs([expert_key(0)]) == unit.missing_inputs([expert_key(1)]) == []
+    assert unit.missing_inputs([expert_key(0), expert_key(1)]) == [expert_key(0), expert_key(1)]
+    assert unit.missing_inputs(["route/router", expert_key(1)]) == ["route/router"]
 
 
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
 
 
 def test_an_expert_of_another_objective_is_nothing_to_the_others(tmp_path):
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
-    mixed = plan(tiny(tmp_path, experts__mixed=[{"clusters": [1], "objective": COSINE}]))
-    stale = {unit.key for unit in mixed if unit.covers != before[unit.key]}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
+    mixed = plan(tiny(tmp_path, experts__overrides=[{"clusters": [1], "objective": COSINE}]))
+    stale = {unit.key for unit in mixed if unit.fingerprint_settings != before[unit.key]}
     assert {key for key in stale if key.startswith(("train", "route"))} == {expert_key(1)}
 
 
 def test_an_expert_of_another_size_changes_what_the_monolith_may_cost(tmp_path):
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
     model = {"name": "dit", "width": 16, "depth": 1, "heads": 2, "patch": 4}
-    mixed = plan(tiny(tmp_path, experts__mixed=[{"clusters": [0], "model": model}]))
-    stale = {unit.key for unit in mixed if unit.covers != before[unit.key]}
+    mixed = plan(tiny(tmp_path, experts__overrides=[{"clusters": [0], "model": model}]))
+    stale = {unit.key for unit in mixed if unit.fingerprint_settings != before[unit.key]}
     assert {key for key in stale if key.startswith("train")} == {expert_key(0), MONOLITH}
 
 
 @pytest.mark.parametrize("teacher, asked", [("cluster", False), ("router", True)])
 def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path, teacher, asked):
     units = {unit.key: unit for unit in plan(tiny(tmp_path, distill={"teacher": teacher, "share": 0.5}))}
-    assert {expert_key(0), expert_key(1)} <= set(units[STUDENT].needs)
-    assert (ROUTER in units[STUDENT].needs) == asked
-    assert STUDENT in units[REPORT].needs and all(STUDENT in units[key].needs for key in units if "evaluate" in key)
+    assert {expert_key(0), expert_key(1)} <= set(units[STUDENT].requires)
+    assert (ROUTER in units[STUDENT].requires) == asked
+    assert STUDENT in units[REPORT].requires and all(
+        STUDENT in units[key].requires for key in units if "evaluate" in key
+    )
 
 
 def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
     units = {unit.key: unit for unit in plan(tiny(tmp_path, router__samples={"images": 10}))}
-    assert {expert_key(0), expert_key(1)} <= set(units[ROUTER].needs)
+    assert {expert_key(0), expert_key(1)} <= set(units[ROUTER].requires)
 
 
 def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):
-    before = {unit.key: unit.covers for unit in plan(tiny(tmp_path))}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
     text = {"encoder": {"name": "words"}, "prompts": ["a", "b", "c", "d"]}
     told = plan(tiny(tmp_path, data__text=text))
-    assert [unit.key for unit in told if unit.covers != before[unit.key]] == []
+    assert [unit.key for unit in told if unit.fingerprint_settings != before[unit.key]] == []
     read = plan(tiny(tmp_path, data__text=text, router__model__condition="text"))
-    stale = {unit.key for unit in read if unit.covers != before[unit.key]}
-    assert ROUTER in stale and not {expert_key(0), "critics/judge"} & stale
+    stale = {unit.key for unit in read if unit.fingerprint_settings != before[unit.key]}
+    assert ROUTER in stale and not {expert_key(0), "measuring/classifier"} & stale
 
 
 @pytest.mark.parametrize("teacher, stale", [("cluster", False), ("router", True)])
 def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_it(tmp_path, teacher, stale):
     changes = {"router__training": None, "monolith__enabled": False, "distill": {"teacher": teacher, "share": 0.5}}
     one, other = (
-        {unit.key: unit.covers for unit in plan(tiny(tmp_path, router__model=model, **changes))}
+        {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, router__model=model, **changes))}
         for model in ({"name": "distance_router"}, {"name": "distance_router", "temperature": 9.0})
     )
     changed = {key for key in one if one[key] != other[key]}
@@ -184,5 +197,7 @@ def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_i
 def test_a_size_and_the_numbers_that_it_means_are_the_same_setting(tmp_path):
     named = {"name": "dit", "size": "S", "patch": 4}
     written = {"name": "dit", "width": 384, "depth": 12, "heads": 6, "patch": 4}
-    covers = [[unit.covers for unit in plan(tiny(tmp_path, experts__model=model))] for model in (named, written)]
-    assert covers[0] == covers[1]
+    fingerprint_settings = [
+        [unit.fingerprint_settings for unit in plan(tiny(tmp_path, experts__model=model))] for model in (named, written)
+    ]
+    assert fingerprint_settings[0] == fingerprint_settings[1]

@@ -25,7 +25,7 @@ def test_the_settings_without_the_code_are_the_settings_of_the_code(room, name):
     light, real = plugins.settings_class(room, name), plugins.load(room, name).Settings
     assert issubclass(light, VariantSettings) and light.__doc__
     assert light.model_json_schema() == real.model_json_schema()
-    assert (light.role, light.uncovered) == (real.role, real.uncovered)
+    assert (light.role, light.not_hashed) == (real.role, real.not_hashed)
 
 
 def test_all_settings_load_without_heavy_imports():

@@ -11,7 +11,7 @@ ROWS_PER_BLOCK = 4096
 
 
 class Settings(VariantSettings):
-    """Fine clusters, Lloyd iterations, restarts, and how a sample finds its coarse cluster.
+    """Fine clusters, Lloyd iterations, restarts, and the assignment of a sample to a coarse cluster.
 
     `fine_lookup` takes the coarse cluster of the nearest fine centroid (what the code of MoDE does);
     `nearest_coarse` takes the nearest coarse centroid (what the paper's text says).
@@ -19,7 +19,7 @@ class Settings(VariantSettings):
 
     fine: Positive = 1024
     iterations: Positive = 50
-    redo: Positive = 5
+    nredo: Positive = 5
     assignment: Literal["fine_lookup", "nearest_coarse"] = "fine_lookup"
 
     def check(self, experiment: Any) -> None:
@@ -39,7 +39,7 @@ class Partition:
         self.mean, self.centroids, self.coarse = mean, centroids, coarse
 
     def assign(self, features: np.ndarray) -> np.ndarray:
-        """The clusters of features (N, D): int64 (N,). How samples are batched does not matter."""
+        """Assign features (N, D) to clusters: int64 (N,), independent of how samples are batched."""
         nearest = np.empty(len(features), dtype=np.int64)
         for start in range(0, len(features), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
@@ -47,7 +47,7 @@ class Partition:
         return self.coarse[nearest]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything that defines the partition: `Partition(**partition.arrays())` is the same one."""
+        """Return the arrays that define the partition: `Partition(**partition.arrays())` is the same one."""
         return {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
 
 
@@ -71,31 +71,33 @@ def fit(settings: Settings, features: np.ndarray, num_clusters: int, seed: int) 
         partition = Partition(mean, fine, _nearest(fine, coarse))
     sizes = np.bincount(partition.assign(features), minlength=num_clusters)
     if not sizes.all():
-        raise ValueError(f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or redo")
+        raise ValueError(
+            f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
+        )
     return partition
 
 
 def _normalise(features: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Centred rows of length one, float64; a row at the mean stays zero."""
+    """Centre rows and scale them to length one, float64; a row at the mean stays zero."""
     centred = features.astype(np.float64) - mean
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
 
 
 def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """The index of the nearest centroid (M, D) of every point (N, D): int64 (N,)."""
+    """Return the index of the nearest centroid (M, D) of every point (N, D): int64 (N,)."""
     # float64 leaves no room for the rounding that differs with the shape of a matrix product.
     centroids = centroids.astype(np.float64)
     return (points.astype(np.float64) @ centroids.T - 0.5 * np.square(centroids).sum(1)).argmax(1)
 
 
 def _lloyd(points: np.ndarray, k: int, settings: Settings, seed: int) -> np.ndarray:
-    """The centroids (k, D) of the best of several runs of Lloyd's algorithm."""
+    """Return the centroids (k, D) of the best of several runs of Lloyd's algorithm."""
     # faiss trains on at most 256 points per centroid unless told otherwise, and its sums depend on the threads.
     options = {"max_points_per_centroid": len(points), "min_points_per_centroid": 1}
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
-        kmeans = faiss.Kmeans(points.shape[1], k, niter=settings.iterations, nredo=settings.redo, seed=seed, **options)
+        kmeans = faiss.Kmeans(points.shape[1], k, niter=settings.iterations, nredo=settings.nredo, seed=seed, **options)
         kmeans.train(np.ascontiguousarray(points))
     finally:
         faiss.omp_set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The verb cancel: end the jobs of one run, told from all others by the tokens in their names."""
+"""The verb cancel: ends the jobs of one run, identified by the tokens in their names."""
 
 import time
 from collections import defaultdict
@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
-from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
+from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.job import JobId
@@ -22,13 +22,13 @@ from hpcddm.rundir.lease import lease
 from hpcddm.site import Site
 
 PATIENCE_SECONDS = 60
-"""How long it waits for a submit that is at work."""
+"""Seconds that it waits for a submit that is at work."""
 POLL_SECONDS = 3
-"""Seconds between two questions to the queue about jobs that are leaving."""
+"""Seconds between two queries about jobs that are leaving."""
 
 
 def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
-    """End the jobs of some units, or of all; unless `now`, those that run are asked to save first.
+    """End the jobs of some units, or of all; unless `now`, running ones are asked to save first.
 
     Raises `ConfigError` over an unknown unit, `UserError` when the scheduler does not answer or refuses.
     """
@@ -39,7 +39,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
             valid = ", ".join(name.removeprefix(prefix) for name in reads)
             raise ConfigError(f"{root} has no unit '{name.removeprefix(prefix)}'; valid: {valid}")
     journal = Journal(run.journal)
-    queued = [one for one in journal.submissions() if one.scheduler != "local"]
+    queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
     if not queued:
         click.echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
         return
@@ -48,7 +48,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         is_whole = not units and not prefix
         if is_whole:
             reads |= {CONTINUATION: []}
-        queued = [one for one in journal.submissions() if one.scheduler != "local"]
+        queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
         launcher = launcher_of(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
@@ -62,8 +62,8 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
         # What may be refused comes last, so that the rest is ended all the same.
         foreign = {key: job for key, job in chosen.items() if is_foreign(job, queued)}
-        own = {key: job for key, job in chosen.items() if key not in foreign}
-        for some in filter(None, (own, foreign)):
+        ours = {key: job for key, job in chosen.items() if key not in foreign}
+        for some in filter(None, (ours, foreign)):
             _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
     for key in reversed(chosen):
         click.echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
@@ -97,7 +97,7 @@ def _cancel(
 
 
 def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:
-    """Let no job submit these units, or any where None is given, for which there was no room; return and name them."""
+    """Withdraw units that waited for room in the queue, None for all of them; print and return them."""
     rest = continuation.read(home)
     withdrawn = continuation.withdraw(home, rest.units if rest and units is None else units or ())
     if withdrawn:
@@ -124,7 +124,7 @@ def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) ->
 
 
 def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> dict[str, Job]:
-    """Those that are still in the queue; one that had asked to come back just before it was told is ended here."""
+    """Return the jobs that are still in the queue; cancel those that came back to it as pending."""
     states = launcher.states(queued)
     if states is None:
         return jobs
@@ -134,11 +134,11 @@ def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission
 
 
 def _ids(jobs: Iterable[Job]) -> list[JobId]:
-    return [job for one in jobs for job in (one.id, *one.others)]
+    return [job for entry in jobs for job in (entry.id, *entry.others)]
 
 
 def _site(last: Submission, run: RunDir) -> Site:
-    """The site of a submission as it was then."""
+    """Load the site of a submission as it was then."""
     try:
         return stored_site(last.site, run)
     except ConfigError:
@@ -146,26 +146,26 @@ def _site(last: Submission, run: RunDir) -> Site:
 
 
 def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
-    """Whose journal holds the jobs of a run, what it puts before its units, and all of them with what they read.
+    """Return the home of a run's journal, the prefix of the run's units there, and all units with what they read.
 
-    Of a sweep those are all its units; of one of its settings those that it shares with no other before it.
+    A sweep has the units of all its settings; one of its settings has those that lie in its own folder.
     """
     if is_sweep(run):
-        units = [unit for one in Journal(run.journal).submissions() for unit in one.units]
+        units = [unit for submission in Journal(run.journal).submissions() for unit in submission.units]
         rest = continuation.read(run)
         units += rest.units if rest else []
         return run, "", {unit: [] for unit in units}
     home = RunDir(run.root.resolve().parent)
     prefix = f"{run.root.resolve().name}/" if is_sweep(home) else ""
     planned = plan(stored_experiment(run))
-    reads = {f"{prefix}{unit.key}": [f"{prefix}{key}" for key in unit.reads] for unit in planned}
+    reads = {f"{prefix}{unit.key}": [f"{prefix}{key}" for key in unit.inputs] for unit in planned}
     return (home if prefix else run), prefix, reads
 
 
 def _by_submission(chosen: dict[str, Job], queued: list[Submission]) -> dict[str, list[str]]:
-    """The units by the token of the submission that counts for each."""
-    token_of = {unit: one.uuid for one in current(queued) for unit in one.units}
-    found = defaultdict(list)
+    """Group units by the token of the newest submission of each."""
+    token_of = {unit: submission.uuid for submission in current(queued) for unit in submission.units}
+    keys_of = defaultdict(list)
     for key in chosen:
-        found[token_of[key]].append(key)
-    return found
+        keys_of[token_of[key]].append(key)
+    return keys_of

@@ -1,4 +1,4 @@
-"""The verb clean: removes what no unit of a run will ever read again, after it has said what that is."""
+"""The verb clean: lists and removes files that no unit of a run will read again."""
 
 import os
 import shutil
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.overview import UNDER_WAY, Queue, Row, look
+from hpcddm.commands.overview import UNDER_WAY, Queue, Row, scan_run
 from hpcddm.errors import SchedulerSilent, UserError
-from hpcddm.files import stored_experiment
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import Work
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic, manifest, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import attempts
-from hpcddm.status import State, UnitStatus, survey
+from hpcddm.unit_states import State, UnitStatus, survey
 
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""
@@ -31,7 +31,7 @@ SETTLED = {*State, *Work} - UNDER_WAY - {Work.HELD}
 
 @dataclass(frozen=True)
 class Waste:
-    """Files of one kind that nobody needs."""
+    """Files of one kind that can go."""
 
     kind: str
     paths: list[Path]
@@ -44,9 +44,9 @@ class Waste:
 
 
 def clean(root: Path, yes: bool) -> int:
-    """Say what can go, and remove it where `yes` or the user at a terminal says so; return the exit code.
+    """Print what can go, and remove it where `yes` or the user at a terminal says so; return the exit code.
 
-    Raises `SchedulerSilent` when nobody can say which units are under way.
+    Raises `SchedulerSilent` when it is unknown which units are under way.
     """
     run = RunDir(root)
     stored_experiment(run)
@@ -85,7 +85,7 @@ def find(run: RunDir) -> list[Waste]:
     queue = Queue.ask(run)
     if queue.jobs is None:
         raise SchedulerSilent(f"{run.root}: the scheduler does not answer, so any unit may be running; try again later")
-    rows = {row.unit: row for row in look(run, queue).rows}
+    rows = {row.unit: row for row in scan_run(run, queue).rows}
     units = {unit.key: unit for unit in plan(stored_experiment(run))}
     states = survey(list(units.values()), run)
     settled = [key for key in units if _is_settled(rows[key], run)]
@@ -103,9 +103,9 @@ def _both(shown: list[Waste], current: list[Waste]) -> list[Waste]:
     return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
 
 
-def _total(found: list[Waste]) -> tuple[int, int]:
-    """Bytes and files of all kinds together."""
-    sizes = [waste.size for waste in found]
+def _total(wastes: list[Waste]) -> tuple[int, int]:
+    """Sum the bytes and files of all kinds."""
+    sizes = [waste.size for waste in wastes]
     return sum(size for size, _ in sizes), sum(count for _, count in sizes)
 
 
@@ -136,27 +136,27 @@ def _is_settled(row: Row, run: RunDir) -> bool:
 
 
 def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
-    """Logs of the ranks of all attempts but the last; their records stay, for costs are counted by them."""
+    """Yield the rank logs of all attempts but the last; records stay, because costs are counted by them."""
     for _, folder in attempts(run.logs(key))[:-1]:
         yield from sorted(folder.glob("*.log"))
 
 
 def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> Iterator[Path]:
-    """Training states of units that are complete, and those that other settings or other inputs have left."""
+    """Yield training states of complete units, and those made with other settings or other inputs."""
     for key in keys:
         folder = run.unit(key) / STATE_FOLDER
         if not folder.is_dir():
             continue
         if states[key].state is State.COMPLETE:
             yield folder
-        elif all(states[need].state is State.COMPLETE for need in states[key].unit.reads):
+        elif all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
             fingerprint = _fingerprint(states[key].unit, run)
-            yield from (one for one in sorted(folder.iterdir()) if _is_other(one, fingerprint))
+            yield from (path for path in sorted(folder.iterdir()) if _is_other(path, fingerprint))
 
 
 def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:
-    inputs = {key: manifest.read(run.unit(key)).digest for key in unit.reads}
-    return Manifest(*unit.key.split("/"), unit.covers, inputs, []).fingerprint
+    inputs = {key: manifest.read(run.unit(key)).digest for key in unit.inputs}
+    return Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, []).fingerprint
 
 
 def _is_other(folder: Path, fingerprint: str) -> bool:
@@ -165,7 +165,7 @@ def _is_other(folder: Path, fingerprint: str) -> bool:
 
 
 def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:
-    """Training states of units that the experiment has no more."""
+    """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
         for folder in sorted((run.root / stage).glob(f"*/{STATE_FOLDER}")):
             key = f"{stage}/{folder.parent.name}"

@@ -9,7 +9,7 @@ from hpcddm.sweep.spread import SEEDS_CSV, Spread, over_seeds
 from hpcddm.sweep.table import CSV, FLOOR, METRICS, Result, varied_keys
 
 LEAST_COLUMNS = 140
-"""In a file or a pipe, where nobody can widen a window."""
+"""Least width of the table in a file or a pipe."""
 SPREAD_COLUMNS = 180
 SHOWN = ("fd", "kid", "agreement")
 
@@ -17,7 +17,7 @@ SHOWN = ("fd", "kid", "agreement")
 def print_results(rows: list[Result]) -> None:
     """Print one line for each setting: FD, KID and agreement of every arm, or what keeps it from being complete.
 
-    The other measures would make lines that nobody can read; they are in the CSV. Over several seeds, one line for each
+    The other measures would make lines too long to read; they are in the CSV. Over several seeds, one line for each
     setting and arm.
     """
     spreads = over_seeds(rows)
@@ -29,7 +29,7 @@ def print_results(rows: list[Result]) -> None:
         return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
-    table = Table(title="FD / KID / judge agrees, by arm", title_justify="left", show_lines=False)
+    table = Table(title="FD / KID / classifier agrees, by arm", title_justify="left", show_lines=False)
     for name in keys.values():
         table.add_column(name, no_wrap=True)
     if any(row.arms for row in rows):
@@ -54,7 +54,7 @@ def print_results(rows: list[Result]) -> None:
 
 
 def _print_spreads(spreads: list[Spread]) -> None:
-    """Mean and standard deviation over the seeds, every measure a column."""
+    """Print mean and standard deviation over the seeds, every measure a column."""
     table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
     table.add_column("setting", overflow="fold")
     for name in ("arm", "seeds", *METRICS.values()):

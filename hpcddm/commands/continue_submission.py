@@ -1,4 +1,4 @@
-"""The hidden verb continue-submission: what the last job of a submission without room runs."""
+"""The hidden verb continue-submission, which the last job of a submission without room runs."""
 
 import os
 from pathlib import Path
@@ -32,8 +32,8 @@ def _continue(root: Path) -> int:
         os.chdir(rest.folder)
     except OSError as error:
         if rest.sweep is not None:
-            words = "but the sweep's files are looked for there; repeat hpcddm sweep by hand"
-            raise UserError(f"{rest.folder}: not to be seen from here ({error.strerror}), {words}") from error
+            advice = "but the sweep's files are looked for there; repeat hpcddm sweep by hand"
+            raise UserError(f"{rest.folder}: not to be seen from here ({error.strerror}), {advice}") from error
         click.echo(f"note: {rest.folder} is not to be seen from here ({error.strerror})")
     if rest.sweep is not None:
         from hpcddm.commands.sweep import sweep

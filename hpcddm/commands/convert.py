@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm import plugins, starts
-from hpcddm.config import Recipe
+from hpcddm import initial_weights, plugins
+from hpcddm.config import ExpertConfig
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_experiment
+from hpcddm.loading import load_experiment
 from hpcddm.rundir import atomic
 
 LAYOUTS = "models/checkpoints"
@@ -30,7 +30,7 @@ def convert(
 ) -> None:
     """Write the tensors of the experiment's denoiser, made from those in `source`, and print what became of each.
 
-    expert: the one whose own settings count, where the experiment mixes several; None means what most experts have.
+    expert: the expert whose overrides apply; None applies no override.
     Raises `UserError` over a source that cannot be read or converted, `ConfigError` over a wrong option.
     """
     _check_options(layout, output)
@@ -41,23 +41,23 @@ def convert(
 
     stored = reading.read(source)
     layout = reading.layout_of(stored) if layout == "auto" else layout
-    recipe = experiment.recipe(expert)
-    tensors, facts = plugins.load(LAYOUTS, layout).load(stored, recipe.model)
-    place = starts.place_of(experiment, expert, "model")
-    target = conversion.Target(recipe.model, experiment.data, recipe.objective, place)
-    made = conversion.convert(tensors, facts, target, seed, keep_head)
-    own = _described(recipe, experiment.data) | {
+    config = experiment.expert_config(expert)
+    tensors, info = plugins.load(LAYOUTS, layout).load(stored, config.model)
+    place = initial_weights.place_of(experiment, expert, "model")
+    target = conversion.Target(config.model, experiment.data, config.objective, place)
+    made = conversion.convert(tensors, info, target, seed, keep_head)
+    description = _described(config, experiment.data) | {
         "source": source.name,
         "source_sha256": stored.sha256,
         "images": stored.own.get("images"),
         "train_flops": stored.own.get("train_flops"),
         "layout": layout,
         "seed": seed,
-        "notes": [*facts.notes, *_notes(facts, target)],
+        "notes": [*info.notes, *_notes(info, target)],
         "verdicts": made.verdicts,
     }
-    _save(made.tensors, own, output)
-    _print(made, own, output)
+    _save(made.tensors, description, output)
+    _print(made, description, output)
 
 
 def _check_options(layout: str, output: Path) -> None:
@@ -68,18 +68,18 @@ def _check_options(layout: str, output: Path) -> None:
         raise ConfigError(f"--output {output}: the name must end in .safetensors")
 
 
-def _described(recipe: Recipe, data: Any) -> dict[str, Any]:
-    """What another conversion, and a training that starts from it, need to know of the file."""
+def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
+    """Describe the network for the file's metadata, which conversions and trainings that start from it read."""
     shape = {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")}
     return {
-        "model": recipe.model.model_dump(),
-        "objective": recipe.objective.model_dump(),
-        "data": shape | {"encoder": starts.encoder_of(recipe.model, data.text)},
+        "model": config.model.model_dump(),
+        "objective": config.objective.model_dump(),
+        "data": shape | {"encoder": initial_weights.encoder_of(config.model, data.text)},
     }
 
 
 def _notes(source: Any, target: Any) -> list[str]:
-    """What is not the matter of one tensor: where the new network is asked something else than the old one."""
+    """List differences between source and target beyond single tensors: image size, path, prediction, qk_norm."""
     notes = []
     if source.image_size not in (None, target.data.image_size):
         notes.append(
@@ -87,34 +87,41 @@ def _notes(source: Any, target: Any) -> list[str]:
         )
     have, want = source.objective, target.objective
     if (have.name, have.schedule) != (want.name, want.schedule):
-        before, after = (f"{one.name} on the path {one.schedule.name}" for one in (have, want))
+        before, after = (f"{objective.name} on the path {objective.schedule.name}" for objective in (have, want))
         notes.append(f"{before} there, {after} here; both are asked at 1000 t, so that t keeps its meaning")
     if target.model.qk_norm and not source.model.qk_norm:
         notes.append("qk_norm is new: queries and keys are normalised now, which no tensor can undo")
     return notes
 
 
-def _save(tensors: dict[str, Any], own: dict[str, Any], output: Path) -> None:
+def _save(tensors: dict[str, Any], description: dict[str, Any], output: Path) -> None:
     from hpcddm.models.checkpoints.writing import save_tensors
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         # No training ever starts from a torn file.
         with atomic.replacing(output) as staged:
-            save_tensors(tensors, staged, {starts.METADATA: json.dumps(own, sort_keys=True)})
+            save_tensors(tensors, staged, {initial_weights.METADATA: json.dumps(description, sort_keys=True)})
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
 
 
-def _print(made: Any, own: dict[str, Any], output: Path) -> None:
-    table = Table(title=f"{own['source']} ({own['layout']}), SHA-256 {own['source_sha256'][:12]}", title_justify="left")
+def _print(made: Any, description: dict[str, Any], output: Path) -> None:
+    table = Table(
+        title=f"{description['source']} ({description['layout']}), SHA-256 {description['source_sha256'][:12]}",
+        title_justify="left",
+    )
     for name in ("tensor", "number", "verdict", "why"):
         table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
-    for name, count, verdict, why in made.table():
-        table.add_row(Text(name), str(count), verdict, Text(why))
+    for name, count, verdict, reason in made.table():
+        table.add_row(Text(name), str(count), verdict, Text(reason))
     Console(width=max(Console().width, 110)).print(table)
-    for note in own["notes"]:
+    for note in description["notes"]:
         click.echo(f"note: {note}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
-    seen = "what its source cost is unknown" if own["images"] is None else f"its source saw {own['images']:,} images"
-    click.echo(f"{output}: {counts}; {seen}; start from it with experts.start.weights={output}")
+    history = (
+        "what its source cost is unknown"
+        if description["images"] is None
+        else f"its source saw {description['images']:,} images"
+    )
+    click.echo(f"{output}: {counts}; {history}; start from it with experts.init_from.weights={output}")

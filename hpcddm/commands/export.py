@@ -8,18 +8,18 @@ import click
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
+from hpcddm.initial_weights import METADATA
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import student_keys, train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.starts import METADATA
 
 STEPS = 1000
-"""Both sides embed 1000 t; diffusers calls that the time step."""
+"""Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
 PIPELINE_CLASSES = 1000
 """diffusers' DiTPipeline takes number 1000 for the null class, however many classes there are."""
 DDIM_PREDICTIONS = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}
-"""Our name of what a network predicts, diffusers'."""
+"""Prediction type of hpcddm -> that of diffusers."""
 
 README = """{unit} of an hpcddm run, SHA-256 of its weights {sha256}
 
@@ -66,19 +66,19 @@ def export(root: Path, unit: str, output: Path) -> None:
     from hpcddm.models.checkpoints import reading
 
     stored = reading.read(run.unit(unit))
-    tensors, facts = plugins.load(reading.LAYOUTS, "hpcddm").load(stored, None)
-    theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, facts, PIPELINE_CLASSES)
-    scheduler = scheduler_config(facts.objective)
+    tensors, info = plugins.load(reading.LAYOUTS, "hpcddm").load(stored, None)
+    theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, info, PIPELINE_CLASSES)
+    scheduler = scheduler_config(info.objective)
     try:
         _write(output, theirs, config, stored.own, scheduler)
-        (output / "README.txt").write_text(_readme(unit, stored.sha256, facts, config, scheduler))
+        (output / "README.txt").write_text(_readme(unit, stored.sha256, info, config, scheduler))
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
     click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
 
 
 def scheduler_config(settings: Any) -> dict[str, Any] | None:
-    """The scheduler of diffusers that draws with a network of this objective, or None.
+    """Return the config of the diffusers scheduler that samples with a network of this objective, or None.
 
     A variance-preserving path becomes DDIM's table of 1000 levels, alpha_i = alpha(i / 1000); the velocity of the
     linear path a solver for flows. `FlowMatchEulerDiscreteScheduler` cannot be used inside DiTPipeline, which calls
@@ -88,17 +88,17 @@ def scheduler_config(settings: Any) -> dict[str, Any] | None:
 
     objective = plugins.load("objectives", settings.name).Objective(settings)
     level = objective.level(torch.arange(STEPS, dtype=torch.float64) / STEPS)
-    if objective.quantity == "path_velocity" and settings.schedule.name == "linear":
+    if objective.prediction_type == "path_velocity" and settings.schedule.name == "linear":
         flow = {"prediction_type": "flow_prediction", "use_flow_sigmas": True, "solver_order": 2}
         return {"_class_name": "DPMSolverMultistepScheduler", "num_train_timesteps": STEPS} | flow
     kept = level.alpha.square()
-    if objective.quantity not in DDIM_PREDICTIONS or (kept + level.sigma.square() - 1).abs().max() > 1e-9:
+    if objective.prediction_type not in DDIM_PREDICTIONS or (kept + level.sigma.square() - 1).abs().max() > 1e-9:
         return None
     return {
         "_class_name": "DDIMScheduler",
         "num_train_timesteps": STEPS,
         "trained_betas": (1 - kept / torch.cat([kept.new_ones(1), kept[:-1]])).tolist(),
-        "prediction_type": DDIM_PREDICTIONS[objective.quantity],
+        "prediction_type": DDIM_PREDICTIONS[objective.prediction_type],
         "clip_sample": False,
         "timestep_spacing": "trailing",
     }
@@ -108,7 +108,7 @@ def _write(
     output: Path,
     tensors: dict[str, Any],
     config: dict[str, Any],
-    own: dict[str, Any],
+    description: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
 
@@ -117,7 +117,9 @@ def _write(
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)
-    save_tensors(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(own, sort_keys=True)})
+    save_tensors(
+        tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(description, sort_keys=True)}
+    )
     _json(transformer / "config.json", config)
     if scheduler is not None:
         (output / "scheduler").mkdir()
@@ -131,16 +133,16 @@ def _json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def _readme(unit: str, sha256: str, facts: Any, config: dict[str, Any], scheduler: dict[str, Any] | None) -> str:
-    path = facts.objective.schedule.name
+def _readme(unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None) -> str:
+    path = info.objective.schedule.name
     return README.format(
         unit=unit,
         sha256=sha256,
-        last_class=facts.num_classes - 1,
+        last_class=info.num_classes - 1,
         null_class=config["num_embeds_ada_norm"],
-        prediction=f"{facts.objective.name} on the path {path}",
-        channels=facts.channels,
-        side=facts.image_size,
-        spacing=ORIGINAL_SPACING if facts.model.time_spacing == "original" else "",
+        prediction=f"{info.objective.name} on the path {path}",
+        channels=info.channels,
+        side=info.image_size,
+        spacing=ORIGINAL_SPACING if info.model.time_spacing == "original" else "",
         scheduler=PIPELINE if scheduler is not None else NO_PIPELINE,
     )

@@ -1,4 +1,4 @@
-"""Following a unit's log over all its attempts, like tail -f."""
+"""Follows a unit's log over all its attempts, like tail -f."""
 
 import codecs
 import os
@@ -10,13 +10,14 @@ import click
 
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.records import COMES_BACK, Record, read_record
+from hpcddm.runtime.outcome import COMES_BACK
+from hpcddm.runtime.records import AttemptRecord, read_record
 
 POLL_SECONDS = 0.5
 VERDICT_SECONDS = 60
-"""How long the batch script may take to say what becomes of an attempt that has ended."""
+"""Seconds that the batch script may take to record what becomes of an attempt that has ended."""
 FIRST_BYTES = 65536
-"""How much of what was there before is shown."""
+"""Bytes at the end of an existing log that are shown first."""
 
 
 def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
@@ -33,41 +34,43 @@ def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
         return
 
 
-def _wait_for(run: RunDir, unit: str, number: int) -> Record:
-    """The first attempt from `number` on."""
+def _wait_for(run: RunDir, unit: str, number: int) -> AttemptRecord:
+    """Wait for the first attempt from `number` on and read its record."""
     has_said = False
     while True:
-        found = next((one for one in attempts(run.logs(unit)) if one[0] >= number), None)
-        if found:
-            return read_record(*found)
+        attempt = next((attempt for attempt in attempts(run.logs(unit)) if attempt[0] >= number), None)
+        if attempt:
+            return read_record(*attempt)
         if not has_said:
             click.echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
             has_said = True
         time.sleep(POLL_SECONDS)
 
 
-def _tail(run: RunDir, unit: str, record: Record, rank: int) -> bool:
+def _tail(run: RunDir, unit: str, record: AttemptRecord, rank: int) -> bool:
     """Print one attempt's log to its end; return whether the unit has ended with it."""
     log, has_warned = Growing(record.folder / f"rank{rank}.log"), False
     while True:
         # Read before the log: what it said last was written by then.
-        seen = read_record(record.number, record.folder)
+        latest = read_record(record.number, record.folder)
         later = any(number > record.number for number, _ in attempts(run.logs(unit)))
         log.print_new()
-        if _is_final(seen):
-            click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome}{_because(seen)}")
+        if _is_final(latest):
+            click.echo(f"--- attempt {latest.number} ended: {latest.decision or latest.outcome}{_because(latest)}")
             return not later
-        if later or seen.decision in COMES_BACK:
-            click.echo(f"--- attempt {seen.number} ended: {seen.decision or seen.outcome or 'no word'}{_because(seen)}")
+        if later or latest.decision in COMES_BACK:
+            click.echo(
+                f"--- attempt {latest.number} ended: {latest.decision or latest.outcome or 'no word'}{_because(latest)}"
+            )
             return False
-        if seen.is_open and seen.beat and not seen.beat.is_fresh and not has_warned:
-            click.echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(seen.beat.time))}")
+        if latest.is_open and latest.beat and not latest.beat.is_fresh and not has_warned:
+            click.echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(latest.beat.time))}")
             has_warned = True
         time.sleep(POLL_SECONDS)
 
 
-def _is_final(record: Record) -> bool:
-    """Whether nothing follows this attempt by itself."""
+def _is_final(record: AttemptRecord) -> bool:
+    """Tell if no further attempt follows this one by itself."""
     if record.decision:
         return record.decision not in COMES_BACK
     if record.ended_well or (record.ended and record.job is None):
@@ -75,12 +78,12 @@ def _is_final(record: Record) -> bool:
     return bool(record.ended) and time.time() - (record.stopped or 0.0) > VERDICT_SECONDS
 
 
-def _because(record: Record) -> str:
+def _because(record: AttemptRecord) -> str:
     return f" ({record.reason})" if record.reason else ""
 
 
 class Growing:
-    """A file that grows, and that may not be there yet."""
+    """A growing text file, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""The verb logs: what a rank of an attempt printed, or what the scheduler kept of a job that never got so far."""
+"""The verb logs: prints the log of a rank, or the scheduler's own files of a job that opened no attempt."""
 
 import time
 from pathlib import Path
@@ -7,16 +7,16 @@ import click
 
 from hpcddm.commands.following import follow
 from hpcddm.errors import ConfigError
-from hpcddm.launch.homes import homes, submissions_of
+from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import Record, records
+from hpcddm.runtime.records import AttemptRecord, records
 
 
 def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
-    """Print a log, all logs of a unit, or go on with what is written until the unit has ended.
+    """Print one log, all logs of a unit, or follow its log until the unit has ended.
 
-    Raises `ConfigError` listing what exists.
+    Raises `ConfigError` listing the logs that exist.
     """
     run = RunDir(root)
     if attempt is not None and (every or following):
@@ -30,8 +30,10 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
         return
     kept = _kept(run, unit, rank, newest if tried else None) if attempt is None and _is_ahead(newest, tried) else []
     if not tried and not kept:
-        known = sorted(str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1"))
-        raise ConfigError(f"{root}: no attempt at '{unit}'; there are logs of: {', '.join(known) or 'nothing'}")
+        with_logs = sorted(
+            str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1")
+        )
+        raise ConfigError(f"{root}: no attempt at '{unit}'; there are logs of: {', '.join(with_logs) or 'nothing'}")
     if tried and every:
         for record in tried.values():
             _show_attempt(run, record, rank)
@@ -45,28 +47,28 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
             _show(file)
 
 
-def _chosen(unit: str, tried: dict[int, Record], attempt: int | None) -> Record:
+def _chosen(unit: str, tried: dict[int, AttemptRecord], attempt: int | None) -> AttemptRecord:
     number = max(tried) if attempt is None else attempt
     if number not in tried:
         raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
     return tried[number]
 
 
-def _logs(run: RunDir, record: Record, rank: int) -> list[Path]:
-    """The log of a rank; of an attempt in which no rank started, what the scheduler kept of its job."""
+def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
+    """Find the log of a rank, or the scheduler's files of the job where no rank started; raises `ConfigError`."""
     file = record.folder / f"rank{rank}.log"
     if file.exists():
         return [file]
     ranks = sorted(int(path.stem.removeprefix("rank")) for path in record.folder.glob("rank[0-9]*.log"))
     names = [f"{record.job}.out", f"{record.job}_{rank}.out"] if record.job and not ranks else []
-    kept = [home.jobs / name for home in homes(run) for name in names if (home.jobs / name).exists()]
+    kept = [home.jobs / name for home in journal_dirs(run) for name in names if (home.jobs / name).exists()]
     if not kept:
         raise ConfigError(f"{file}: no such log; ranks: {', '.join(map(str, ranks)) or 'none started'}")
     return kept
 
 
-def _show_attempt(run: RunDir, record: Record, rank: int) -> None:
-    """An attempt with its head; one without a log is no reason to keep the others back."""
+def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
+    """Print an attempt's headline and log, or a note where it has no log."""
     click.echo(f"=== {headline(record)}")
     try:
         files = _logs(run, record, rank)
@@ -77,20 +79,20 @@ def _show_attempt(run: RunDir, record: Record, rank: int) -> None:
         _show(file)
 
 
-def headline(record: Record) -> str:
-    """When an attempt started, where, and how it ended."""
-    words = [f"attempt {record.number}"]
+def headline(record: AttemptRecord) -> str:
+    """Describe start, node, job and end of an attempt on one line."""
+    parts = [f"attempt {record.number}"]
     if record.started:
-        words.append(f"started {_clock(record.started)}")
-    words.append(f"on {record.owner.get('node_list') or record.owner.get('host') or 'an unknown node'}")
+        parts.append(f"started {_clock(record.started)}")
+    parts.append(f"on {record.owner.get('node_list') or record.owner.get('host') or 'an unknown node'}")
     if record.job:
-        words.append(f"as job {record.job}")
+        parts.append(f"as job {record.job}")
     if record.stopped:
-        words.append(f"ended {_clock(record.stopped)}")
-    return "  ".join([*words, _ending(record)])
+        parts.append(f"ended {_clock(record.stopped)}")
+    return "  ".join([*parts, _ending(record)])
 
 
-def _ending(record: Record) -> str:
+def _ending(record: AttemptRecord) -> str:
     if record.is_open:
         # One that has a successor has ended, however fresh its last sign of life is.
         is_last = not record.folder.with_name(f"attempt-{record.number + 1}").exists()
@@ -105,11 +107,11 @@ def _clock(seconds: float) -> str:
 
 
 def _newest(run: RunDir, unit: str) -> Submission | None:
-    return next((one for one in reversed(submissions_of(run)) if unit in one.units), None)
+    return next((submission for submission in reversed(submissions_of(run)) if unit in submission.units), None)
 
 
-def _is_ahead(newest: Submission | None, tried: dict[int, Record]) -> bool:
-    """Whether the newest job of a unit opened none of its attempts."""
+def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> bool:
+    """Tell if the newest job of a unit opened none of its attempts; True without a job or without attempts."""
     if newest is None or not tried:
         return True
     last = tried[max(tried)]
@@ -117,21 +119,21 @@ def _is_ahead(newest: Submission | None, tried: dict[int, Record]) -> bool:
 
 
 def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
-    """The scheduler's own files about the last job of a unit that left any, or about one job."""
-    for one in [only] if only else reversed(submissions_of(run)):
-        if unit in one.units and one.job:
-            names = _names(one, one.units.index(unit), rank)
-            files = [home.jobs / name for home in homes(run) for name in names]
+    """Find the scheduler's files of the last job of a unit that has any, or of the job `only`."""
+    for submission in [only] if only else reversed(submissions_of(run)):
+        if unit in submission.units and submission.job:
+            names = _names(submission, submission.units.index(unit), rank)
+            files = [home.jobs / name for home in journal_dirs(run) for name in names]
             if any(file.exists() for file in files):
                 return [file for file in files if file.exists()]
     return []
 
 
-def _names(one: Submission, element: int, rank: int) -> list[str]:
-    """As submitit's local executor and the template in slurm/ name them."""
-    if one.scheduler == "local":
-        return [f"{one.job}_{rank}_log.out"]
-    return [f"{one.job.element(element)}.out", f"{one.job.element(element)}_{rank}.out"]
+def _names(submission: Submission, element: int, rank: int) -> list[str]:
+    """Return the names that submitit's local executor and the template in slurm/ give to a job's files."""
+    if submission.scheduler == "local":
+        return [f"{submission.job}_{rank}_log.out"]
+    return [f"{submission.job.element(element)}.out", f"{submission.job.element(element)}_{rank}.out"]
 
 
 def _show(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run at one moment, one row for each unit: what `hpcddm status` shows and `--json` prints."""
+"""State of a run at one moment, one row for each unit, for `hpcddm status` and its `--json`."""
 
 import math
 import time
@@ -8,35 +8,35 @@ from typing import Any
 from hpcddm import exit_codes
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import is_sweep, stored_experiment
 from hpcddm.launch.base import Job, launcher_of
 from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
-from hpcddm.launch.homes import homes, submissions_of
+from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.submission import batch_of
-from hpcddm.launch.watching import Known, Work, has_vanished, state_of
-from hpcddm.pipeline import CONTINUATION, plan
+from hpcddm.launch.watching import UnitObservation, Work, has_vanished, state_of
+from hpcddm.loading import is_sweep, stored_experiment
+from hpcddm.pipeline import CONTINUATION, expert_number, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
-from hpcddm.status import State, UnitStatus, activity, check_stale, survey
+from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 UNDER_WAY = {Work.RUNNING, Work.STARTING, Work.STOPPING, Work.PENDING, Work.REQUEUED}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One unit; what nobody knows is None, or an empty text. The names are the keys of `status --json`."""
+    """One unit; unknown values are None, or an empty text. The names are the keys of `status --json`."""
 
     unit: str
     """stage/unit."""
     state: str
     """One word of `status.State` or of `launch.watching.Work`; rarely Slurm's own, such as 'suspended'."""
     reason: str
-    """Why, in words for people."""
+    """Reason for the state, for the user."""
     next: str
-    """What to type, or to do, next; empty when nothing is to be done about this unit."""
+    """Next command, or thing to do; empty when nothing is to be done about this unit."""
     site: str | None
     """The site that the experiment gives it to."""
     job: str | None
@@ -55,51 +55,58 @@ class Row:
     steps: int | None
     loss: float | None
     skipped: int
-    """Steps that were not made, because a gradient was not finite."""
+    """Steps that were skipped, because a gradient was not finite."""
     rate: float | None
     """Images per second of a running unit."""
     seconds_left: float | None
     saved_images: int | None
-    """The images of the newest training state."""
+    """Images seen by the newest training state."""
     saved_seconds: float | None
-    """The age of the newest training state."""
+    """Age of the newest training state, in seconds."""
     silent_seconds: float | None
-    """Since the last sign of life of a unit that is under way."""
+    """Seconds since the last heartbeat of a unit that is under way."""
     user: str
-    """User who submitted it last; empty where nobody knows."""
+    """User who submitted it last; empty where unknown."""
     changes: list[str]
     """Differences in code and packages between the attempts that made it."""
 
 
 @dataclass(frozen=True)
 class Queue:
-    """One answer of the scheduler; `jobs` is None when nobody answered, and empty when nobody was asked."""
+    """One answer of the scheduler; `jobs` is None when it did not answer, and empty when none was queried."""
 
     jobs: dict[str, Job] | None
-    asked: float
+    asked_at: float
 
     @classmethod
     def ask(cls, run: RunDir) -> "Queue":
-        """Ask once for all jobs of the run; this machine's own units are known by their heartbeats."""
+        """Query all jobs of the run at once; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
-        more = [one for home in homes(run) for one in Journal(home.journal).submissions() if CONTINUATION in one.units]
-        known = {one.uuid: one for one in (*more, *submissions_of(run))}
-        own = [one for one in known.values() if one.scheduler != "local"]
-        if not own:
+        more = [
+            submission
+            for home in journal_dirs(run)
+            for submission in Journal(home.journal).submissions()
+            if CONTINUATION in submission.units
+        ]
+        observed = {submission.uuid: submission for submission in (*more, *submissions_of(run))}
+        queued = [submission for submission in observed.values() if submission.scheduler != "local"]
+        if not queued:
             return cls({}, time.time())
-        return cls(launcher_of(Site(name=own[-1].site, scheduler=own[-1].scheduler), run).states(own), time.time())
+        return cls(
+            launcher_of(Site(name=queued[-1].site, scheduler=queued[-1].scheduler), run).states(queued), time.time()
+        )
 
 
 @dataclass(frozen=True)
 class Overview:
-    """All rows of a run, and what follows from them together."""
+    """Rows of a run, and values computed from all of them."""
 
     run: RunDir
     rows: list[Row]
     is_silent: bool
-    """Whether the scheduler was asked and did not answer."""
+    """True where the scheduler did not answer."""
     refusal: str | None
-    """What submit will say about changed settings."""
+    """Error that submit will raise about changed settings; None for none."""
     expert_images: tuple[int, int]
     """Images that all experts together have seen, and shall see."""
     is_continued: bool = False
@@ -107,9 +114,9 @@ class Overview:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the slowest running unit is through: a lower bound while others wait."""
-        known = [row.seconds_left for row in self.rows if row.seconds_left is not None]
-        return max(known) if known else None
+        """Seconds until the slowest running unit is complete, a lower bound while others wait; None where unknown."""
+        observed = [row.seconds_left for row in self.rows if row.seconds_left is not None]
+        return max(observed) if observed else None
 
     @property
     def exit_code(self) -> int:
@@ -124,11 +131,11 @@ class Overview:
         return exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
 
     def count(self, state: str) -> int:
-        """How many units are in a state."""
+        """Count the units in a state."""
         return sum(row.state == state for row in self.rows)
 
     def next_step(self) -> str:
-        """What to type next about the run as a whole."""
+        """Return the next command, or thing to do, for the run as a whole."""
         root, states = self.run.root, {row.state for row in self.rows}
         if self.refusal:
             return self.refusal
@@ -136,16 +143,16 @@ class Overview:
             return f"complete; look at {root}/report/index.html"
         # What this site can mend comes before what another one has to bring.
         rows = sorted(self.rows, key=lambda row: row.state == Work.ELSEWHERE)
-        told = list(dict.fromkeys(row.next for row in rows if row.next))
-        if told:
-            more = f" (and {len(told) - 1} more, above)" if len(told) > 1 else ""
-            return f"{told[0]}{more}"
+        hints = list(dict.fromkeys(row.next for row in rows if row.next))
+        if hints:
+            more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
+            return f"{hints[0]}{more}"
         if states & UNDER_WAY:
             return f"under way; look at: hpcddm logs {root} STAGE/UNIT --follow"
         return "submit again to run what is missing"
 
     def as_json(self) -> dict[str, Any]:
-        """What `--json` prints: only new keys are added, none change."""
+        """Return the content of `--json`; later versions may add keys and never change one."""
         done, total = self.expert_images
         return {
             "run": str(self.run.root),
@@ -159,22 +166,22 @@ class Overview:
         }
 
 
-def look(run: RunDir, queue: Queue) -> Overview:
-    """Read the run; `queue` was asked before: what has left it by then has its manifest by now."""
+def scan_run(run: RunDir, queue: Queue) -> Overview:
+    """Read the run; `queue` must be older than the reading: a unit that has left it has its manifest by then."""
     experiment = stored_experiment(run)
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
-    sites = {one.site for one in submissions}
-    is_told = any(fresh.exists(home.stop) for home in homes(run))
+    sites = {submission.site for submission in submissions}
+    is_told = any(fresh.exists(home.stop) for home in journal_dirs(run))
     rows, vanished = [], []
     for key, status in states.items():
-        own = [one for one in submissions if key in one.units]
-        is_silent = queue.jobs is None and any(one.scheduler != "local" for one in own)
+        unit_submissions = [submission for submission in submissions if key in submission.units]
+        is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
         is_foreign = status.unit.site is not None and status.unit.site not in sites
         job = (queue.jobs or {}).get(key)
-        known = Known(status, activity(run, key), own, job, is_silent, is_told, is_foreign)
-        rows.append(_row(known, experiment, run))
-        vanished += [key] if has_vanished(known) else []
+        observed = UnitObservation(status, activity(run, key), unit_submissions, job, is_silent, is_told, is_foreign)
+        rows.append(_row(observed, experiment, run))
+        vanished += [key] if has_vanished(observed) else []
     ends = early_ends(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
     rows = _without_hints_while_driven(rows, submissions)
@@ -183,9 +190,9 @@ def look(run: RunDir, queue: Queue) -> Overview:
     return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment), is_continued)
 
 
-def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
-    key, work = known.status.key, known.work
-    state, reason = state_of(known)
+def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Row:
+    key, work = observed.status.key, observed.work
+    state, reason = state_of(observed)
     beat, last, now = work.beat, work.last, time.time()
     is_running = state in (Work.RUNNING, Work.STOPPING) and beat is not None and beat is last.beat
     batch = batch_of(experiment, key)
@@ -195,11 +202,11 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         unit=key,
         state=state,
         reason=reason,
-        next=_advice(known, state, run),
-        site=known.status.unit.site,
-        job=known.job.id if known.job else last.job if last else None,
-        cluster=known.newest.cluster if known.newest else None,
-        where=_where(known, state),
+        next=_advice(observed, state, run),
+        site=observed.status.unit.site,
+        job=observed.job.id if observed.job else last.job if last else None,
+        cluster=observed.newest.cluster if observed.newest else None,
+        where=_where(observed, state),
         attempts=work.attempts,
         done=beat.done if beat else 0,
         total=total,
@@ -212,40 +219,40 @@ def _row(known: Known, experiment: Experiment, run: RunDir) -> Row:
         saved_images=work.saved[0] if work.saved else None,
         saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
         silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
-        user=known.newest.user if known.newest else "",
+        user=observed.newest.user if observed.newest else "",
         changes=last.changes if last else [],
     )
 
 
-def _where(known: Known, state: str) -> str:
+def _where(observed: UnitObservation, state: str) -> str:
     if state not in (Work.RUNNING, Work.STOPPING):
         return ""
-    if known.job and known.job.detail:
-        return known.job.detail
-    last = known.work.last
+    if observed.job and observed.job.detail:
+        return observed.job.detail
+    last = observed.work.last
     return str(last.owner.get("node_list") or (last.beat.host if last.beat else "")) if last else ""
 
 
-def _advice(known: Known, state: str, run: RunDir) -> str:
-    """What to type next about one unit."""
-    key, root = known.status.key, run.root
+def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
+    """Return the next command, or thing to do, for one unit; '' for none."""
+    key, root = observed.status.key, run.root
     read = f"hpcddm logs {root} {key}"
     in_sweep = is_sweep(RunDir(root.resolve().parent))
     submit = "the same hpcddm sweep again" if in_sweep else "submit again"
-    told = next((home.stop for home in homes(run) if fresh.exists(home.stop)), None)
-    again = f"rm {told}, then {submit}" if told else submit
-    last = known.work.last
+    stop = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
+    again = f"rm {stop}, then {submit}" if stop else submit
+    last = observed.work.last
     memory_gb = last.verdict.get("memory_gb") if last else None
     more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
     retry = submit if in_sweep else f"hpcddm retry {root}{more}"
-    site = known.status.unit.site
+    site = observed.status.unit.site
     advice = {
-        Work.HELD: " ".join(["scontrol", *on(known.job.id.cluster), "release", known.job.id.number])
-        if known.job
+        Work.HELD: " ".join(["scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number])
+        if observed.job
         else "",
         Work.FAILED: f"{read}   then: {retry}",
         Work.GAVE_UP: f"{read}   then: {retry}",
-        Work.UNKNOWN: "look again when the scheduler answers" if known.is_silent else f"{read}   then {submit}",
+        Work.UNKNOWN: "look again when the scheduler answers" if observed.is_silent else f"{read}   then {submit}",
         Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
     }
     needs_submit = (Work.CANCELLED, Work.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
@@ -255,8 +262,8 @@ def _advice(known: Known, state: str, run: RunDir) -> str:
 
 
 def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) -> list[Row]:
-    """While `submit` drives this machine, what has not begun is its affair: nothing is to be typed."""
-    local = {key for one in submissions if one.scheduler == "local" for key in one.units}
+    """Remove the advice for units that have not begun while `submit` runs units on this machine: it starts them."""
+    local = {key for submission in submissions if submission.scheduler == "local" for key in submission.units}
     if not any(row.unit in local and row.state in (Work.RUNNING, Work.STARTING) for row in rows):
         return rows
     idle = (State.MISSING, State.OUTDATED)
@@ -266,18 +273,18 @@ def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) 
 def _expert_images(rows: list[Row], experiment: Experiment) -> tuple[int, int]:
     training, num_experts = experiment.experts.training, experiment.cluster.experts
     each = math.ceil(training.images / training.batch) * training.batch // num_experts
-    experts = [row for row in rows if row.unit.startswith("train/expert-")]
+    experts = [row for row in rows if expert_number(row.unit) is not None]
     return sum(each if row.state == State.COMPLETE else min(row.done, each) for row in experts), each * num_experts
 
 
 def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> str | None:
     try:
-        check_stale([one for one in states.values() if one.unit.site in sites], set())
+        check_stale([status for status in states.values() if status.unit.site in sites], set())
     except ConfigError as error:
         return f"submit will refuse: {error}"
     return None
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as JSON can hold it: the loss of a training that diverged becomes null."""
+    """Replace non-finite numbers, such as the loss of a training that diverged, by None, which JSON can hold."""
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

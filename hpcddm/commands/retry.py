@@ -1,17 +1,17 @@
-"""The verb retry: submit anew what was submitted once, is not complete and is in no queue."""
+"""The verb retry: submits anew units that were submitted once, are not complete and are in no queue."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hpcddm.commands.submit import bring
+from hpcddm.commands.submit import submit_missing
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import is_sweep, load_site, stored_experiment
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
+from hpcddm.loading import is_sweep, load_site, stored_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -29,16 +29,16 @@ def retry(
     """
     run = RunDir(root)
     experiment = _with_images(stored_experiment(run), run)
-    known = [unit.key for unit in plan(experiment)]
+    keys = [unit.key for unit in plan(experiment)]
     for key in units:
-        if key not in known:
-            raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(known)}")
+        if key not in keys:
+            raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(keys)}")
     site = load_site(site_name) if site_name else _last_site(run)
-    wanted = set(units or (key for one in Journal(run.journal).submissions() for key in one.units))
+    selected = set(units or (key for submission in Journal(run.journal).submissions() for key in submission.units))
     launcher = launcher_of(site, run)
     active = active_units(run, launcher)
-    decision = decide(experiment, run, launcher, only=wanted, active=dict(active))
-    failed = [unit.key for unit in decision.to_run if unit.key in wanted and unit.key not in active]
+    decision = decide(experiment, run, launcher, only=selected, active=dict(active))
+    failed = [unit.key for unit in decision.to_run if unit.key in selected and unit.key not in active]
     for key in units:
         if key not in failed:
             raise UserError(f"{key}: {_why_not(key, decision)}")
@@ -47,26 +47,26 @@ def retry(
         return 0
     site = _changed(site, resources, failed)
     click.echo(f"again: {', '.join(failed)}")
-    return bring(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
+    return submit_missing(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
 
 
 def continue_run(run: RunDir, rest: Rest) -> int:
     """Submit what an earlier submission had no room for; return the exit code."""
     experiment = _with_images(stored_experiment(run), run)
     site = stored_site(rest.site, run)
-    return bring(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
+    return submit_missing(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
 
 
 def _with_images(experiment: Experiment, run: RunDir) -> Experiment:
-    """The stored experiment with the source's folder where it lies seen from here."""
+    """Make the folder of the experiment's source absolute; it is stored relative to the run."""
     source = experiment.data.source
     source = source.model_copy(update={"folder": str((run.root / source.folder).resolve())})
     return experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
 
 
 def _last_site(run: RunDir) -> Site:
-    """The site from which the run was submitted, with the keys that it had then."""
-    names = {one.site for one in Journal(run.journal).submissions() if run.site(one.site).exists()}
+    """Load the site from which the run was submitted, with the keys that it had then; raises `ConfigError`."""
+    names = {submission.site for submission in Journal(run.journal).submissions() if run.site(submission.site).exists()}
     if len(names) > 1:
         raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; say with --site from which now")
     if not names and is_sweep(RunDir(run.root.resolve().parent)):
@@ -77,7 +77,7 @@ def _last_site(run: RunDir) -> Site:
 
 
 def _changed(site: Site, resources: tuple[str, ...], keys: list[str]) -> Site:
-    """The site, with other resources for some units."""
+    """Return the site with other resources for some units; raises `ConfigError`."""
     changes: dict[str, Any] = {}
     for text in resources:
         name, equals, value = text.partition("=")

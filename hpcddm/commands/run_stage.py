@@ -1,23 +1,23 @@
-"""The verb run-stage: one unit, here and now."""
+"""The verb run-stage: runs one unit on this machine."""
 
 import time
 from pathlib import Path
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
-from hpcddm.launch.homes import submissions_of
 from hpcddm.launch.items import array_spec, items_of, submit_unit
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local import Local
 from hpcddm.launch.preflight import check_ranks
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import batch_of
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.site import Resources, Site
-from hpcddm.status import State, activity, survey
+from hpcddm.unit_states import State, activity, survey
 
 
 def run_stage(root: Path, key: str, ranks: int) -> int:
@@ -53,7 +53,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
 
 
 def _check_ranks(experiment: Experiment, key: str, ranks: int) -> None:
-    """Refuse ranks that would have nothing to do, or that would fail only after they started."""
+    """Refuse ranks that the stage cannot use, or that do not divide the batch evenly."""
     if ranks > 1 and key.split("/")[0] not in COLLECTIVE_STAGES:
         raise ConfigError(f"--ranks {ranks}: {key} is the work of one rank; more share {', '.join(COLLECTIVE_STAGES)}")
     batch = batch_of(experiment, key)

@@ -1,4 +1,4 @@
-"""The verb sample: pictures from the trained networks of a run."""
+"""The verb sample: draws images with the trained networks of a run."""
 
 import difflib
 import math
@@ -11,15 +11,15 @@ import click
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_keys, plan, stored_class_names
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
-from hpcddm.status import State, survey
+from hpcddm.unit_states import State, survey
 
 STRATEGIES = "ensemble/strategies"
 SHOWN_CLASSES = 20
-"""Number of classes that an error names at most; of more, those that resemble what was given."""
+"""Number of classes that an error names at most; of more, those that resemble the given name."""
 
 
 def sample(
@@ -31,11 +31,11 @@ def sample(
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    wanted, num_classes = units_of(experiment, strategy), experiment.data.num_classes
+    units, num_classes = units_of(experiment, strategy), experiment.data.num_classes
     label = None if name is None else _class_of(name, stored_class_names(experiment, run))
     experiment = _changed(experiment, strategy, changes)
-    missing = _missing(experiment, run, wanted)
-    needed = [key for key in wanted if key not in missing]
+    missing = _missing(experiment, run, units)
+    needed = [key for key in units if key not in missing]
     _check_output(output)
     from hpcddm.stages.drawing import draw
 
@@ -50,7 +50,7 @@ def sample(
 
 
 def _class_of(name: str, names: list[str]) -> int:
-    """The number of a class, by its name or by its number; the name counts first where names are numbers.
+    """Return the number of a class, given its name or number; the name counts first where names are numbers.
 
     Raises `ConfigError` with the valid ones.
     """
@@ -68,7 +68,7 @@ def _class_of(name: str, names: list[str]) -> int:
 
 
 def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> Experiment:
-    """The experiment with other settings of the evaluation.
+    """Return the experiment with other settings of the evaluation.
 
     Raises `ConfigError` naming the option.
     """
@@ -93,7 +93,7 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
 
 
 def _variant(option: str, room: str, text: str) -> VariantSettings:
-    """The settings that 'ddim' or 'ddim,eta=1' mean."""
+    """Parse a variant's settings from 'ddim' or 'ddim,eta=1'; raises `ConfigError`."""
     name, *rest = text.split(",")
     if name not in plugins.names(room):
         raise ConfigError(f"{option}: unknown name '{name}'; valid names: {', '.join(plugins.names(room))}")
@@ -101,7 +101,7 @@ def _variant(option: str, room: str, text: str) -> VariantSettings:
     return validate(plugins.settings_class(room, name), values | {"name": name}, option)
 
 
-def _what_is_wrong(experiment: Experiment, strategy: str) -> str | None:
+def _strategy_error(experiment: Experiment, strategy: str) -> str | None:
     try:
         settings = plugins.parse(STRATEGIES, strategy)
     except (ConfigError, ValueError):
@@ -114,14 +114,14 @@ def _what_is_wrong(experiment: Experiment, strategy: str) -> str | None:
 
 
 def units_of(experiment: Experiment, strategy: str) -> list[str]:
-    """The units whose results a strategy reads: 'monolith', 'student', 'expert-2' or a routing strategy.
+    """List the units whose results a strategy reads: 'monolith', 'student', 'expert-2' or a routing strategy.
 
     Raises `ConfigError` with the valid names.
     """
     experts, alone = expert_keys(experiment), _alone(experiment)
     if strategy in alone:
         return [alone[strategy]]
-    reason = _what_is_wrong(experiment, strategy)
+    reason = _strategy_error(experiment, strategy)
     if reason is not None:
         usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
         single = [f"expert-{index}" for index in range(len(experts))]
@@ -136,7 +136,7 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
 
 
 def _alone(experiment: Experiment) -> dict[str, str]:
-    """The units of the models that draw alone, by all their names: expert-02, the unit's own, is expert-2."""
+    """Return the units of single models by all their names: 'expert-2' is also 'expert-02', the unit's own name."""
     experts = expert_keys(experiment)
     dense = [MONOLITH] * experiment.monolith.enabled + [STUDENT] * (experiment.distill is not None)
     return {f"expert-{index}": key for index, key in enumerate(experts)} | {
@@ -144,24 +144,24 @@ def _alone(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def _missing(experiment: Experiment, run: RunDir, wanted: list[str]) -> list[str]:
-    """The experts that an ensemble has to do without, when enough are there.
+def _missing(experiment: Experiment, run: RunDir, needed: list[str]) -> list[str]:
+    """List the incomplete experts that an ensemble samples without, when enough are complete.
 
-    Raises `UserError` naming a unit that is not complete and that cannot be done without.
+    Raises `UserError` naming an incomplete unit that is indispensable.
     """
     states = survey(plan(experiment), run)
-    missing = [key for key in dict.fromkeys([CLUSTER, *wanted]) if states[key].state is not State.COMPLETE]
-    experts = [key for key in wanted if key in expert_keys(experiment)]
+    missing = [key for key in dict.fromkeys([CLUSTER, *needed]) if states[key].state is not State.COMPLETE]
+    experts = [key for key in needed if key in expert_keys(experiment)]
     minimum = experiment.evaluate.min_experts or len(experts)
     is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
-    for one in (states[key] for key in missing if key not in experts or not is_enough):
-        reason = f" ({one.reason})" if one.reason else ""
-        raise UserError(f"{one.key} is {one.state}{reason}; see 'hpcddm status {run.root}'")
+    for status in (states[key] for key in missing if key not in experts or not is_enough):
+        reason = f" ({status.reason})" if status.reason else ""
+        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {run.root}'")
     return missing
 
 
 def _check_output(output: Path) -> None:
-    """Refuse before an hour of drawing what could not be saved after it."""
+    """Refuse an output path that could not be written after the sampling; raises `ConfigError`."""
     if output.suffix.lower() != ".png":
         raise ConfigError(f"--output {output}: the picture is a PNG with transparent gaps; the name must end in .png")
     try:

@@ -1,4 +1,4 @@
-"""The verb selftest: asks a site, through real small jobs, everything on which a training depends."""
+"""The verb selftest: checks, through real small jobs, everything at a site on which a training depends."""
 
 import json
 import secrets
@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.errors import UserError
-from hpcddm.files import load_site
-from hpcddm.launch.client import silence
+from hpcddm.launch.client import unavailable_reason
+from hpcddm.loading import load_site
 from hpcddm.selftest.checks import (
     accounting,
     array,
@@ -35,12 +35,12 @@ from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Site
 
 READABLE_COLUMNS = 150
-"""The least width of the table in a file or a pipe, where nobody can widen a window."""
+"""Least width of the table in a file or a pipe."""
 COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.NOT_RUN: "yellow"}
 
 
 def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
-    """Print one verdict per check and return 0 only when nothing fails and everything was checked.
+    """Print one verdict per check; return 0 when every check ran and none failed, else 1.
 
     Raises `UserError` when the folder cannot be written here, `ConfigError` when the site is wrong.
     """
@@ -55,45 +55,45 @@ def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
     if is_good:
         shutil.rmtree(place, ignore_errors=True)
     if as_json:
-        answer = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
-        answer |= {"kept": None if is_good else str(place), "checks": [asdict(row) for row in rows]}
-        print(json.dumps(answer, indent=1))
+        result = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
+        result |= {"kept": None if is_good else str(place), "checks": [asdict(row) for row in rows]}
+        print(json.dumps(result, indent=1))
     else:
         _print(site, rows, place, time.time() - started, is_good)
     return 0 if is_good else 1
 
 
 def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
-    """Rows of every cluster of the site, each tried with jobs of its own in a folder of its own."""
+    """Check every cluster of the site, each with jobs of its own in a folder of its own; return all rows."""
     if len(site.clusters) < 2:
         return _on_cluster(site, place, timeout, next(iter(site.clusters), None))
     rows = []
     for cluster in site.clusters:
         (place / cluster).mkdir()
-        found = _on_cluster(site, place / cluster, timeout, cluster)
-        rows += [replace(row, check=f"{row.check}@{cluster}") for row in found]
+        cluster_rows = _on_cluster(site, place / cluster, timeout, cluster)
+        rows += [replace(row, check=f"{row.check}@{cluster}") for row in cluster_rows]
     return rows
 
 
 def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[Row]:
     trial = SlurmTrial(site, place, cluster)
-    why = silence(cluster)
-    if why:
+    reason = unavailable_reason(cluster)
+    if reason:
         advice = "try on a login node; is SLURM_CONF set?"
-        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {why}", advice)]
+        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
     rows = _through_the_queue(trial, site, timeout)
     evidence = trial.evidence
-    for judge in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
-        rows.append(judge.judge(evidence))
-    return [*rows, time_left_check.judge(evidence, trial.minutes), accounting.judge(evidence)]
+    for check in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
+        rows.append(check.evaluate_check(evidence))
+    return [*rows, time_left_check.evaluate_check(evidence, trial.minutes), accounting.evaluate_check(evidence)]
 
 
 def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Row]:
-    """Submit and wait; the rows about what sbatch says. Nothing of it is in the queue afterwards."""
+    """Submit the jobs and wait for them; return the rows about sbatch. No job is left in the queue."""
     started = time.time()
     trial.prepare()
     cluster = trial.evidence.cluster
-    rows = submit.judge(site, lambda resources: trial.text(Part.NODES, resources), cluster)
+    rows = submit.evaluate_check(site, lambda resources: trial.text(Part.NODES, resources), cluster)
     if submit.is_refused(rows, checked(site, cluster)):
         return rows
     try:
@@ -114,11 +114,11 @@ def _here(site: Site, place: Path, timeout: float) -> list[Row]:
         trial.run(60 * timeout)
     finally:
         trial.cancel()
-    return [judge.judge(trial.evidence) for judge in (rendezvous, signals, storage, environment)]
+    return [check.evaluate_check(trial.evidence) for check in (rendezvous, signals, storage, environment)]
 
 
 def _progress(started: float):
-    """Says what is going on whenever that changes."""
+    """Return a function that prints a text whenever it changes, with the time since `started`."""
     last = ""
 
     def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""From what a Slurm says about itself to the draft of a site's file, every key with its source."""
+"""Draft of a site's file from the outputs of Slurm's commands, every key with its source."""
 
 import json
 import re
@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hpcddm.errors import ConfigError
-from hpcddm.launch.cluster import UNLIMITED
-from hpcddm.launch.cluster import minutes as in_minutes
 from hpcddm.launch.gpu_use import all_stages
+from hpcddm.launch.slurm_cluster import UNLIMITED
+from hpcddm.launch.slurm_cluster import minutes as in_minutes
 from hpcddm.pipeline import Gpus, gpus_of
 
 DAY = 1440
 SHARE_OF_MEMORY = 0.9
-"""What of a node's memory is asked for: some of it is the system's."""
+"""Share of a node's memory that is requested: some of it is the system's."""
 COMMENT_COLUMN = 44
 GPUS = re.compile(r"(?:^|,)gpu:(?:([^:,(]+):)?([0-9]+)")
 """GPUs in GRES words such as 'gpu:a100:4(S:0-1),nvme:1'."""
@@ -21,7 +21,7 @@ GPUS = re.compile(r"(?:^|,)gpu:(?:([^:,(]+):)?([0-9]+)")
 
 @dataclass(frozen=True)
 class Answers:
-    """The words of Slurm's clients; empty where one of them did not answer."""
+    """Outputs of Slurm's commands; empty where a command failed."""
 
     config: str
     """`scontrol show config`."""
@@ -33,9 +33,9 @@ class Answers:
     """`sacctmgr -n -P show assoc ... format=Account,QOS,MaxSubmit`."""
     has_sacct: bool = False
     memory_refusal: str = ""
-    """What sbatch says against --mem."""
+    """Error of sbatch about --mem; empty where it takes the flag."""
     interfaces: tuple[str, ...] = ()
-    """Of the login node."""
+    """Network interfaces of the login node."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,14 @@ class Nodes:
 
 
 class Draft:
-    """One site's file in the making."""
+    """Draft of one site's file."""
 
     def __init__(self, answers: Answers, partition: str | None) -> None:
         self._answers = answers
         self._config = _pairs(answers.config)
-        self._partitions = {one["PartitionName"]: one for one in map(_words, answers.partitions.splitlines()) if one}
+        self._partitions = {
+            values["PartitionName"]: values for values in map(_words, answers.partitions.splitlines()) if values
+        }
         self._nodes = {name: _nodes(answers.nodes, name) for name in self._partitions}
         self._name, self._why = self._choose(partition)
         self._partition = self._partitions[self._name]
@@ -67,36 +69,36 @@ class Draft:
 
     @property
     def cluster(self) -> str:
-        """The cluster's name, as a site may be called."""
+        """Name of the cluster, without characters that a site's name cannot have."""
         return re.sub(r"[^A-Za-z0-9_.-]", "-", self._config.get("ClusterName", "")).strip("-._") or "cluster"
 
     def text(self, name: str) -> str:
-        """The whole file."""
+        """Return the whole file."""
         version = self._config.get("SLURM_VERSION", "of unknown version")
         self._lines = [
             f"# Drafted by 'hpcddm site-init' from what cluster {self.cluster} (Slurm {version}) says about itself.",
             f"# Check every line, then try it: hpcddm selftest --site {name}",
             "# Partitions:",
-            *(f"#   {self._describe(one)}" for one in self._partitions),
+            *(f"#   {self._describe(partition)}" for partition in self._partitions),
         ]
         self._set("name", name)
         self._set("scheduler", "slurm")
         self._set("partition", self._name, self._why)
-        self._who_pays()
-        self._gpus_and_memory()
-        self._nodes_know()
-        self._coming_back()
-        self._limits()
-        self._shapes()
+        self._set_account()
+        self._set_gpus_and_memory()
+        self._set_node_keys()
+        self._set_requeue()
+        self._set_limits()
+        self._set_shapes()
         return "\n".join(self._lines) + "\n"
 
-    def _choose(self, wanted: str | None) -> tuple[str, str]:
+    def _choose(self, partition: str | None) -> tuple[str, str]:
         if not self._partitions:
             raise ConfigError("scontrol show partition names no partition; try on a login node of the cluster")
-        if wanted is not None:
-            if wanted not in self._partitions:
-                raise ConfigError(f"--partition {wanted}: no such partition; valid: {', '.join(self._partitions)}")
-            return wanted, "as asked for"
+        if partition is not None:
+            if partition not in self._partitions:
+                raise ConfigError(f"--partition {partition}: no such partition; valid: {', '.join(self._partitions)}")
+            return partition, "as asked for"
         for name, values in self._partitions.items():
             if values.get("Default") == "YES":
                 return name, "scontrol show partition: Default=YES"
@@ -109,19 +111,19 @@ class Draft:
         kinds = "; ".join(map(str, self._nodes[name])) or f"{values.get('TotalNodes', '?')} nodes"
         return f"{name}{star}: up to {values.get('MaxTime', '?')}{state}, {kinds}"
 
-    def _who_pays(self) -> None:
+    def _set_account(self) -> None:
         rows = [(line.split("|") + [""] * 3)[:3] for line in self._answers.associations.splitlines() if line]
         accounts = list(dict.fromkeys(row[0] for row in rows if row[0]))
-        qos = list(dict.fromkeys(one for row in rows for one in row[1].split(",") if one))
+        qos = list(dict.fromkeys(name for row in rows for name in row[1].split(",") if name))
         enforced = self._config.get("AccountingStorageEnforce", "none")
         self._chosen("account", accounts, self._partition.get("AllowAccounts", "ALL"), enforced != "none")
         self._chosen("qos", qos, self._partition.get("AllowQos", "ALL"), False)
         self._max_submitted = next((row[2] for row in rows if row[2].isdigit()), None)
 
-    def _chosen(self, key: str, own: list[str], allowed: str, is_needed: bool) -> None:
-        """An account or a QOS: written where the partition or the accounting wants one, else left to the default."""
-        valid = own if allowed == "ALL" else [one for one in own if one in allowed.split(",")]
-        yours = f"sacctmgr: yours are {', '.join(own)}" if own else "sacctmgr names none for you"
+    def _chosen(self, key: str, available: list[str], allowed: str, is_needed: bool) -> None:
+        """Add an account or a QOS: set where the partition or the accounting requires one, else as a comment."""
+        valid = available if allowed == "ALL" else [name for name in available if name in allowed.split(",")]
+        yours = f"sacctmgr: yours are {', '.join(available)}" if available else "sacctmgr names none for you"
         if allowed != "ALL":
             yours += f"; the partition takes {allowed}"
         if valid and (is_needed or allowed != "ALL"):
@@ -129,10 +131,10 @@ class Draft:
         else:
             self._hint(key, (valid or [f"my-{key}"])[0], yours)
 
-    def _gpus_and_memory(self) -> None:
+    def _set_gpus_and_memory(self) -> None:
         select = self._config.get("SelectType", "")
-        kinds = Counter({one.gpu_type: one.count for one in self._nodes[self._name] if one.gpu_type})
-        if any(one.gpus for one in self._nodes[self._name]):
+        kinds = Counter({kind.gpu_type: kind.count for kind in self._nodes[self._name] if kind.gpu_type})
+        if any(kind.gpus for kind in self._nodes[self._name]):
             # --gpus-per-node came with select/cons_tres; the older plugins take --gres only.
             if select.endswith("cons_tres"):
                 self._set("gpus_flag", "gpus_per_node", f"SelectType={select}; else: gres")
@@ -149,15 +151,15 @@ class Draft:
         else:
             self._set("memory_flag", "total", f"accepted, though {parameters or 'this Slurm'} does not count memory")
 
-    def _nodes_know(self) -> None:
-        seen = f"this login node has {', '.join(self._answers.interfaces)}; " if self._answers.interfaces else ""
-        self._hint("network_interface", "ib0", f"{seen}needed where node names give the wrong address")
+    def _set_node_keys(self) -> None:
+        interfaces = f"this login node has {', '.join(self._answers.interfaces)}; " if self._answers.interfaces else ""
+        self._hint("network_interface", "ib0", f"{interfaces}needed where node names give the wrong address")
         self._hint("scratch", "$TMPDIR", f"a disk of the node; TmpFS={self._config.get('TmpFS', '?')}")
         self._hint("setup", '["module load python"]', "lines before Python starts, modules for instance", raw=True)
         self._hint("container", "[apptainer, exec, --nv, image.sif]", "words before Python", raw=True)
         self._hint("extra_sbatch", '["--exclusive"]', "further #SBATCH lines", raw=True)
 
-    def _coming_back(self) -> None:
+    def _set_requeue(self) -> None:
         grace, wait = self._partition.get("GraceTime", "0"), self._config.get("KillWait", "?")
         self._set("signal_lead_seconds", 120, f"a save must fit in; KillWait={wait}, GraceTime={grace}")
         # JobRequeue is a default only: what the template's --requeue says comes before it.
@@ -167,16 +169,18 @@ class Draft:
         storage = self._config.get("AccountingStorageType", "?")
         self._set("has_sacct", self._answers.has_sacct, f"AccountingStorageType={storage}")
 
-    def _limits(self) -> None:
+    def _set_limits(self) -> None:
         size = self._config.get("MaxArraySize", "?")
         self._set("max_parallel", 256, f"elements at the same time; MaxArraySize={size} is kept to by itself")
         comment = "sacctmgr: MaxSubmit" if self._max_submitted else "jobs you may have; by default what Slurm says"
         self._hint("max_submitted", self._max_submitted or "100", comment, raw=True)
         self._hint("mail", "you@example.org", f"MailProg={self._config.get('MailProg', '?')}")
 
-    def _shapes(self) -> None:
-        """One rank with its share of the commonest node by default, whole nodes for a training."""
-        node = max(self._nodes[self._name], key=lambda one: (one.gpus > 0, one.count), default=Nodes(1, 1, 4, None, 0))
+    def _set_shapes(self) -> None:
+        """Add the resources: by default one rank with its share of the commonest node, for a training whole nodes."""
+        node = max(
+            self._nodes[self._name], key=lambda kind: (kind.gpus > 0, kind.count), default=Nodes(1, 1, 4, None, 0)
+        )
         limit = in_minutes(self._partition.get("MaxTime", ""))
         time = f"MaxTime={self._partition.get('MaxTime', '?')}"
         ranks = max(1, node.gpus)
@@ -187,15 +191,15 @@ class Draft:
         values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
         values |= {"memory_gb": share, "minutes": DAY if limit == UNLIMITED else limit}
         self._lines.append(f"resources: {_flow(values)}")
-        asked = {"nodes": 2 if self._most_nodes() > 1 else 1}
+        train = {"nodes": 2 if self._most_nodes() > 1 else 1}
         if node.gpus:
-            asked |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
-        self._lines += ["stages:", f"  train: {_flow(asked)}   # one expert is one job over so many nodes"]
+            train |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
+        self._lines += ["stages:", f"  train: {_flow(train)}   # one expert is one job over so many nodes"]
         if node.gpus:
             self._lines += self._without_gpus()
 
     def _without_gpus(self) -> list[str]:
-        """Entries of the stages that compute nothing on a GPU."""
+        """Return the entries of stages that compute nothing on a GPU."""
         names = [name for name in all_stages() if gpus_of(name) is Gpus.NONE]
         entry = _flow({"gpus_per_node": 0})
         return [
@@ -239,12 +243,12 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _words(line: str) -> dict[str, str]:
-    found = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    return found if "PartitionName" in found else {}
+    values = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return values if "PartitionName" in values else {}
 
 
 def _nodes(text: str, partition: str) -> list[Nodes]:
-    found = []
+    kinds = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != 5 or fields[0] != partition:
@@ -252,6 +256,6 @@ def _nodes(text: str, partition: str) -> list[Nodes]:
         # '64+' stands for nodes that differ.
         count, cpus, memory = (int(re.match(r"[0-9]*", field)[0] or 0) for field in fields[1:4])
         gpus = GPUS.findall(fields[4])
-        kind, number = (gpus[0][0] or None, sum(int(one[1]) for one in gpus)) if gpus else (None, 0)
-        found.append(Nodes(count, cpus, memory // 1000, kind, number))
-    return found
+        kind, number = (gpus[0][0] or None, sum(int(match[1]) for match in gpus)) if gpus else (None, 0)
+        kinds.append(Nodes(count, cpus, memory // 1000, kind, number))
+    return kinds

@@ -1,4 +1,4 @@
-"""The verb site-init: asks the cluster at hand about itself and drafts a site's file."""
+"""The verb site-init: queries this machine's cluster and drafts a site's file."""
 
 import subprocess
 from pathlib import Path
@@ -7,8 +7,8 @@ import psutil
 
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
-from hpcddm.files import load_site
-from hpcddm.launch.client import Silent, ask, call, silence, user_name, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
+from hpcddm.loading import load_site
 from hpcddm.rundir import atomic
 from hpcddm.schema import validate
 from hpcddm.site import Site
@@ -17,14 +17,14 @@ SCRIPT = "#!/bin/bash\ntrue\n"
 
 
 def site_init(name: str | None, partition: str | None, output: Path | None) -> None:
-    """Write the draft and say what to do next.
+    """Write the draft and print the next step.
 
     Raises `UserError` when no Slurm answers or the file exists, `ConfigError` for a wrong name or partition.
     """
-    why = silence()
-    if why:
-        raise UserError(f"no Slurm answers here ({why}); try on a login node of the cluster")
-    draft = Draft(_ask_all(partition), partition)
+    reason = unavailable_reason()
+    if reason:
+        raise UserError(f"no Slurm answers here ({reason}); try on a login node of the cluster")
+    draft = Draft(_query_all(partition), partition)
     name = name or draft.cluster
     validate(Site, {"name": name, "scheduler": "slurm"}, f"the name '{name}'")
     path = output or Path("slurm/sites") / f"{name}.yaml"
@@ -36,42 +36,42 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
     print(f"drafted {path}; read it, correct it, then try it:\n  hpcddm selftest --site {place}")
 
 
-def _ask_all(partition: str | None) -> Answers:
-    config = ask("scontrol", "show", "config")
+def _query_all(partition: str | None) -> Answers:
+    config = query("scontrol", "show", "config")
     cluster = next((line.split("=")[1].strip() for line in config.splitlines() if line.startswith("ClusterName")), "")
     user = user_name()
     associations = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", f"cluster={cluster}")
     return Answers(
         config=config,
-        partitions=ask("scontrol", "--oneliner", "show", "partition"),
-        nodes=_said("sinfo", "-h", "-e", "-o", "%R|%D|%c|%m|%G"),
-        associations=_said(*associations, "format=Account,QOS,MaxSubmit"),
-        has_sacct=_answers("sacct", "-n", "-X"),
+        partitions=query("scontrol", "--oneliner", "show", "partition"),
+        nodes=_output_of("sinfo", "-h", "-e", "-o", "%R|%D|%c|%m|%G"),
+        associations=_output_of(*associations, "format=Account,QOS,MaxSubmit"),
+        has_sacct=_succeeds("sacct", "-n", "-X"),
         memory_refusal=_memory_refusal(partition),
-        interfaces=tuple(one for one in psutil.net_if_addrs() if one != "lo"),
+        interfaces=tuple(name for name in psutil.net_if_addrs() if name != "lo"),
     )
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
-        return ask(*command)
-    except Silent:
+        return query(*command)
+    except SlurmUnavailable:
         return ""
 
 
-def _answers(*command: str) -> bool:
+def _succeeds(*command: str) -> bool:
     try:
-        ask(*command)
-    except Silent:
+        query(*command)
+    except SlurmUnavailable:
         return False
     return True
 
 
 def _memory_refusal(partition: str | None) -> str:
-    """What sbatch says against a small job with --mem, where it would take the same job without."""
+    """Return the error of sbatch about a small job with --mem where it takes the same job without; else ''."""
     command = ["sbatch", "--test-only", *([f"--partition={partition}"] if partition else [])]
     try:
         plain, with_memory = (call(*command, *flags, script=SCRIPT) for flags in ((), ("--mem=100M",)))
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return words(with_memory) if plain.returncode == 0 and with_memory.returncode else ""
+    return error_text(with_memory) if plain.returncode == 0 and with_memory.returncode else ""

@@ -1,4 +1,4 @@
-"""What every attempt cost, and how much of that was for nothing."""
+"""Costs of every attempt, and the wasted share of each."""
 
 import time
 from collections import defaultdict
@@ -6,37 +6,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.launch.accounting import Execution
-from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import Record, as_number, records
+from hpcddm.runtime.outcome import Outcome
+from hpcddm.runtime.records import AttemptRecord, as_number, records
 
 MATCH_SECONDS = 600
-"""How far the clocks of a node and of the accounting may be apart."""
+"""Seconds that the clocks of a node and of the accounting may be apart."""
 
 
 @dataclass(frozen=True)
-class Spent:
+class JobCost:
     """One execution of one unit's job. The names are keys of `cost --json`."""
 
     unit: str
     attempt: int | None
-    """None for a job that ended before Python began."""
+    """Number of the attempt; None for a job that ended before Python began."""
     job: JobId | None
     started: float | None
     ended: float | None
-    """None while it runs, and where nobody knows."""
+    """Time of its end; None while it runs, and where unknown."""
     seconds: float
     cpus: int
     gpus: int
     wasted: float
-    """The share of its work that was repeated or led to nothing, from 0 to 1."""
+    """Share of its work that was repeated or led to nothing, from 0 to 1."""
     source: str
-    """sacct or records."""
+    """'sacct' or 'records'."""
     is_estimate: bool
-    """Whether its end was recorded by nobody."""
+    """True where its end was not recorded."""
     ending: str
-    """In one word: running, complete, requeue, failed, ..."""
+    """End in one word: running, complete, requeue, failed, ..."""
 
     @property
     def cpu_hours(self) -> float:
@@ -49,73 +50,75 @@ class Spent:
         return self.gpus * self.seconds / 3600
 
 
-def spending(run: RunDir, known: list[Execution]) -> list[Spent]:
-    """Every attempt at every unit, and every execution that sacct knows and that left no attempt, oldest first."""
-    units = {one.uuid: one.units for one in submissions_of(run)}
+def spending(run: RunDir, executions: list[Execution]) -> list[JobCost]:
+    """List the costs of every attempt at every unit, and of executions in sacct without an attempt, oldest first."""
+    units = {submission.uuid: submission.units for submission in submissions_of(run)}
     by_unit: dict[str, list[Execution]] = defaultdict(list)
-    found = []
+    costs = []
     tried = {key: records(run.logs(key)) for key in units_with_logs(run)}
-    jobs = {(record.job, record.token): key for key, own in tried.items() for record in own if record.job}
-    for execution in known:
+    jobs = {(record.job, record.token): key for key, attempts in tried.items() for record in attempts if record.job}
+    for execution in executions:
         key = jobs.get((execution.job, execution.token)) or _unit_of(execution, units)
         if key and _is_own(run, key):
             by_unit[key].append(execution)
     for key in dict.fromkeys([*tried, *by_unit]):
-        found += _unit(key, tried.get(key, []), by_unit[key])
-    return found
+        costs += _unit(key, tried.get(key, []), by_unit[key])
+    return costs
 
 
 def units_with_logs(run: RunDir) -> list[str]:
-    """The units at which there was an attempt, in order."""
+    """List the units that have attempts, in order."""
     folders = {path.parent for path in (run.root / "logs").glob("*/*/attempt-*")}
     keys = (str(Path(*folder.parts[-2:])) for folder in folders)
     return sorted(key for key in keys if _is_own(run, key))
 
 
 def _is_own(run: RunDir, key: str) -> bool:
-    """Whether the run makes the unit; what settings of a sweep share is on the bill of the one that makes it."""
+    """Tell if the run itself makes the unit; a unit that settings of a sweep share is counted where it is made."""
     logs = run.logs(key)
     return key.count("/") == 1 and not (logs.is_symlink() or logs.parent.is_symlink())
 
 
 def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
     element = execution.job.index
-    own = units.get(execution.token, [])
-    return own[int(element)] if element.isdigit() and int(element) < len(own) else None
+    keys = units.get(execution.token, [])
+    return keys[int(element)] if element.isdigit() and int(element) < len(keys) else None
 
 
-def _unit(key: str, tried: list[Record], executions: list[Execution]) -> list[Spent]:
-    left = list(executions)
-    found = []
+def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> list[JobCost]:
+    unmatched = list(executions)
+    costs = []
     for place, record in enumerate(tried):
-        match = _match(record, left)
+        match = _match(record, unmatched)
         if match:
-            left.remove(match)
+            unmatched.remove(match)
         later = tried[place + 1 :]
         # A heartbeat stays fresh for a while; what another attempt has followed is over.
         is_running = not later and record.is_open and record.beat is not None and record.beat.is_fresh
         wasted = 0.0 if is_running else _wasted(record, later)
         ending = "running" if is_running else str(record.decision or record.outcome or "no word")
         if match:
-            found.append(_by_sacct(key, record, match, wasted, ending))
+            costs.append(_by_sacct(key, record, match, wasted, ending))
         else:
-            found.append(_by_records(key, record, wasted, ending))
-    found += [_before_python(key, execution) for execution in left]
-    return sorted(found, key=lambda one: one.started or 0.0)
+            costs.append(_by_records(key, record, wasted, ending))
+    costs += [_before_python(key, execution) for execution in unmatched]
+    return sorted(costs, key=lambda job_cost: job_cost.started or 0.0)
 
 
-def _match(record: Record, executions: list[Execution]) -> Execution | None:
-    """The execution of the same element that started next to the attempt: a requeue keeps the id, and its rows."""
-    own = [one for one in executions if one.job == record.job and one.token == record.token]
-    if not own or record.started is None:
+def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | None:
+    """Find the execution of the same element that started nearest to the attempt: a requeue keeps the id."""
+    candidates = [
+        execution for execution in executions if execution.job == record.job and execution.token == record.token
+    ]
+    if not candidates or record.started is None:
         return None
-    nearest = min(own, key=lambda one: abs(one.started - record.started))
+    nearest = min(candidates, key=lambda execution: abs(execution.started - record.started))
     return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
 
 
-def _by_sacct(key: str, record: Record, execution: Execution, wasted: float, ending: str) -> Spent:
+def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: float, ending: str) -> JobCost:
     gpus = execution.gpus if execution.gpus is not None else _count(record, "gpus")
-    return Spent(
+    return JobCost(
         unit=key,
         attempt=record.number,
         job=record.job,
@@ -131,13 +134,13 @@ def _by_sacct(key: str, record: Record, execution: Execution, wasted: float, end
     )
 
 
-def _by_records(key: str, record: Record, wasted: float, ending: str) -> Spent:
+def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> JobCost:
     is_running = ending == "running"
     last = record.stopped or (record.beat.time if record.beat else record.started)
     end = time.time() if is_running else last
     # The batch script's word counts; without a queue there is none, and rank 0 has the last one.
     is_told = bool(record.verdict) or (bool(record.ended) and record.job is None)
-    return Spent(
+    return JobCost(
         unit=key,
         attempt=record.number,
         job=record.job,
@@ -153,9 +156,9 @@ def _by_records(key: str, record: Record, wasted: float, ending: str) -> Spent:
     )
 
 
-def _before_python(key: str, execution: Execution) -> Spent:
+def _before_python(key: str, execution: Execution) -> JobCost:
     is_running = execution.ended is None
-    return Spent(
+    return JobCost(
         unit=key,
         attempt=None,
         job=execution.job,
@@ -171,14 +174,14 @@ def _before_python(key: str, execution: Execution) -> Spent:
     )
 
 
-def _wasted(record: Record, later: list[Record]) -> float:
-    """The share of the images that a later attempt makes again; all of it where nothing came out."""
+def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
+    """Compute the share of the images that a later attempt makes again; 1 where the attempt had no result."""
     if record.ended_well:
-        return 1.0 if record.outcome == "already complete" else 0.0
+        return 1.0 if record.outcome == Outcome.ALREADY_COMPLETE else 0.0
     first, last = as_number(record.begun, "images"), record.images
     if first is None or last is None or last <= first:
         return 1.0
-    following = [as_number(one.begun, "images") for one in later]
+    following = [as_number(attempt.begun, "images") for attempt in later]
     continued = next((images for images in following if images is not None), None)
     if continued is None:
         # Nobody has gone on yet: what is saved will not be made again.
@@ -186,5 +189,5 @@ def _wasted(record: Record, later: list[Record]) -> float:
     return min(max((last - continued) / (last - first), 0.0), 1.0)
 
 
-def _count(record: Record, key: str) -> int:
+def _count(record: AttemptRecord, key: str) -> int:
     return int(as_number(record.owner, key) or 0)

@@ -1,4 +1,4 @@
-"""The verb status: every unit's state, what is known of its progress, and what to type next."""
+"""The verb status: prints every unit's state and progress, and the next command."""
 
 import json
 import random
@@ -12,19 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm import exit_codes
-from hpcddm.commands.overview import Overview, Queue, Row, look
+from hpcddm.commands.overview import Overview, Queue, Row, scan_run
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import Work
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
-from hpcddm.status import State
+from hpcddm.unit_states import State
 
 READABLE_COLUMNS = 140
-"""The least width of the table in a file or a pipe, where nobody can widen a window."""
+"""Least width of the table in a file or a pipe."""
 REFRESH_SECONDS = 5
 ASK_SECONDS = 30
-"""The least time between two questions to the scheduler, which serves everybody."""
+"""Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
 STYLES = {
     State.COMPLETE: "green",
@@ -39,9 +39,9 @@ STYLES = {
 
 
 def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> int:
-    """Print the state of every unit and what to type next; `watch` goes on until Ctrl-C or until all is complete.
+    """Print the state of every unit and the next command; `watch` goes on until Ctrl-C or until all is complete.
 
-    has_code: return the exit code that the state of the run means, and not 0 in any case.
+    has_code: returns the exit code of the run's state instead of 0.
     Raises `ConfigError` when the folder holds no run, or when there is no terminal to watch on.
     """
     run, console = RunDir(root), Console()
@@ -50,20 +50,20 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
             raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
         _watch(run, console)
         return exit_codes.DONE
-    seen = look(run, Queue.ask(run))
+    overview = scan_run(run, Queue.ask(run))
     if as_json:
-        print(json.dumps(seen.as_json(), indent=1, allow_nan=False))
-        return seen.exit_code if has_code else exit_codes.DONE
+        print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
+        return overview.exit_code if has_code else exit_codes.DONE
     width = console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)
     console = Console(width=width)
-    for line in filter(None, (summary(seen), outlook(seen))):
+    for line in filter(None, (summary(overview), outlook(overview))):
         console.print(Text(line), soft_wrap=True)
-    console.print(table(seen.rows, width))
-    for line in remarks(seen.rows):
+    console.print(table(overview.rows, width))
+    for line in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(line, soft_wrap=True)
-    console.print(Text(f"next: {seen.next_step()}"), soft_wrap=True)
-    return seen.exit_code if has_code else exit_codes.DONE
+    console.print(Text(f"next: {overview.next_step()}"), soft_wrap=True)
+    return overview.exit_code if has_code else exit_codes.DONE
 
 
 def _watch(run: RunDir, console: Console) -> None:
@@ -72,79 +72,82 @@ def _watch(run: RunDir, console: Console) -> None:
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                seen = look(run, queue)
-                live.update(_screen(seen, console), refresh=True)
-                if seen.count(State.COMPLETE) == len(seen.rows):
+                overview = scan_run(run, queue)
+                live.update(_screen(overview, console), refresh=True)
+                if overview.count(State.COMPLETE) == len(overview.rows):
                     return
                 time.sleep(_jittered(REFRESH_SECONDS))
-                if time.time() - queue.asked > patience:
+                if time.time() - queue.asked_at > patience:
                     queue, patience = Queue.ask(run), _jittered(ASK_SECONDS)
     except KeyboardInterrupt:
         return
 
 
 def _jittered(seconds: float) -> float:
-    """A little longer, by chance: a class of students shall not ask at the same moment."""
+    """Lengthen a time at random by up to 20 percent, so that many users do not query at the same moment."""
     return seconds * random.uniform(1.0, 1.2)
 
 
-def _screen(seen: Overview, console: Console) -> RenderableType:
-    """What fits on the screen: complete units make way first, then remarks; what to type next always stays."""
-    head = Text(f"{time.strftime('%H:%M:%S')}  {summary(seen)}\n{outlook(seen)}".rstrip())
-    told, last = remarks(seen.rows), Text(f"next: {seen.next_step()}")
+def _screen(overview: Overview, console: Console) -> RenderableType:
+    """Render the rows and remarks that fit on the screen: complete units are dropped first, then remarks."""
+    head = Text(f"{time.strftime('%H:%M:%S')}  {summary(overview)}\n{outlook(overview)}".rstrip())
+    remark_lines, last = remarks(overview.rows), Text(f"next: {overview.next_step()}")
     room = console.height - _lines([head, last], console.width) - 3
-    rows = seen.rows
-    if len(rows) + _lines(told, console.width) > room:
+    rows = overview.rows
+    if len(rows) + _lines(remark_lines, console.width) > room:
         rows = [row for row in rows if row.state != State.COMPLETE]
-    hidden = len(seen.rows) - len(rows)
+    hidden = len(overview.rows) - len(rows)
     note = [Text(f"{hidden} complete units are not shown", style="dim")] if hidden else []
-    fitting = list(told)
+    fitting = list(remark_lines)
     while fitting and len(rows) + _lines(fitting, console.width) > room:
         fitting.pop()
-    if len(fitting) < len(told):
+    if len(fitting) < len(remark_lines):
         note.append(
-            Text(f"{len(told) - len(fitting)} remarks are not shown: hpcddm status {seen.run.root}", style="dim")
+            Text(
+                f"{len(remark_lines) - len(fitting)} remarks are not shown: hpcddm status {overview.run.root}",
+                style="dim",
+            )
         )
     return Group(head, table(rows, console.width), *fitting, *note, last)
 
 
 def _lines(texts: list[Text], width: int) -> int:
-    """How many lines of the screen some texts take, about."""
+    """Estimate the number of screen lines that some texts take."""
     return sum(-(-len(line) // width) for text in texts for line in text.plain.splitlines())
 
 
-def summary(seen: Overview) -> str:
-    """One line about the states of all units."""
-    words = [f"run {seen.run.root}: {seen.count(State.COMPLETE)} of {len(seen.rows)} units complete"]
-    states = dict.fromkeys(row.state for row in seen.rows if row.state not in (State.COMPLETE, State.MISSING))
-    words += [f"{seen.count(state)} {state}" for state in states]
-    return ", ".join(words)
+def summary(overview: Overview) -> str:
+    """Count the units by state, on one line."""
+    parts = [f"run {overview.run.root}: {overview.count(State.COMPLETE)} of {len(overview.rows)} units complete"]
+    states = dict.fromkeys(row.state for row in overview.rows if row.state not in (State.COMPLETE, State.MISSING))
+    parts += [f"{overview.count(state)} {state}" for state in states]
+    return ", ".join(parts)
 
 
-def outlook(seen: Overview) -> str:
-    """One line about how far the experts are and what is left; empty when nothing is known."""
-    words = []
-    done, total = seen.expert_images
+def outlook(overview: Overview) -> str:
+    """Describe the experts' progress and the time left, on one line; empty when both are unknown."""
+    parts = []
+    done, total = overview.expert_images
     if 0 < done < total:
-        words.append(f"experts {done / total:.1%} ({done:,} of {total:,} images)")
-    if seen.seconds_left is not None:
+        parts.append(f"experts {done / total:.1%} ({done:,} of {total:,} images)")
+    if overview.seconds_left is not None:
         running = (State.COMPLETE, Work.RUNNING, Work.STOPPING)
-        at_least = "at least " if any(row.state not in running for row in seen.rows) else ""
-        words.append(f"{at_least}{duration(seen.seconds_left)} left")
-    if seen.is_continued:
-        words.append("a job submits the missing units when there is room in the queue")
-    if seen.is_silent:
-        words.append("the scheduler does not answer: states are from the run's own files")
-    return ", ".join(words)
+        at_least = "at least " if any(row.state not in running for row in overview.rows) else ""
+        parts.append(f"{at_least}{duration(overview.seconds_left)} left")
+    if overview.is_continued:
+        parts.append("a job submits the missing units when there is room in the queue")
+    if overview.is_silent:
+        parts.append("the scheduler does not answer: states are from the run's own files")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How much of a row is shown."""
+    """Columns of a row that are shown, and their form."""
 
     gap: int = 2
     is_short: bool = False
-    """Counts as 12.3k and 1.23M."""
+    """True for counts as 12.3k and 1.23M."""
     dropped: tuple[str, ...] = ()
 
 
@@ -162,7 +165,7 @@ LEFT = ("unit", "state", "cluster", "node", "by")
 
 
 def table(rows: list[Row], width: int) -> Table:
-    """One line for each unit, no wider than `width` as long as that can be helped."""
+    """Build a table with one line for each unit, in the first layout no wider than `width`, else in the narrowest."""
     for layout in LAYOUTS:
         built = _table(rows, layout)
         if Console(width=1000).measure(built).maximum <= width:
@@ -172,21 +175,21 @@ def table(rows: list[Row], width: int) -> Table:
 
 def _table(rows: list[Row], layout: Layout) -> Table:
     cells = [_cells(row, layout.is_short) for row in rows]
-    named = {name for one in cells for name, cell in one.items() if cell} | {"unit", "state"}
+    named = {name for row_cells in cells for name, cell in row_cells.items() if cell} | {"unit", "state"}
     if len({row.cluster for row in rows}) < 2:
         named.discard("cluster")
     names = [name for name in COLUMNS if name in named and name not in layout.dropped]
     built = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold")
     for name in names:
         built.add_column(name, no_wrap=True, justify="left" if name in LEFT else "right")
-    for row, one in zip(rows, cells, strict=True):
+    for row, row_cells in zip(rows, cells, strict=True):
         # Text, because paths and reasons may hold what reads as markup in a plain string.
-        built.add_row(*(Text(one[name], style=_style(name, row)) for name in names))
+        built.add_row(*(Text(row_cells[name], style=_style(name, row)) for name in names))
     return built
 
 
 def _cells(row: Row, is_short: bool) -> dict[str, str]:
-    """The words of a row by column; `saved` is the age of the newest training state."""
+    """Format a row by column; `saved` is the age of the newest training state."""
     is_open = row.state != State.COMPLETE
     saved = row.saved_seconds if is_open else None
     return {
@@ -221,30 +224,30 @@ def _style(name: str, row: Row) -> str:
 
 
 def remarks(rows: list[Row]) -> list[Text]:
-    """Why units are not running, and what to type; units with the same words share a line."""
-    told: dict[tuple[str, str, str], list[str]] = {}
+    """List reasons and next commands of units; units with the same ones share a line."""
+    units_of: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row.reason or (row.next and row.state != State.MISSING):
-            told.setdefault((row.state, row.reason, row.next), []).append(row.unit)
+            units_of.setdefault((row.state, row.reason, row.next), []).append(row.unit)
     lines = []
-    for (state, reason, following), units in told.items():
-        why = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
+    for (state, reason, following), units in units_of.items():
+        state_text = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
         hint = f"   -> {following}" if following and not reason.endswith(following) else ""
-        words = f"{_listed(units)}: {why}{hint}"
-        lines.append(Text(words, style=STYLES.get(state, "")))
+        line = f"{_listed(units)}: {state_text}{hint}"
+        lines.append(Text(line, style=STYLES.get(state, "")))
     return lines + _changes(rows)
 
 
 def _changes(rows: list[Row]) -> list[Text]:
-    """Units whose attempts had different code or packages; those with the same words share a line."""
+    """List units whose attempts had different code or packages; those with the same changes share a line."""
     units: dict[str, list[str]] = {}
     for row in rows:
         if row.changes:
             units.setdefault("; ".join(row.changes), []).append(row.unit)
-    return [Text(f"{_listed(keys)}: other code or packages {words}") for words, keys in units.items()]
+    return [Text(f"{_listed(keys)}: other code or packages {changes}") for changes, keys in units.items()]
 
 
 def _listed(units: list[str]) -> str:
-    """Some names, and how many more there are."""
+    """Join the first names, with the number of further ones."""
     more = f" and {len(units) - NAMED_UNITS} more" if len(units) > NAMED_UNITS else ""
     return f"{', '.join(units[:NAMED_UNITS])}{more}"

@@ -1,4 +1,4 @@
-"""The verb submit: decide, then hand over to the queue, or run here."""
+"""The verb submit: decides what is to run, then submits it to the queue, or runs it here."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,6 @@ import click
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
 from hpcddm.launch.continuation import Rest, leave
 from hpcddm.launch.continuation import read as read_rest
@@ -23,12 +22,14 @@ from hpcddm.launch.submission import (
     check_experiment,
     check_folder,
     decide,
-    settle,
+    reconcile_journal,
     store_experiment,
     store_site,
 )
 from hpcddm.launch.template import store_parts, stored_part, stored_parts
+from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.pipeline import CONTINUATION, REPORT, STAGE_NAMES
+from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -38,9 +39,9 @@ from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
 
 PATIENCE_SECONDS = 60
-"""How long one submit waits for another of the same run."""
+"""Seconds that one submit waits for another of the same run."""
 SIGNS_IN_PATHS = {"%": "Slurm", ":": "Python, which finds the run's code by PYTHONPATH"}
-"""Signs that the path of a run must not hold, and who would take them for something else."""
+"""Characters that the path of a run must not hold -> the program to which they mean something else."""
 
 
 def submit(
@@ -53,7 +54,7 @@ def submit(
     live: bool = False,
     and_wait: bool = False,
 ) -> int:
-    """Submit what is missing, and wait for it where asked to; return the exit code.
+    """Submit what is missing, and wait for it if `and_wait`; return the exit code.
 
     live: jobs run the checkout itself, and no snapshot of it.
     """
@@ -61,7 +62,8 @@ def submit(
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     unknown = set(redo) - set(STAGE_NAMES)
     if unknown:
-        raise ConfigError(f"--redo {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
+        old = hint(STAGES, min(unknown))
+        raise ConfigError(f"--redo {min(unknown)}: unknown stage{old}; valid: {', '.join(STAGE_NAMES)}")
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
     if is_sweep(RunDir(run.root.resolve().parent)):
@@ -69,7 +71,7 @@ def submit(
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
-    code = bring(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
+    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait
@@ -77,7 +79,7 @@ def submit(
     return wait(run.root, None)
 
 
-def bring(
+def submit_missing(
     experiment: Experiment,
     site: Site,
     run: RunDir,
@@ -115,7 +117,7 @@ def bring(
     with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if is_queue else 0):
         if is_cancelled(rest, run):
             return 0
-        settle(run, launcher)
+        reconcile_journal(run, launcher)
         # Another submit may have been at work between the first look and the lock.
         decision = decide(experiment, run, launcher, redo, only)
         if not decision.to_run:
@@ -147,7 +149,7 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
 
 
 def follow_stored_template(launcher: Launcher, run: RunDir) -> None:
-    """Take the template with which the run was submitted, and say so where another one is in the way."""
+    """Use the template with which the run was submitted; print a note where the one here differs."""
     here, launcher.template_parts = launcher.template_parts, stored_parts(run)
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
@@ -165,7 +167,7 @@ def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> No
 
 
 def _check_prompts(experiment: Experiment, decision: Decision) -> None:
-    """Encode the prompts once here where somebody will need them: K jobs would find a long one after the data stages.
+    """Encode the prompts here if a unit will need them: K jobs would find one too long only after the data stages.
 
     Raises `UserError` naming the prompt, or the weights that are to be fetched.
     """
@@ -201,25 +203,25 @@ def _run_here(
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
-    left = decide(experiment, run, launcher, only=only)
-    if left.to_run:
-        raise UserError(f"not complete: {', '.join(unit.key for unit in left.to_run)}; the same command continues")
-    if REPORT in left.complete:
+    final = decide(experiment, run, launcher, only=only)
+    if final.to_run:
+        raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
+    if REPORT in final.complete:
         call_hook(launcher.site, run, "complete", REPORT)
-    _say_nothing_to_do(left, run)
+    _say_nothing_to_do(final, run)
     return 0
 
 
 def _queue(
     experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision, only: Collection[str] | None
 ) -> int:
-    hand_over(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
+    submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
     return 0
 
 
-def hand_over(
+def submit_arrays(
     items: Sequence[Item],
     home: RunDir,
     launcher: Launcher,
@@ -227,18 +229,18 @@ def hand_over(
     only: Collection[str] | None = None,
     sweep: Sweep | None = None,
 ) -> None:
-    """Submit as many items as the queue takes, tell of every array, and leave the rest to a job that continues.
+    """Submit as many items as the queue takes, print every array, and leave the rest to a job that continues.
 
-    only: units that were looked for, where not all of the run or sweep were; sweep: None of a run.
+    only: units to which the submission was restricted, None for all; sweep: None for a single run.
     """
-    from hpcddm.launch.queue import batches_of, submit_batches
+    from hpcddm.launch.queue import plan_arrays, submit_planned
 
     _avoid_lost_nodes(items, home, launcher)
-    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    launcher.prove_folder([array_spec(batch.items, launcher.site) for batch in batches])
+    planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
+    launcher.prove_folder([array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
     try:
-        for array in submit_batches(batches, home, launcher, active):
+        for array in submit_planned(planned_arrays, home, launcher, active):
             jobs |= {name: Job(array.job, "pending") for name in array.keys}
             after = f"  after {', '.join(array.after)}" if array.after else ""
             if array.begin_seconds:
@@ -253,51 +255,51 @@ def hand_over(
         click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     files = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
     rest = Rest(launcher.site.name, remaining, str(Path.cwd()), *files, launcher.code.is_live)
-    if words := leave(rest, items, only, home, launcher, {**active, **jobs}):
-        click.echo(words)
+    if message := leave(rest, items, only, home, launcher, {**active, **jobs}):
+        click.echo(message)
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
-    """Tell if a place in the queue has to be kept for a job that continues."""
+    """Tell if a place in the queue must be kept free for a job that continues."""
     waiting = active.get(CONTINUATION)
     return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
 
 
 def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
-    """Tell on which nodes the last jobs of these items ended before Python began, and avoid those that are to blame."""
+    """Print the nodes on which the last jobs of these items ended before Python began; record those at fault."""
     journal = Journal(home.journal)
     submissions = journal.submissions()
-    newest = {unit: one for one in submissions for unit in one.units}
+    newest = {unit: submission for submission in submissions for unit in submission.units}
     idle = [item for item in items if item.name in newest]
     tokens = {item.name: {record.token for record in records(item.run.logs(item.unit.key))} for item in idle}
     vanished = [name for name, begun in tokens.items() if newest[name].uuid not in begun]
     for name, early in early_ends(submissions, vanished).items():
-        words = f"{name}: {early.text}"
+        message = f"{name}: {early.text}"
         if is_nodes_fault(early, name, submissions, home):
             journal.lost(newest[name].uuid, name, early.node)
             most = launcher.site.max_excluded_nodes
-            words += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
-        click.echo(words)
+            message += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
+        click.echo(message)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
     if launcher.site.scheduler == "local":
         click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
-    rehearse(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
+    render_scripts(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
     return 0
 
 
-def rehearse(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
-    """Write the scripts that `hand_over` would submit, and tell of every one."""
-    from hpcddm.launch.queue import batches_of, render_batches
+def render_scripts(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
+    """Write the scripts that `submit_arrays` would submit, and print each."""
+    from hpcddm.launch.queue import plan_arrays, render_planned
 
-    batches, limit = batches_of(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    for array in render_batches(batches, launcher):
+    planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
+    for array in render_planned(planned_arrays, launcher):
         click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
-    left = len(items) - sum(len(batch.items) for batch in batches)
-    if left:
-        click.echo(f"{left} units would remain ({limit})")
+    num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
+    if num_remaining:
+        click.echo(f"{num_remaining} units would remain ({limit})")
 
 
 def _announce(site: Site, run: RunDir, decision: Decision) -> None:
@@ -309,7 +311,7 @@ def _announce(site: Site, run: RunDir, decision: Decision) -> None:
 
 
 def announce_code(launcher: Launcher) -> None:
-    """Keep the code that jobs will run and say which one it is, and whether it is other than before."""
+    """Store the code that jobs will run; print its version, and a note where earlier jobs have another."""
     code, before = launcher.code.make(), launcher.code.others()
     where = f"{launcher.code.folder}, live: a change there changes what jobs run" if launcher.code.is_live else ""
     click.echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")
@@ -344,5 +346,5 @@ def _say_nothing_to_do(decision: Decision, run: RunDir) -> None:
     if report and REPORT in decision.complete:
         from hpcddm.commands.table import print_table
 
-        print_table(report.facts)
+        print_table(report.results)
         click.echo(f"report {run.unit(REPORT) / 'index.html'}")

@@ -1,4 +1,4 @@
-"""The verb sweep: every setting an ordinary run, what they share made once, all in one queue, one table at the end."""
+"""The verb sweep: runs every setting as a run of its own, makes shared units once, and compares all in one table."""
 
 import time
 from collections.abc import Iterator
@@ -12,13 +12,12 @@ from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
     announce_code,
     follow_stored_template,
-    hand_over,
     is_cancelled,
     make_folder,
-    rehearse,
+    render_scripts,
+    submit_arrays,
 )
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import load_site, within_run
 from hpcddm.launch import storage
 from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.continuation import Rest
@@ -35,23 +34,24 @@ from hpcddm.launch.submission import (
     check_experiment,
     check_folder,
     decide,
-    settle,
+    reconcile_journal,
     store_site,
     submitted_jobs,
 )
 from hpcddm.launch.template import store_parts
+from hpcddm.loading import load_site, within_run
 from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.site import Site
-from hpcddm.status import State, UnitStatus
 from hpcddm.sweep.index import Index, link, read_index, write_index
-from hpcddm.sweep.members import Member, assign, members_of, survey_members
 from hpcddm.sweep.outputs import publish
+from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs, sweep_runs_of
 from hpcddm.sweep.settings import Sweep, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
+from hpcddm.unit_states import State, UnitStatus
 
 
 def sweep(
@@ -70,52 +70,52 @@ def sweep(
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
-    asked = read_sweep(name, rest and rest.experiment)
-    home = RunDir(folder or Path("sweeps") / asked.name)
-    members = members_of(asked, home)
-    for left, taken in asked.folded:
-        click.echo(f"note: setting {left} means the same as {taken} and runs once")
+    definition = read_sweep(name, rest and rest.experiment)
+    home = RunDir(folder or Path("sweeps") / definition.name)
+    sweep_runs = sweep_runs_of(definition, home)
+    for folded, taken in definition.folded:
+        click.echo(f"note: setting {folded} means the same as {taken} and runs once")
     launcher = launcher_of(load_site(site_name), home)
     if rest is not None:
         follow_stored_template(launcher, home)
     if live:
         launcher.code = Checkout()
-    seen = look(asked, members, home, launcher, is_final=not only_table)
-    if only_table or not seen.items:
-        return _show(seen, home)
-    check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in seen.items})
-    _check(seen, home, launcher.site)
+    scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table)
+    if only_table or not scan.items:
+        return _show(scan, home)
+    check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})
+    _check(scan, home, launcher.site)
     if not dry_run:
-        launcher.check([array_spec(group[:1], launcher.site) for group in arrays(seen.items, launcher.site)])
+        launcher.check([array_spec(group[:1], launcher.site) for group in arrays(scan.items, launcher.site)])
     make_folder(home)
     is_queue = launcher.site.scheduler != "local"
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
-        settle(home, launcher)
+        reconcile_journal(home, launcher)
         # Another one may have been at work between the first look and the lock.
-        seen = look(asked, members, home, launcher)
+        scan = scan_sweep(definition, sweep_runs, home, launcher)
         if dry_run:
-            return _dry_run(seen, home, launcher)
-        if not seen.items:
-            return _show(seen, home)
-        _store(seen, home, launcher)
-        _announce(seen, home, launcher.site)
+            return _dry_run(scan, home, launcher)
+        if not scan.items:
+            return _show(scan, home)
+        _store(scan, home, launcher)
+        _announce(scan, home, launcher.site)
         announce_code(launcher)
         if is_queue:
-            return _queue(asked, seen, home, launcher, rest)
-        return _run_here(asked, seen, home, launcher)
+            return _queue(definition, scan, home, launcher, rest)
+        return _run_here(definition, scan, home, launcher)
 
 
 @dataclass
-class Look:
-    """A sweep at one moment: its settings, the states of their units, and what is to be submitted of them."""
+class SweepScan:
+    """State of a sweep at one moment: its settings, the states of their units, and the items to submit."""
 
-    members: list[Member]
+    sweep_runs: list[SweepRun]
     index: Index
     states: dict[str, dict[str, UnitStatus]]
     active: dict[str, Job]
-    """What is in the queue, by the sweep's names."""
+    """Jobs in the queue, by the sweep's names of the units."""
     items: list[Item] = field(default_factory=list)
-    """What is to run, each once, after what it needs."""
+    """Items to run, each once, after those that it needs."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     recalled: dict[str, Job] = field(default_factory=dict)
     complete: set[str] = field(default_factory=set)
@@ -123,198 +123,212 @@ class Look:
 
     @property
     def words(self) -> dict[str, str]:
-        """What is known of the settings that are not complete, by label."""
-        found = {}
-        for member in self.members:
-            states = self.states[member.label]
+        """Descriptions of the settings that are not complete, by label."""
+        texts = {}
+        for sweep_run in self.sweep_runs:
+            states = self.states[sweep_run.label]
             if states[REPORT].state is not State.COMPLETE:
-                jobs = {key: self.active[member.name(key)].state for key in states if member.name(key) in self.active}
-                found[member.label] = state_of(states, member.run, jobs)
-        return found
+                jobs = {
+                    key: self.active[sweep_run.name(key)].state for key in states if sweep_run.name(key) in self.active
+                }
+                texts[sweep_run.label] = state_of(states, sweep_run.run, jobs)
+        return texts
 
 
-def look(asked: Sweep, members: list[Member], home: RunDir, launcher: Launcher, is_final: bool = True) -> Look:
-    """Look at all settings and decide what is to be submitted; `is_final` says whether that will be done.
+def scan_sweep(
+    definition: Sweep, sweep_runs: list[SweepRun], home: RunDir, launcher: Launcher, is_final: bool = True
+) -> SweepScan:
+    """Read all settings and decide what is to be submitted; `is_final` is False where nothing will be submitted.
 
-    Raises `ConfigError` over settings that changed, `UserError` when nobody can say what still runs.
+    Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
     """
     # The queue first: what leaves it while we look has its manifest by then.
     active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
     index = read_index(home)
-    if index.name not in ("", asked.name) or home.experiment.exists():
+    if index.name not in ("", definition.name) or home.experiment.exists():
         what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
         raise ConfigError(f"--dir {home.root}: {what} lies there; take another folder, or go on with that")
-    index.name, index.current = asked.name, [member.label for member in members]
-    index.settings |= asked.settings
-    assign(members, index)
-    seen = Look(members, index, survey_members(members), active)
+    index.name, index.current = definition.name, [sweep_run.label for sweep_run in sweep_runs]
+    index.settings |= definition.settings
+    assign(sweep_runs, index)
+    scan = SweepScan(sweep_runs, index, survey_sweep_runs(sweep_runs), active)
     named: set[str] = set()
-    for member in members:
-        _refuse_changes(seen.states[member.label], member, launcher.site)
-        own = {key: active[member.name(key)] for key in member.owners if member.name(key) in active}
-        decision = decide(member.experiment, member.run, launcher, active=own, states=seen.states[member.label])
-        seen.decisions[member.label] = decision
-        seen.complete |= {member.name(key) for key in decision.complete}
-        seen.absent |= {member.name(key) for key in (*decision.elsewhere, *decision.blocked)}
-        seen.recalled |= {job.id: job for job in decision.recalled}
-        new = [unit for unit in decision.to_run if member.name(unit.key) not in named]
-        named |= {member.name(unit.key) for unit in new}
-        seen.items += _items(new, member)
-    return seen
+    for sweep_run in sweep_runs:
+        _refuse_changes(scan.states[sweep_run.label], sweep_run, launcher.site)
+        own_jobs = {key: active[sweep_run.name(key)] for key in sweep_run.owners if sweep_run.name(key) in active}
+        decision = decide(
+            sweep_run.experiment, sweep_run.run, launcher, active=own_jobs, states=scan.states[sweep_run.label]
+        )
+        scan.decisions[sweep_run.label] = decision
+        scan.complete |= {sweep_run.name(key) for key in decision.complete}
+        scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked)}
+        scan.recalled |= {job.id: job for job in decision.recalled}
+        new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
+        named |= {sweep_run.name(unit.key) for unit in new}
+        scan.items += _items(new, sweep_run)
+    return scan
 
 
 def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
-    found = launcher.states(submitted_jobs(home, launcher.site))
-    if found is None:
+    jobs = launcher.states(submitted_jobs(home, launcher.site))
+    if jobs is None:
         click.echo("note: the scheduler does not answer; states are from the files alone")
-    return found or {}
+    return jobs or {}
 
 
-def _refuse_changes(states: dict[str, UnitStatus], member: Member, site: Site) -> None:
+def _refuse_changes(states: dict[str, UnitStatus], sweep_run: SweepRun, site: Site) -> None:
     for status in states.values():
         if status.state is State.STALE and status.unit.site in (None, site.name):
             raise ConfigError(
-                f"setting {member.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
+                f"setting {sweep_run.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
             )
 
 
-def _items(units: list[PlannedUnit], member: Member) -> Iterator[Item]:
-    """Units of a member in the runs that make them."""
+def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
+    """Yield the units of a setting as items of the runs that make them."""
     if units:
         # All runs of a sweep lie beside each other, so the way to the images is the same.
-        experiment = within_run(member.experiment, member.run)
+        experiment = within_run(sweep_run.experiment, sweep_run.run)
     for unit in units:
-        needs = tuple(map(member.name, unit.reads))
-        yield Item(member.owner(unit.key), unit, experiment, member.name(unit.key), needs)
+        needs = tuple(map(sweep_run.name, unit.inputs))
+        yield Item(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)
 
 
-def _check(seen: Look, home: RunDir, site: Site) -> None:
-    """Refuse what can be known to fail, before anything is written.
+def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
+    """Refuse settings that are bound to fail, before anything is written.
 
     Raises `UserError` or `ConfigError`, with the setting where it is about one.
     """
     units: dict[str, list[PlannedUnit]] = {}
-    for item in seen.items:
+    for item in scan.items:
         units.setdefault(item.run.root.name, []).append(item.unit)
     # Of the settings with the same images, the one that evaluates most tells whether there are enough.
-    hungriest: dict[str, Member] = {}
-    for member in sorted(seen.members, key=lambda member: member.experiment.evaluate.images):
-        hungriest[member.experiment.data.model_dump_json()] = member
+    hungriest: dict[str, SweepRun] = {}
+    for sweep_run in sorted(scan.sweep_runs, key=lambda sweep_run: sweep_run.experiment.evaluate.images):
+        hungriest[sweep_run.experiment.data.model_dump_json()] = sweep_run
     needed, counts = storage.Need(), {}
-    for data, member in hungriest.items():
-        counts[data] = storage.image_counts(member.experiment, member.owner(shard_keys(member.experiment)[0]))
-    for member in seen.members:
-        if fresh.exists(member.run.stop):
-            raise ConfigError(f"{member.run.stop} tells its jobs to leave: remove it, then repeat this command")
-        data, own = member.experiment.data.model_dump_json(), units.get(member.label, [])
-        shards = [unit for unit in seen.decisions[member.label].to_run if unit.stage == "shard"]
-        checked = [unit for unit in own if unit.stage != "shard"] + (shards if hungriest[data] is member else [])
+    for data, sweep_run in hungriest.items():
+        counts[data] = storage.image_counts(sweep_run.experiment, sweep_run.owner(shard_keys(sweep_run.experiment)[0]))
+    for sweep_run in scan.sweep_runs:
+        if fresh.exists(sweep_run.run.stop):
+            raise ConfigError(f"{sweep_run.run.stop} tells its jobs to leave: remove it, then repeat this command")
+        data, run_units = sweep_run.experiment.data.model_dump_json(), units.get(sweep_run.label, [])
+        shards = [unit for unit in scan.decisions[sweep_run.label].to_run if unit.stage == "shard"]
+        checked = [unit for unit in run_units if unit.stage != "shard"] + (
+            shards if hungriest[data] is sweep_run else []
+        )
         try:
-            check_experiment(member.experiment, site, Decision({}, to_run=checked))
-            check_weights(member.experiment, own)
+            check_experiment(sweep_run.experiment, site, Decision({}, to_run=checked))
+            check_weights(sweep_run.experiment, run_units)
         except UserError as error:
-            raise type(error)(f"setting {member.label}: {error}") from None
-        needs = (storage.estimate(unit, member.experiment, site, counts[data]) for unit in own)
+            raise type(error)(f"setting {sweep_run.label}: {error}") from None
+        needs = (storage.estimate(unit, sweep_run.experiment, site, counts[data]) for unit in run_units)
         needed += sum(needs, storage.Need())
-    check_gpus(site, [TABLE], seen.members[0].experiment)
-    for item in seen.items:
+    check_gpus(site, [TABLE], scan.sweep_runs[0].experiment)
+    for item in scan.items:
         check_ranks(item.unit, item.run, site.resources_for(*item.unit.key.split("/")))
     check_folder(home)
     check_need(needed, home)
     warn_of_node_local(site, home)
 
 
-def _store(seen: Look, home: RunDir, launcher: Launcher) -> None:
-    """The index before the links, which it explains; none of it waits for the disk: the same command makes it anew."""
-    write_index(seen.index, home)
+def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
+    """Write index, site, template, links and experiments; not synced, because the same command makes them anew."""
+    write_index(scan.index, home)
     store_site(launcher.site, home)
     store_parts(home, launcher.template_parts)
-    for member in seen.members:
-        link(member.run, member.owners)
-        values = within_run(member.experiment, member.run).model_dump(mode="json")
-        if atomic.read_json(member.run.experiment) != values:
-            atomic.write_json(member.run.experiment, values, durable=False)
+    for sweep_run in scan.sweep_runs:
+        link(sweep_run.run, sweep_run.owners)
+        values = within_run(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
+        if atomic.read_json(sweep_run.run.experiment) != values:
+            atomic.write_json(sweep_run.run.experiment, values, durable=False)
 
 
-def _queue(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher, rest: Rest | None) -> int:
+def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Launcher, rest: Rest | None) -> int:
     if is_cancelled(rest, home):
         return 0
     if rest is not None:
         # What failed since then waits for somebody.
-        seen.items = [item for item in seen.items if item.name in rest.units]
-    items = [*seen.items, _table_item(seen, home)]
-    job = seen.active.get(TABLE)
+        scan.items = [item for item in scan.items if item.name in rest.units]
+    items = [*scan.items, _table_item(scan, home)]
+    job = scan.active.get(TABLE)
     if job and job.state == "pending":
         # It waits for the jobs of then only.
-        seen.recalled[job.id] = job
-    end(seen.recalled.values(), Journal(home.journal).submissions(), launcher)
+        scan.recalled[job.id] = job
+    end(scan.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
-    active = {name: job for name, job in seen.active.items() if name not in names}
-    hand_over(items, home, launcher, active, rest and rest.units, asked)
+    active = {name: job for name, job in scan.active.items() if name not in names}
+    submit_arrays(items, home, launcher, active, rest and rest.units, definition)
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
-    click.echo(f"next     the same command   hpcddm status {seen.members[0].run.root}")
+    click.echo(f"next     the same command   hpcddm status {scan.sweep_runs[0].run.root}")
     return 0
 
 
-def _table_item(seen: Look, home: RunDir) -> Item:
-    """The job that waits for everything that is in the queue by then."""
-    first = seen.members[0]
-    names = [*(item.name for item in seen.items), *(name for name in seen.active if name != TABLE)]
-    covers = {"settings": len(seen.members), "submitted": time.time()}
-    return Item(home, PlannedUnit(TABLE, 1, [], covers, None), within_run(first.experiment, home), TABLE, tuple(names))
+def _table_item(scan: SweepScan, home: RunDir) -> Item:
+    """Make the item that compares the settings, after everything that is in the queue by then."""
+    first = scan.sweep_runs[0]
+    names = [*(item.name for item in scan.items), *(name for name in scan.active if name != TABLE)]
+    fingerprint_settings = {"settings": len(scan.sweep_runs), "submitted": time.time()}
+    return Item(
+        home,
+        PlannedUnit(TABLE, 1, [], fingerprint_settings, None),
+        within_run(first.experiment, home),
+        TABLE,
+        tuple(names),
+    )
 
 
-def _dry_run(seen: Look, home: RunDir, launcher: Launcher) -> int:
-    click.echo(_counts(seen))
+def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
+    click.echo(_counts(scan))
     if launcher.site.scheduler == "local":
-        click.echo("would run here: " + " ".join(item.name for item in seen.items))
+        click.echo("would run here: " + " ".join(item.name for item in scan.items))
     else:
-        rehearse([*seen.items, _table_item(seen, home)], home, launcher, seen.active)
+        render_scripts([*scan.items, _table_item(scan, home)], home, launcher, scan.active)
     return 0
 
 
-def _run_here(asked: Sweep, seen: Look, home: RunDir, launcher: Launcher) -> int:
+def _run_here(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
     from hpcddm.launch.embedded import Embedded
 
-    failed = Embedded(seen.items, home, launcher, len(seen.complete), seen.absent).drive()
+    failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
     for name, reason in failed.items():
         label, _, key = name.partition("/")
         click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
         call_hook(launcher.site, home, "stopped", name, reason)
-    left = look(asked, seen.members, home, launcher)
-    if left.items:
+    after = scan_sweep(definition, scan.sweep_runs, home, launcher)
+    if after.items:
         click.echo("after mending, the same command continues", err=True)
     else:
         call_hook(launcher.site, home, "complete", TABLE)
-    _show(left, home)
-    return 1 if left.items else 0
+    _show(after, home)
+    return 1 if after.items else 0
 
 
-def _announce(seen: Look, home: RunDir, site: Site) -> None:
-    click.echo(f"sweep {home.root}   site {site.name}   {_counts(seen)}")
+def _announce(scan: SweepScan, home: RunDir, site: Site) -> None:
+    click.echo(f"sweep {home.root}   site {site.name}   {_counts(scan)}")
 
 
-def _counts(seen: Look) -> str:
-    everything = {member.name(key) for member in seen.members for key in member.owners}
-    counts = f"{len(seen.members)} settings, {len(everything)} units, what they share counted once:"
-    counts += f" {len(seen.complete)} complete, {len(seen.items)} to run"
-    return counts + (f", {len(seen.active)} in the queue or running" if seen.active else "")
+def _counts(scan: SweepScan) -> str:
+    everything = {sweep_run.name(key) for sweep_run in scan.sweep_runs for key in sweep_run.owners}
+    counts = f"{len(scan.sweep_runs)} settings, {len(everything)} units, what they share counted once:"
+    counts += f" {len(scan.complete)} complete, {len(scan.items)} to run"
+    return counts + (f", {len(scan.active)} in the queue or running" if scan.active else "")
 
 
-def _show(seen: Look, home: RunDir) -> int:
-    """Write and print the table of what is there."""
-    if seen.items:
-        click.echo(_counts(seen))
-    elif seen.active:
-        click.echo(f"{len(seen.active)} units are in the queue or running; nothing new to submit")
-    elif seen.absent:
+def _show(scan: SweepScan, home: RunDir) -> int:
+    """Write and print the table of the complete settings; return 0."""
+    if scan.items:
+        click.echo(_counts(scan))
+    elif scan.active:
+        click.echo(f"{len(scan.active)} units are in the queue or running; nothing new to submit")
+    elif scan.absent:
         click.echo("everything that belongs to this site is complete; nothing to submit")
     else:
-        click.echo(f"everything is complete ({len(seen.members)} settings); nothing to submit")
+        click.echo(f"everything is complete ({len(scan.sweep_runs)} settings); nothing to submit")
     if home.root.is_dir():
-        rows = publish(home, seen.index, seen.words)
+        rows = publish(home, scan.index, scan.words)
         print_results(rows)
         click.echo(f"table    {home.root / CSV}, {home.root / PLOT}")
-    if seen.index.left_out:
-        click.echo(f"left out, for the file names them no more: {', '.join(seen.index.left_out)}")
+    if scan.index.left_out:
+        click.echo(f"left out, for the file names them no more: {', '.join(scan.index.left_out)}")
     return 0

@@ -10,7 +10,7 @@ from rich.text import Text
 COLUMNS = {
     "fd": ("FD", ".2f"),
     "kid": ("KID", ".4f"),
-    "agreement": ("judge\nagrees", ".1%"),
+    "agreement": ("classifier\nagrees", ".1%"),
     "precision": ("preci-\nsion", ".1%"),
     "recall": ("recall", ".1%"),
     "density": ("den-\nsity", ".2f"),
@@ -20,22 +20,22 @@ COLUMNS = {
     "train_flops": ("training\nFLOPs", ".3g"),
 }
 ANY_WIDTH = 1000
-"""A figure that is cut off is none; a terminal that is too narrow wraps lines."""
+"""Width at which no figure is cut off; a narrower terminal wraps lines."""
 
 
-def print_table(facts: dict[str, Any]) -> None:
+def print_table(results: dict[str, Any]) -> None:
     """Print the arms, the floor and what is missing, from the facts of the report's manifest."""
     title = "held-out images as reference; lower FD and KID are better, a diversity of 1 is real"
     table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("arm", no_wrap=True)
     for name, _ in COLUMNS.values():
         table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
-    for name, arm in (*facts["arms"].items(), ("floor: real images", facts["floor"])):
+    for name, arm in (*results["arms"].items(), ("floor: real images", results["floor"])):
         # Reports that were made before there were so many measures have fewer; the floor has no training.
         cells = [format(arm[key], form) if key in arm else "" for key, (_, form) in COLUMNS.items()]
         table.add_row(Text(name), *cells)
     needed = Console(width=ANY_WIDTH).measure(table).maximum
     Console(width=max(Console().width, needed)).print(table)
     # Reports that were made before experts could be missing do not say so.
-    if facts.get("remark"):
-        print(f"made with {facts['remark']}")
+    if results.get("remark"):
+        print(f"made with {results['remark']}")

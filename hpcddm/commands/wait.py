@@ -1,4 +1,4 @@
-"""The verb wait: until a run or a sweep is complete, or until nothing more goes on by itself."""
+"""The verb wait: waits until a run or a sweep is complete, or until nothing more goes on by itself."""
 
 import random
 import sys
@@ -10,22 +10,22 @@ from pathlib import Path
 import click
 
 from hpcddm import exit_codes
-from hpcddm.commands.overview import Queue, look
+from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
-from hpcddm.files import is_sweep
+from hpcddm.loading import is_sweep
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.table import states_by_files
 
 LOOK_SECONDS = 5
 ASK_SECONDS = 30
-"""The least time between two questions to the scheduler, which serves everybody."""
+"""Least time in seconds between two queries to the scheduler, which serves all users."""
 FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One look at a run or a sweep: an exit code, one line for people, what to type next."""
+    """Observation of a run or a sweep: exit code, one line for people, next command."""
 
     code: int
     line: str
@@ -33,7 +33,7 @@ class Finding:
 
 
 def wait(root: Path, timeout: float | None) -> int:
-    """Look until the run is complete or needs somebody, or until `timeout` minutes are over; return the exit code.
+    """Wait until the run is complete or needs the user, or until `timeout` minutes are over; return the exit code.
 
     Raises `ConfigError` when the folder holds neither a run nor a sweep.
     """
@@ -41,13 +41,13 @@ def wait(root: Path, timeout: float | None) -> int:
     observe = _observe_sweep if is_sweep(run) else _observe_run
     ends = None if timeout is None else time.monotonic() + 60 * timeout
     try:
-        found = _wait(run, observe, ends)
+        finding = _wait(run, observe, ends)
     except KeyboardInterrupt:
         click.echo(f"\nno longer waiting; jobs in a queue go on: hpcddm wait {root}", err=True)
         return exit_codes.INTERRUPTED
-    if found.code != exit_codes.DONE:
-        click.echo(f"{_reason(found.code)}; next: {found.next}", err=True)
-    return found.code
+    if finding.code != exit_codes.DONE:
+        click.echo(f"{_reason(finding.code)}; next: {finding.next}", err=True)
+    return finding.code
 
 
 def _reason(code: int) -> str:
@@ -62,25 +62,25 @@ def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float 
     shown, before = "", None
     queue = Queue.ask(run)
     while True:
-        found = observe(run, queue)
-        shown = _show(found.line, shown)
+        finding = observe(run, queue)
+        shown = _show(finding.line, shown)
         # Between two jobs of one unit there is a moment without any: only two looks, each at a new queue, settle it.
-        is_settled = found.code == exit_codes.DONE or (before is not None and before.code == found.code)
+        is_settled = finding.code == exit_codes.DONE or (before is not None and before.code == finding.code)
         is_over = ends is not None and time.monotonic() >= ends
-        if is_over or (found.code in FINAL_CODES and is_settled):
+        if is_over or (finding.code in FINAL_CODES and is_settled):
             if sys.stdout.isatty():
                 click.echo()
-            return found
-        before = found
+            return finding
+        before = finding
         patience = LOOK_SECONDS * random.uniform(1.0, 1.2)
         time.sleep(patience if ends is None else max(0.0, min(patience, ends - time.monotonic())))
-        if found.code in FINAL_CODES or time.time() - queue.asked > ASK_SECONDS:
+        if finding.code in FINAL_CODES or time.time() - queue.asked_at > ASK_SECONDS:
             queue = Queue.ask(run)
 
 
 def _observe_run(run: RunDir, queue: Queue) -> Finding:
-    seen = look(run, queue)
-    return Finding(seen.exit_code, summary(seen), seen.next_step())
+    overview = scan_run(run, queue)
+    return Finding(overview.exit_code, summary(overview), overview.next_step())
 
 
 def _observe_sweep(home: RunDir, queue: Queue) -> Finding:
@@ -97,8 +97,8 @@ def _observe_sweep(home: RunDir, queue: Queue) -> Finding:
     # Of a sweep on this machine the units' own files tell.
     is_alive = queue.jobs or any(word.endswith(" running") for word in missing.values())
     code = exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
-    label, words = next(iter(missing.items()))
-    return Finding(code, line, f"hpcddm status {home.root / label} ({words}), then the same hpcddm sweep")
+    label, text = next(iter(missing.items()))
+    return Finding(code, line, f"hpcddm status {home.root / label} ({text}), then the same hpcddm sweep")
 
 
 def _show(line: str, shown: str) -> str:

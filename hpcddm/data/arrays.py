@@ -15,14 +15,14 @@ class ArrayReader:
     def __len__(self) -> int:
         return len(self._images)
 
-    def images(self, rows: Sequence[int]) -> np.ndarray:
-        """The images of some rows: uint8 (N, H, W, C)."""
-        return self._images[np.asarray(rows)]
+    def images(self, dataset_indices: Sequence[int]) -> np.ndarray:
+        """Return the images of some samples: uint8 (N, H, W, C)."""
+        return self._images[np.asarray(dataset_indices)]
 
-    def labels(self, rows: Sequence[int]) -> torch.Tensor:
-        """The classes of some rows: int64 (N,)."""
-        return torch.from_numpy(self._labels[np.asarray(rows)].astype(np.int64))
+    def labels(self, dataset_indices: Sequence[int]) -> torch.Tensor:
+        """Return the classes of some samples: int64 (N,)."""
+        return torch.from_numpy(self._labels[np.asarray(dataset_indices)].astype(np.int64))
 
-    def clusters(self, rows: Sequence[int]) -> torch.Tensor:
-        """The cluster ids of some rows: int64 (N,)."""
-        return torch.from_numpy(self._clusters[np.asarray(rows)].astype(np.int64))
+    def clusters(self, dataset_indices: Sequence[int]) -> torch.Tensor:
+        """Return the cluster ids of some samples: int64 (N,)."""
+        return torch.from_numpy(self._clusters[np.asarray(dataset_indices)].astype(np.int64))

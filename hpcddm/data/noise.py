@@ -13,7 +13,7 @@ import torch
 
 
 def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, ...]) -> torch.Tensor:
-    """Standard normal numbers, float32 (N, *shape), row n belonging to `indices[n]`."""
+    """Draw standard normal numbers, float32 (N, *shape), row n belonging to `indices[n]`."""
     numbers = np.empty((len(indices), *shape), dtype=np.float32)
     source = _SampleSource(seed, stream)
     for row, index in zip(numbers, indices, strict=True):
@@ -22,19 +22,19 @@ def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, .
 
 
 def uniform(seed: int, stream: str, indices: Sequence[int]) -> torch.Tensor:
-    """Uniform numbers in [0, 1), float32 (N,), entry n belonging to `indices[n]`."""
+    """Draw uniform numbers in [0, 1), float32 (N,), entry n belonging to `indices[n]`."""
     source = _SampleSource(seed, stream)
     numbers = [source.at(index).random(dtype=np.float32) for index in indices]
     return torch.tensor(numbers, dtype=torch.float32)
 
 
 def permutation(seed: int, stream: str, size: int) -> np.ndarray:
-    """A random order of 0 ... size - 1, int64 (size,)."""
+    """Draw a random order of 0 ... size - 1, int64 (size,)."""
     return np.random.Generator(np.random.Philox(key=_key(seed, stream))).permutation(size)
 
 
 class _SampleSource:
-    """One generator that jumps to the start of any sample's numbers.
+    """Generator that jumps to the start of any sample's numbers.
 
     The index is the second word of Philox's 256-bit counter, so every sample owns 2^64 blocks.
     """
@@ -53,5 +53,5 @@ class _SampleSource:
 
 @cache
 def _key(seed: int, stream: str) -> int:
-    """A 128-bit Philox key; Python's own hash() differs from process to process."""
+    """Hash seed and stream to a 128-bit Philox key; Python's own hash() differs from process to process."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{stream}".encode()).digest()[:16], "little")

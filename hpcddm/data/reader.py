@@ -14,7 +14,7 @@ from hpcddm.errors import UserError
 
 
 class TarReader:
-    """The images of a list of samples; `samples` is (N,) of dtype `tar.SAMPLE`, `tars` what its shards number."""
+    """Images of a list of samples; `samples` is (N,) of dtype `tar.SAMPLE`, whose `shard` is an index into `tars`."""
 
     def __init__(self, tars: Sequence[Path], samples: np.ndarray) -> None:
         self.samples = samples
@@ -24,20 +24,20 @@ class TarReader:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def images(self, rows: Sequence[int]) -> np.ndarray:
-        """The images of some rows: uint8 (N, H, W, C).
+    def images(self, dataset_indices: Sequence[int]) -> np.ndarray:
+        """Return the images of some samples: uint8 (N, H, W, C).
 
         Raises `UserError` naming the tar when bytes are missing or are no image.
         """
-        return np.stack([self._image(self.samples[row]) for row in rows])
+        return np.stack([self._image(self.samples[dataset_index]) for dataset_index in dataset_indices])
 
-    def labels(self, rows: Sequence[int]) -> torch.Tensor:
-        """The classes of some rows: int64 (N,)."""
-        return torch.from_numpy(self.samples["label"][rows].astype(np.int64))
+    def labels(self, dataset_indices: Sequence[int]) -> torch.Tensor:
+        """Return the classes of some samples: int64 (N,)."""
+        return torch.from_numpy(self.samples["label"][dataset_indices].astype(np.int64))
 
-    def clusters(self, rows: Sequence[int]) -> torch.Tensor:
-        """The cluster ids of some rows: int64 (N,)."""
-        return torch.from_numpy(self.samples["cluster"][rows].astype(np.int64))
+    def clusters(self, dataset_indices: Sequence[int]) -> torch.Tensor:
+        """Return the cluster ids of some samples: int64 (N,)."""
+        return torch.from_numpy(self.samples["cluster"][dataset_indices].astype(np.int64))
 
     def _image(self, sample: np.void) -> np.ndarray:
         shard, size = int(sample["shard"]), int(sample["size"])
@@ -55,29 +55,29 @@ class TarReader:
 
 
 class SampleOrder:
-    """A new random order in every epoch; what comes at place n is a function of (seed, stream, n) alone."""
+    """Endless order, permuted anew in every epoch; the sample at index n is a function of (seed, stream, n) alone."""
 
     def __init__(self, seed: int, stream: str, size: int) -> None:
         self._seed, self._stream, self._size = seed, stream, size
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
-    def rows(self, places: Sequence[int]) -> np.ndarray:
-        """The rows that stand at some places of the endless order: int64 (N,)."""
-        return np.array([self._row(place) for place in places], dtype=np.int64)
+    def dataset_indices(self, sample_indices: Sequence[int]) -> np.ndarray:
+        """Return the rows at some indices of the endless order: int64 (N,)."""
+        return np.array([self._row(sample_index) for sample_index in sample_indices], dtype=np.int64)
 
-    def _row(self, place: int) -> int:
-        epoch, position = divmod(place, self._size)
+    def _row(self, sample_index: int) -> int:
+        epoch, position = divmod(sample_index, self._size)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, noise.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
         return self._order[position]
 
 
 def to_tensor(images: np.ndarray) -> torch.Tensor:
-    """uint8 (N, H, W, C) as float32 (N, C, H, W) in [-1, 1]."""
+    """Convert uint8 (N, H, W, C) to float32 (N, C, H, W) in [-1, 1]."""
     return torch.from_numpy(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
 
 
 def to_images(tensor: torch.Tensor) -> np.ndarray:
-    """(N, C, H, W) in [-1, 1] as uint8 (N, H, W, C), rounded."""
+    """Convert (N, C, H, W) in [-1, 1] to uint8 (N, H, W, C), rounded."""
     scaled = tensor.add(1).mul(127.5).round().clamp(0, 255)
     return scaled.to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

@@ -1,4 +1,4 @@
-"""What every source of images yields."""
+"""Record of one image, the common output of all sources of images."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 @dataclass(frozen=True)
 class Record:
-    """One image as the source has it: a key that stays the same for ever, the picture, its class."""
+    """One image of a source: a key that never changes, the picture, its class."""
 
     key: str
     image: Image.Image

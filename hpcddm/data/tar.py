@@ -1,4 +1,4 @@
-"""WebDataset tars and their byte-offset index: an expert reads its samples, and nothing else."""
+"""WebDataset tars and their byte-offset index, by which an expert reads its own samples only."""
 
 import io
 import tarfile
@@ -28,7 +28,7 @@ SAMPLE = np.dtype(
 def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int) -> int:
     """Write records as PNG and class, centre-cropped and resized; return their number.
 
-    The same records give the same bytes: no clock and no user name gets in.
+    The same records give the same bytes: no time and no user name is stored.
     """
     count = 0
     with open(path, "wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
@@ -41,21 +41,21 @@ def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: 
 
 
 def index_tar(path: Path, shard: int) -> tuple[np.ndarray, list[str]]:
-    """The rows (N,) of dtype `SAMPLE` and the keys of a tar, in its order.
+    """Read the rows (N,) of dtype `SAMPLE` and the keys of a tar, in its order.
 
-    Raises `UserError` naming the tar and the member when it is torn or an image lacks its class.
+    Raises `UserError` naming the tar and the entry when it is torn or an image lacks its class.
     """
     rows, keys, images, labels = [], [], {}, {}
     try:
         with tarfile.open(path) as tar:
-            for member in tar:
-                if not member.isfile():
+            for entry in tar:
+                if not entry.isfile():
                     continue
-                key, _, extension = member.name.partition(".")
+                key, _, extension = entry.name.partition(".")
                 if extension == "cls":
-                    labels[key] = int(tar.extractfile(member).read())
+                    labels[key] = int(tar.extractfile(entry).read())
                 else:
-                    images[key] = (member.offset_data, member.size)
+                    images[key] = (entry.offset_data, entry.size)
     except (tarfile.TarError, OSError, ValueError) as error:
         raise UserError(f"{path}: a torn or foreign tar ({error})") from None
     for key, (offset, size) in images.items():
@@ -69,6 +69,6 @@ def index_tar(path: Path, shard: int) -> tuple[np.ndarray, list[str]]:
 def _prepare(image: Image.Image, size: int, channels: int) -> Image.Image:
     image = image.convert("RGB" if channels == 3 else "L")
     side = min(image.size)
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    image = image.crop((left, top, left + side, top + side))
+    x, y = (image.width - side) // 2, (image.height - side) // 2
+    image = image.crop((x, y, x + side, y + side))
     return image if side == size else image.resize((size, size), Image.Resampling.LANCZOS)

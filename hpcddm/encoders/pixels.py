@@ -1,4 +1,4 @@
-"""Down-sampled pixels as features: no weights, no dependency, good enough to cluster small centred images."""
+"""Down-sampled pixels as features, without weights or dependencies, for clustering small centred images."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):
-    """`size` is the side of the down-sampled image: features have size^2 x channels values."""
+    """Side `size` of the down-sampled image: features have size^2 x channels values."""
 
     role: ClassVar[str] = "image"
     uses_gpu: ClassVar[bool] = False
@@ -19,7 +19,7 @@ class Settings(VariantSettings):
     size: Positive = 7
 
     def dimensions(self, data: Any) -> int:
-        """Values per image."""
+        """Return the number of features per image."""
         return self.size**2 * data.channels
 
     def check(self, experiment: Any) -> None:
@@ -29,7 +29,7 @@ class Settings(VariantSettings):
 
 
 def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from uint8 images (N, H, W, C) to float32 features (N, D) in [0, 1]."""
+    """Build a function from uint8 images (N, H, W, C) to float32 features (N, D) in [0, 1]."""
 
     def encode(images: np.ndarray) -> np.ndarray:
         planes = torch.from_numpy(images).permute(0, 3, 1, 2).float()

@@ -1,4 +1,4 @@
-"""One trained network as a velocity of the linear path, whatever it was trained to predict."""
+"""A trained network of any prediction type as a velocity of the linear path."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,43 +7,46 @@ import torch
 
 
 class Denoiser:
-    """model: (x, t, condition) -> prediction, in the coordinates of its objective; conversion: how it is translated.
+    """Velocity of the linear path from a model, its objective and a conversion.
 
-    condition: (N,) class ids or (N, ...) states; only rows of it are taken. What is returned lies where the model's
-    prediction lies, which is not where x lies when experts are spread over devices.
+    model: (x, t, condition) -> prediction, in the coordinates of its objective; condition: (N,) class ids or (N, ...)
+    states; only rows of it are taken. The result is on the device of the model's prediction, which is not that of x
+    when experts are spread over devices.
     """
 
     def __init__(self, model: Callable, objective: Any, conversion: Any):
         self.model, self.objective, self.conversion = model, objective, conversion
 
     def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """The velocity at (x, t). x: (N, C, H, W); t: (N,) -> (N, C, H, W)."""
-        return self._velocity(self.model(*self.conversion.ask(self.objective, x, t), condition), x, t)
+        """Compute the velocity at (x, t). x: (N, C, H, W); t: (N,) -> (N, C, H, W)."""
+        return self._velocity(self.model(*self.conversion.to_native(self.objective, x, t), condition), x, t)
 
     def guided(
         self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, null: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """The velocity with classifier-free guidance (arXiv 2207.12598, eq. 6), both halves in one batch.
+        """Compute the velocity with classifier-free guidance (arXiv 2207.12598, eq. 6), both halves in one batch.
 
         Guidance acts on the model's own prediction, so that a conversion that clamps sees the guided one. Without a
         clamp the order does not matter: conversions are affine in the prediction.
         """
-        prediction = guided_prediction(self.model, *self.conversion.ask(self.objective, x, t), condition, null, scale)
+        prediction = guided_prediction(
+            self.model, *self.conversion.to_native(self.objective, x, t), condition, null, scale
+        )
         return self._velocity(prediction, x, t)
 
-    def speaks(self, t: torch.Tensor) -> torch.Tensor:
-        """Whether the conversion trusts this model at times t: bool (N,)."""
-        return self.conversion.speaks(self.objective, t)
+    def is_active(self, t: torch.Tensor) -> torch.Tensor:
+        """Return the conversion's `is_active` of this model at times t (N,): bool (N,)."""
+        return self.conversion.is_active(self.objective, t)
 
     def _velocity(self, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        where = prediction.device
-        return self.conversion.velocity(self.objective, prediction, x.to(where), t.to(where))
+        device = prediction.device
+        return self.conversion.velocity(self.objective, prediction, x.to(device), t.to(device))
 
 
 def guided_prediction(
     model: Callable, y: torch.Tensor, tau: torch.Tensor, condition: torch.Tensor, null: torch.Tensor, scale: float
 ) -> torch.Tensor:
-    """prediction(null) + scale (prediction(condition) - prediction(null)), both halves in one batch.
+    """Compute prediction(null) + scale (prediction(condition) - prediction(null)), both halves in one batch.
 
     y: (N, C, H, W) and tau: (N,), in the model's own coordinates.
     """

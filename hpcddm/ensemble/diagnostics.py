@@ -1,4 +1,4 @@
-"""What says how an ensemble works inside: how sure its router is, and how far its experts are from each other."""
+"""Diagnostics of an ensemble: the entropy of its router, the disagreement of its experts, the refinement gap."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from hpcddm.config import EvaluateSettings
-from hpcddm.ensemble.moment import Moment
 from hpcddm.ensemble.sampler import sample, time_grid
+from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
 
 
@@ -19,9 +19,9 @@ def diagnose(
     shape: tuple[int, int, int],
     evaluate: EvaluateSettings,
 ) -> dict[str, Any]:
-    """Entropy and disagreement along the trajectories of an arm, by time, and the gap when they are refined.
+    """Measure entropy and disagreement along the trajectories of an arm, by time, and its refinement gap.
 
-    field_of: makes a fresh field of the arm; indices, condition: as in `sample`, few, because every expert is asked.
+    field_of: makes a fresh field of the arm; indices, condition: as in `sample`, few, for every expert is evaluated.
     'times' are those of the steps, from 1 downwards; 'entropy' (nats), 'disagreement' and 'refinement_gap' are means
     over samples. These are the diagnostics of arXiv 2602.02685.
     """
@@ -39,35 +39,37 @@ def diagnose(
 
 
 class Watched:
-    """A field that notes, once per step, the entropy of its posterior and the disagreement of its experts."""
+    """Velocity field that records, once per step, the entropy of its posterior and the disagreement of its experts."""
 
     def __init__(self, field: EnsembleVelocity):
         self.field, self.experts = field, field.experts
         self.entropy: list[float] = []
         self.disagreement: list[float] = []
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
-        """What the field says."""
-        if moment.step == len(self.entropy):
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
+        """Return the field's velocity (N, C, H, W) at (x, t)."""
+        if context.step == len(self.entropy):
             posterior = self.field.posterior(x, t, condition)
-            velocities = [x.new_zeros(x.shape) if one is None else one(x, t, condition).to(x) for one in self.experts]
+            velocities = [
+                x.new_zeros(x.shape) if expert is None else expert(x, t, condition).to(x) for expert in self.experts
+            ]
             self.entropy.append(entropy(posterior).mean().item())
             self.disagreement.append(disagreement(posterior, torch.stack(velocities, dim=1)).mean().item())
-        return self.field(x, t, condition, moment)
+        return self.field(x, t, condition, context)
 
 
 def entropy(posterior: torch.Tensor) -> torch.Tensor:
-    """-sum_k p_k log p_k in nats: (N, K) -> (N,)."""
+    """Compute -sum_k p_k log p_k in nats: (N, K) -> (N,)."""
     return torch.special.entr(posterior).sum(1)
 
 
 def disagreement(posterior: torch.Tensor, velocities: torch.Tensor) -> torch.Tensor:
-    """sum_k p_k |v_k - sum_j p_j v_j|^2, averaged over an image's values: (N, K), (N, K, C, H, W) -> (N,)."""
-    weights = posterior.to(velocities)[:, :, None, None, None]
-    mean = (weights * velocities).sum(1, keepdim=True)
-    return (weights * (velocities - mean).square()).sum(1).flatten(1).mean(1)
+    """Average sum_k p_k |v_k - sum_j p_j v_j|^2 over an image's values: (N, K), (N, K, C, H, W) -> (N,)."""
+    routing_weights = posterior.to(velocities)[:, :, None, None, None]
+    mean = (routing_weights * velocities).sum(1, keepdim=True)
+    return (routing_weights * (velocities - mean).square()).sum(1).flatten(1).mean(1)
 
 
 def refinement_gap(images: torch.Tensor, finer: torch.Tensor) -> float:
-    """The mean squared difference of images (N, C, H, W) drawn with n and with 2 n steps from the same noise."""
+    """Return the mean squared difference of images (N, C, H, W) drawn with n and with 2 n steps from the same noise."""
     return (images - finer).square().mean().item()

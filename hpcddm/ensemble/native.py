@@ -7,7 +7,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser, guided_prediction
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
 from hpcddm.errors import ConfigError
 from hpcddm.objectives import conversions
@@ -16,18 +16,18 @@ from hpcddm.objectives.conversions import Level
 from hpcddm.schema import VariantSettings
 
 HIGHEST = 1 - 1e-3
-"""The last time at which a model is asked: at t = 1 a prediction of the noise says nothing about the image."""
+"""Last time at which a model is evaluated: at t = 1 a prediction of the noise says nothing about the image."""
 
 
-def travel(
+def integrate(
     field: EnsembleVelocity,
     start: torch.Tensor,
-    trajectory: Trajectory,
+    stream: SampleStream,
     condition: torch.Tensor,
     times: list[float],
     settings: VariantSettings,
 ) -> torch.Tensor:
-    """From a native state (N, C, H, W) at the first time to one at the last; `start` fixes the floating-point type.
+    """Integrate a native state (N, C, H, W) from the first time to the last; `start` fixes the floating-point type.
 
     times: of the linear path, falling; native times are those of the same log-SNR. A last time of 0 gives images.
     Raises `ConfigError` when the field has more than one model.
@@ -39,29 +39,29 @@ def travel(
         )
     (denoiser,), solver, y = field.experts, plugins.load("ensemble/solvers", settings.name), start
     for step, (t, t_next) in enumerate(pairwise(times)):
-        moment = Moment(trajectory, step, t)
+        context = StepContext(stream, step, t)
         tau = _matched(denoiser, t, y.device)
         prediction = _predict(field, denoiser, y, tau.to(y).expand(len(y)), condition, t)
         estimates = _estimates(denoiser, y, tau, prediction.to(y))
         levels = denoiser.objective.level(tau), _level(denoiser, t_next, y.device)
-        y = solver.step(settings, *estimates, *levels, partial(_fresh, moment, y))
+        y = solver.step(settings, *estimates, *levels, partial(_fresh, context, y))
     return y
 
 
 def _estimates(
     denoiser: Denoiser, y: torch.Tensor, tau: torch.Tensor, prediction: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """x0, within the conversion's clamp, and the eps that goes with it at the state y."""
+    """Return x0, within the conversion's clamp, and the eps that goes with it at the state y."""
     x0, eps = denoiser.objective.estimate(y, tau, prediction)
     bound = denoiser.conversion.settings.x0_clamp
     if bound is None:
         return x0, eps
     level, clamped = conversions.floored(denoiser.objective.level(tau)), x0.clamp(-bound, bound)
-    return clamped, eps + conversions.times(level.alpha / level.sigma, x0 - clamped)
+    return clamped, eps + conversions.scale_per_sample(level.alpha / level.sigma, x0 - clamped)
 
 
-def _fresh(moment: Moment, like: torch.Tensor) -> torch.Tensor:
-    return moment.gaussian(like.shape[1:]).to(like)
+def _fresh(context: StepContext, like: torch.Tensor) -> torch.Tensor:
+    return context.gaussian(like.shape[1:]).to(like)
 
 
 def _predict(
@@ -79,8 +79,8 @@ def _predict(
 
 
 def _matched(denoiser: Denoiser, time: float, device: torch.device) -> torch.Tensor:
-    """The native time (1,) with the log-SNR of the linear path's `time`, or the nearest one that is believed."""
-    highest = min(HIGHEST, denoiser.conversion.known(denoiser.objective)[1])
+    """Return the native time (1,) with the log-SNR of the linear path's `time`, at most the last valid one."""
+    highest = min(HIGHEST, denoiser.conversion.valid_range(denoiser.objective)[1])
     t = torch.tensor([time], dtype=torch.float64, device=device).clamp(max=highest)
     return denoiser.objective.schedule.time_at(LINEAR.log_snr(t))
 

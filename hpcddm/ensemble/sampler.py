@@ -10,7 +10,7 @@ from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
 from hpcddm.data import noise
 from hpcddm.ensemble import native
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
 
 
@@ -25,33 +25,33 @@ def sample(
 ) -> torch.Tensor:
     """Draw images (N, C, H, W) in [-1, 1], on the device of `condition`.
 
-    indices: the images' numbers, which with the seed alone fix their initial noise and everything else that is drawn;
-    condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is to draw from several models.
+    indices: the images' numbers, which with the seed alone determine their initial noise and all other draws;
+    condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
     """
     start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
-    return travel(field, start, Trajectory(seed, indices), condition, evaluate).clamp(-1, 1)
+    return integrate(field, start, SampleStream(seed, indices), condition, evaluate).clamp(-1, 1)
 
 
-def travel(
+def integrate(
     field: EnsembleVelocity,
     start: torch.Tensor,
-    trajectory: Trajectory,
+    stream: SampleStream,
     condition: torch.Tensor,
     evaluate: EvaluateSettings,
 ) -> torch.Tensor:
-    """From noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
+    """Integrate noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
     times = time_grid(evaluate.steps, evaluate.shift)
     if evaluate.solver.native:
-        return native.travel(field, start, trajectory, condition, times, evaluate.solver)
+        return native.integrate(field, start, stream, condition, times, evaluate.solver)
     solver = plugins.load("ensemble/solvers", evaluate.solver.name)
     x = start
     for step, (t, t_next) in enumerate(pairwise(times)):
-        x = solver.step(evaluate.solver, partial(_look, field, trajectory, condition, step), x, t, t_next)
+        x = solver.step(evaluate.solver, partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
     return x
 
 
 def time_grid(steps: int, shift: float = 1.0) -> list[float]:
-    """`steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with u equally spaced.
+    """Return `steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with u equally spaced.
 
     A shift s lowers every log-SNR, 2 log((1 - t) / t), by 2 log s (arXiv 2403.03206, eq. 23).
     """
@@ -60,8 +60,8 @@ def time_grid(steps: int, shift: float = 1.0) -> list[float]:
     return [shift * u / (1 + (shift - 1) * u) for u in levels]
 
 
-def _look(
-    field: EnsembleVelocity, trajectory: Trajectory, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
+def _evaluate_velocity(
+    field: EnsembleVelocity, stream: SampleStream, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
 ) -> torch.Tensor:
     t = torch.full((len(x),), time, dtype=x.dtype, device=x.device)
-    return field(x, t, condition, Moment(trajectory, step, time))
+    return field(x, t, condition, StepContext(stream, step, time))

@@ -11,32 +11,32 @@ from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 
 
-def present(experts: Sequence[Denoiser | None]) -> Callable:
-    """Which experts are there at all, as a function of times t (N,): bool (N, K)."""
+def available_experts(experts: Sequence[Denoiser | None]) -> Callable:
+    """Return the function from times t (N,) to bool (N, K): the expert is not missing."""
 
-    def there(t: torch.Tensor) -> torch.Tensor:
-        return torch.stack([torch.full_like(t, one is not None, dtype=torch.bool) for one in experts], dim=1)
+    def available(t: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.full_like(t, expert is not None, dtype=torch.bool) for expert in experts], dim=1)
 
-    return there
-
-
-def speaking(experts: Sequence[Denoiser | None]) -> Callable:
-    """Which experts are there and trusted by their conversion at times t (N,), or, where none is, there: (N, K)."""
-    there = present(experts)
-
-    def speaks(t: torch.Tensor) -> torch.Tensor:
-        silent = torch.zeros_like(t, dtype=torch.bool)
-        trusted = torch.stack([silent if one is None else one.speaks(t) for one in experts], dim=1)
-        return torch.where(trusted.any(dim=1, keepdim=True), trusted, there(t))
-
-    return speaks
+    return available
 
 
-def routed(router: Callable, allowed: Callable) -> Callable:
-    """The posterior p(k | x, t, condition, k is allowed) of a router's logits; allowed: from t to bool (N, K)."""
+def active_experts(experts: Sequence[Denoiser | None]) -> Callable:
+    """Return the function from times t (N,) to bool (N, K): available and active, or available where none is active."""
+    available = available_experts(experts)
+
+    def active(t: torch.Tensor) -> torch.Tensor:
+        inactive = torch.zeros_like(t, dtype=torch.bool)
+        are_active = torch.stack([inactive if expert is None else expert.is_active(t) for expert in experts], dim=1)
+        return torch.where(are_active.any(dim=1, keepdim=True), are_active, available(t))
+
+    return active
+
+
+def routed_posterior(router: Callable, allowed: Callable) -> Callable:
+    """Return the posterior p(k | x, t, condition, k is allowed) of a router's logits; allowed: t -> bool (N, K)."""
 
     def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
         # Not p / p.sum() of the allowed ones: where another one has all the probability, that is 0 / 0.
@@ -45,39 +45,41 @@ def routed(router: Callable, allowed: Callable) -> Callable:
     return posterior
 
 
-def known(clusters: torch.Tensor, num_experts: int) -> Callable:
-    """The one-hot posterior of samples whose clusters (N,) are known."""
+def oracle_posterior(clusters: torch.Tensor, num_experts: int) -> Callable:
+    """Return the one-hot posterior of samples with clusters (N,)."""
     one_hot = F.one_hot(clusters, num_experts).float()
 
     def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        # With guidance the batch may be asked twice over.
+        # With guidance the batch may hold every sample twice.
         return one_hot.repeat(len(x) // len(one_hot), 1)
 
     return posterior
 
 
-def known_or_routed(clusters: torch.Tensor, experts: Sequence[Denoiser | None], router: Callable) -> Callable:
-    """The one-hot posterior of the samples whose cluster's expert is there; the others ask the router."""
-    one_hot, asked = known(clusters, len(experts)), routed(router, speaking(experts))
-    is_there = torch.tensor([one is not None for one in experts], device=clusters.device)[clusters, None]
+def oracle_or_routed_posterior(
+    clusters: torch.Tensor, experts: Sequence[Denoiser | None], router: Callable
+) -> Callable:
+    """Return the oracle posterior for samples whose cluster's expert is available, the router's for the others."""
+    one_hot, routed = oracle_posterior(clusters, len(experts)), routed_posterior(router, active_experts(experts))
+    is_available = torch.tensor([expert is not None for expert in experts], device=clusters.device)[clusters, None]
 
     def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        own = is_there.repeat(len(x) // len(is_there), 1)
-        return torch.where(own, one_hot(x, t, condition), asked(x, t, condition))
+        has_expert = is_available.repeat(len(x) // len(is_available), 1)
+        return torch.where(has_expert, one_hot(x, t, condition), routed(x, t, condition))
 
     return posterior
 
 
-def alone(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-    """The posterior of an ensemble of one model."""
+def single_model_posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    """Return the posterior of an ensemble of one model: ones (N, 1)."""
     return torch.ones(len(x), 1, device=x.device)
 
 
 class EnsembleVelocity:
-    """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, c, moment) (arXiv 2501.05450, eq. 4).
+    """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, c, context) (arXiv 2501.05450, eq. 4).
 
-    posterior: function (x, t, condition) -> (N, K); strategy: from posterior to weights; null: what stands for 'no
-    condition', a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the velocity is
+    posterior: function (x, t, condition) -> (N, K); strategy: from posterior to weights; null: the null
+    condition, a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the velocity is
     v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has those of its
     own posterior; either way an expert's part of both halves is one batch. Weights, draws among them, are kept for
     `route_every` steps, or for the whole trajectory if the strategy says so.
@@ -101,46 +103,46 @@ class EnsembleVelocity:
         self.usage: list[torch.Tensor] = []
         self.entropy: list[torch.Tensor] = []
         self._rule = strategies.rule(strategy, evaluate.renormalise)
-        self._kept_for: tuple[Trajectory, int, int] | None = None
+        self._kept_for: tuple[SampleStream, int, int] | None = None
         self._kept = (torch.empty(0), torch.empty(0))
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
-        """x: (N, C, H, W); t: (N,); condition: (N, ...) -> (N, C, H, W)."""
-        scale = self.guidance_at(moment.time)
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
+        """Compute the velocity. x: (N, C, H, W); t: (N,); condition: (N, ...) -> (N, C, H, W)."""
+        scale = self.guidance_at(context.time)
         if scale == 1:
-            return weighted_velocity(self.experts, self._weights(x, t, condition, moment), x, t, condition)
+            return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
         null = self.null_of(condition)
         if self.shared:
-            guided = [one and partial(one.guided, scale=scale) for one in self.experts]
-            return weighted_velocity(guided, self._weights(x, t, condition, moment), x, t, condition, null)
+            guided = [expert and partial(expert.guided, scale=scale) for expert in self.experts]
+            return weighted_velocity(guided, self._weights(x, t, condition, context), x, t, condition, null)
         both = torch.cat([x, x]), torch.cat([t, t]), torch.cat([condition, null])
-        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, moment), *both).chunk(2)
+        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, context), *both).chunk(2)
         return torch.lerp(unconditional, conditional, scale)
 
     def guidance_at(self, time: float) -> float:
-        """The guidance scale at noise `time`: 1 outside the interval, where the null half is not asked at all."""
+        """Return the guidance scale at `time`: 1 outside the interval, where the null half is not evaluated."""
         low, high = self.evaluate.guidance_interval
         return self.evaluate.guidance if low <= time <= high else 1.0
 
     def null_of(self, condition: torch.Tensor) -> torch.Tensor:
-        """As many null conditions as there are conditions (N, ...)."""
+        """Expand the null condition to the shape (N, ...) of `condition`."""
         return torch.as_tensor(self.null).to(condition).expand_as(condition)
 
-    def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, moment: Moment) -> torch.Tensor:
-        """The experts' weights (N, K), asked for anew or kept from an earlier look."""
+    def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
+        """Return the experts' weights (N, K), computed now or kept from an earlier step."""
         every = self.evaluate.route_every
-        number = 0 if self.strategy.per_trajectory else moment.step // every
-        asked_for = (moment.trajectory, number, len(x))
+        number = 0 if self.strategy.per_trajectory else context.step // every
+        reused_for = (context.stream, number, len(x))
         anew = every == 1 and not self.strategy.per_trajectory
-        if anew or asked_for != self._kept_for:
+        if anew or reused_for != self._kept_for:
             posterior = self.posterior(x, t, condition)
-            self._kept_for, self._kept = asked_for, (posterior, self._rule(posterior, moment))
-        self._record(moment, *self._kept)
+            self._kept_for, self._kept = reused_for, (posterior, self._rule(posterior, context))
+        self._record(context, *self._kept)
         return self._kept[1]
 
-    def _record(self, moment: Moment, posterior: torch.Tensor, weights: torch.Tensor) -> None:
-        # A solver may look more than once in a step; the first look counts.
-        if moment.step == len(self.usage):
-            images = len(moment.trajectory.indices)
-            self.usage.append(weights[:images].sum(0))
+    def _record(self, context: StepContext, posterior: torch.Tensor, routing_weights: torch.Tensor) -> None:
+        # A solver may evaluate more than once in a step; the first evaluation counts.
+        if context.step == len(self.usage):
+            images = len(context.stream.indices)
+            self.usage.append(routing_weights[:images].sum(0))
             self.entropy.append(torch.special.entr(posterior[:images]).sum())

@@ -1,17 +1,17 @@
-"""What Slurm's accounting holds about the executions of our jobs, those before a requeue included."""
+"""Reads the executions of a run's jobs from Slurm's accounting, those before a requeue included."""
 
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpcddm.launch.client import ask, on
+from hpcddm.launch.client import on, query
 from hpcddm.rundir.job import JobId
 
 FIELDS = ("JobID", "JobName", "Start", "End", "ElapsedRaw", "State", "AllocTRES")
 SACCT_SECONDS = 60
 CLOCK_SECONDS = 3600
-"""Searched before the first submission: clocks differ, and daylight saving time moves them."""
+"""Seconds before the first submission from which sacct searches: clocks differ, and daylight saving time moves them."""
 
 
 @dataclass(frozen=True)
@@ -24,33 +24,33 @@ class Execution:
     """The token of its submission, from the job's name."""
     started: float
     ended: float | None
-    """None while it runs."""
+    """End of the execution, in seconds since the epoch; None while it runs."""
     seconds: int
     state: str
     cpus: int
     gpus: int | None
-    """None where the cluster's accounting does not count GPUs."""
+    """Number of GPUs; None where the cluster's accounting does not count them."""
 
 
 def executions(names: Mapping[str | None, list[str]], since: float) -> list[Execution]:
     """List all executions of jobs with these names, by cluster, oldest first, with one call of sacct for each cluster.
 
-    Raises `Silent` with the reason when sacct is not there, gives no answer, or has nothing to say.
+    Raises `SlurmUnavailable` with the reason when sacct is not there, gives no answer, or has nothing to say.
     """
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - CLOCK_SECONDS))
     # --duplicates: without it sacct shows the last execution of a requeued job only, and every hour before is lost.
     flags = ("--duplicates", "--allocations", "--allusers", "--noheader", "--parsable2")
-    found: list[Execution] = []
+    started_executions: list[Execution] = []
     for cluster, some in names.items():
         command = ("sacct", *on(cluster), *flags, f"--starttime={start}", f"--name={','.join(some)}")
-        text = ask(*command, f"--format={','.join(FIELDS)}", seconds=SACCT_SECONDS)
+        text = query(*command, f"--format={','.join(FIELDS)}", seconds=SACCT_SECONDS)
         rows = (line.split("|") for line in text.splitlines() if line.count("|") == len(FIELDS) - 1)
-        found += [one for one in (_execution(row, cluster) for row in rows) if one]
-    return sorted(found, key=lambda one: one.started)
+        started_executions += [execution for execution in (_execution(row, cluster) for row in rows) if execution]
+    return sorted(started_executions, key=lambda execution: execution.started)
 
 
 def _execution(values: list[str], cluster: str | None) -> Execution | None:
-    """One line of sacct; None for what never started."""
+    """Parse one line of sacct; None for a job that never started."""
     row = dict(zip(FIELDS, values, strict=True))
     started = _epoch(row["Start"])
     if started is None or not row["ElapsedRaw"].isdigit():
@@ -69,7 +69,7 @@ def _execution(values: list[str], cluster: str | None) -> Execution | None:
 
 
 def _epoch(text: str) -> float | None:
-    """Slurm's local time as seconds since the epoch; None for 'Unknown' and 'None'."""
+    """Convert Slurm's local time to seconds since the epoch; None for 'Unknown' and 'None'."""
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except ValueError:

@@ -28,7 +28,7 @@ PYTHON = (sys.executable, "-P")
 
 
 class Refused(UserError):
-    """The scheduler took none of this array, and said why."""
+    """The scheduler refused this array whole; the message holds its reason."""
 
 
 class QueueFull(Refused):
@@ -46,20 +46,20 @@ class ArraySpec:
     after: list[JobId]
     """Jobs of the same cluster that must have ended, well or badly; the units check their inputs themselves."""
     throttle: int
-    """How many elements may run at the same time."""
+    """Number of elements that may run at the same time."""
     begin_seconds: int = 0
     """Seconds to wait before the first look for what another cluster makes: no dependency crosses clusters."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a scheduler says about one element: 'pending', 'running' or its own word, and why or where."""
+    """State of one element in the queue: 'pending', 'running' or the scheduler's word, with its reason or nodes."""
 
     id: JobId
     state: str
     detail: str = ""
     starts: str = ""
-    """When a pending one may start, as the scheduler writes it; empty when it does not know."""
+    """Expected start of a pending job, as the scheduler writes it; empty when it does not know."""
     others: tuple[JobId, ...] = ()
     """Further jobs of the same unit: one that submits itself anew is in the queue twice for a moment."""
 
@@ -77,15 +77,15 @@ class Launcher(ABC):
 
     @abstractmethod
     def check(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when these cannot be submitted from here; asked before anything is written."""
+        """Raise `UserError` when these arrays cannot be submitted from here; called before anything is written."""
 
     @abstractmethod
     def prove_folder(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when a cluster to which one of these goes does not see the run; asked before any goes."""
+        """Raise `UserError` when a cluster of one of these arrays does not see the run; called before submission."""
 
     @abstractmethod
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
-        """Hand over an array whose job name carries `token` and return the scheduler's id.
+        """Submit an array whose job name carries `token` and return the scheduler's id.
 
         `script` is the name under which the batch script, where there is one, is kept in the run.
         Raises `UserError` with the scheduler's words when it refuses, `QueueFull` when it will take the same later.
@@ -93,7 +93,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """The elements of these submissions that wait or run, by unit; None when nobody answers."""
+        """Return the waiting or running elements of these submissions, by unit; None when the scheduler is silent."""
 
     @abstractmethod
     def dismiss(self, *jobs: JobId) -> None:
@@ -103,13 +103,13 @@ class Launcher(ABC):
     def cancel(self, *jobs: JobId) -> None:
         """End jobs; raises `UserError` with the scheduler's words when it refuses."""
 
-    def limits(self, wanted: int, cluster: str | None = None) -> Limits:
-        """Limits of the scheduler when `wanted` jobs are to be submitted to one of the site's clusters."""
-        return Limits(max_array=max(wanted, 1))
+    def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
+        """Return the scheduler's limits when `num_jobs` jobs are to be submitted to one of the site's clusters."""
+        return Limits(max_array=max(num_jobs, 1))
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment for a new job: what an enclosing allocation left must not leak in, SLURM_CONF must."""
+    """Return the environment for a new job: without the variables of an enclosing allocation, but with SLURM_CONF."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(SCHEDULER_PREFIXES)}
     if "SLURM_CONF" in os.environ:
         kept["SLURM_CONF"] = os.environ["SLURM_CONF"]
@@ -117,10 +117,10 @@ def clean_environment() -> dict[str, str]:
 
 
 def python_path(code: Path, before: str | None) -> str:
-    """PYTHONPATH with this code first; an empty entry of the one before would stand for the present folder."""
+    """Return PYTHONPATH with this code first; empty entries, which stand for the working directory, are dropped."""
     return os.pathsep.join([str(code), *filter(None, (before or "").split(os.pathsep))])
 
 
 def launcher_of(site: Site, run: RunDir) -> Launcher:
-    """The launcher of a site, from `launch/<scheduler>.py`."""
+    """Create the launcher of a site, from `launch/<scheduler>.py`."""
     return importlib.import_module(f"hpcddm.launch.{site.scheduler}").create(site, run)

@@ -1,4 +1,4 @@
-"""How many jobs a cluster takes, and how an array is cut into chunks that it takes."""
+"""Limits of a cluster on jobs, and the cutting of an array into chunks within them."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ DEFAULT_MAX_ARRAY = 1001
 
 @dataclass(frozen=True)
 class Limits:
-    """What a cluster takes: elements of one array, and further jobs of this user; None is without limit."""
+    """Limits of a cluster: elements of one array, and further jobs of this user; None stands for no limit."""
 
     max_array: int = DEFAULT_MAX_ARRAY
     room: int | None = None
     reason: str = ""
-    """Where `room` comes from, in the words for the user."""
+    """Source of `room`, in words for the user."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Chunk:
     start: int
     stop: int
     throttle: int
-    """How many of them may run at the same time."""
+    """Number of them that may run at the same time."""
     behind: int | None
-    """The number of the chunk that must have ended first, because more chunks than that may not run."""
+    """Index of the chunk that must have ended first, so that no more elements than allowed run; None for none."""
 
 
 def chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
@@ -35,12 +35,12 @@ def chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
     """
     number = -(-count // max_array)
     lanes = min(number, max_parallel)
-    found, start = [], 0
+    pieces, start = [], 0
     for index in range(number):
         # The longer chunks come first, and so do the larger shares of the throttle.
         stop = start + count // number + (index < count % number)
         lane = index % lanes
         share = max_parallel // lanes + (lane < max_parallel % lanes)
-        found.append(Chunk(start, stop, min(share, stop - start), index - lanes if index >= lanes else None))
+        pieces.append(Chunk(start, stop, min(share, stop - start), index - lanes if index >= lanes else None))
         start = stop
-    return found
+    return pieces

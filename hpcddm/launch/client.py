@@ -10,8 +10,8 @@ from hpcddm.launch.base import clean_environment
 CLIENT_SECONDS = 60
 
 
-class Silent(Exception):
-    """Nobody answered, and why; what follows from that is the caller's to say."""
+class SlurmUnavailable(Exception):
+    """Slurm gave no good answer; the message is the reason, and the caller decides what follows."""
 
 
 def call(*command: str, seconds: float | None = None, script: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -27,44 +27,44 @@ def call(*command: str, seconds: float | None = None, script: str | None = None)
     )
 
 
-def ask(*command: str, seconds: float | None = None) -> str:
-    """What a command prints; raises `Silent` with the reason when there is no good answer."""
+def query(*command: str, seconds: float | None = None) -> str:
+    """Run one of Slurm's commands and return its output; raises `SlurmUnavailable` with the reason where that fails."""
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():
         # Slurm's clients would look for it for a minute.
-        raise Silent(f"SLURM_CONF={conf} does not exist")
+        raise SlurmUnavailable(f"SLURM_CONF={conf} does not exist")
     try:
-        answer = call(*command, seconds=seconds)
+        process = call(*command, seconds=seconds)
     except OSError as error:
-        raise Silent(f"{error.filename}: {error.strerror}") from None
+        raise SlurmUnavailable(f"{error.filename}: {error.strerror}") from None
     except subprocess.TimeoutExpired as error:
-        raise Silent(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
-    if answer.returncode != 0:
-        raise Silent(words(answer) or f"{command[0]} failed")
-    return answer.stdout
+        raise SlurmUnavailable(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
+    if process.returncode != 0:
+        raise SlurmUnavailable(error_text(process) or f"{command[0]} failed")
+    return process.stdout
 
 
 def on(cluster: str | None) -> tuple[str, ...]:
-    """The word that makes any of Slurm's commands talk to another cluster than its own."""
+    """Return the flag that makes any of Slurm's commands talk to another cluster than its own; () for its own."""
     return (f"--clusters={cluster}",) if cluster else ()
 
 
-def words(answer: subprocess.CompletedProcess[str]) -> str:
-    """What a command said about its failure, on one line."""
-    return " ".join((answer.stderr.strip() or answer.stdout.strip()).split())
+def error_text(process: subprocess.CompletedProcess[str]) -> str:
+    """Return a command's error message on one line: its stderr, else its stdout."""
+    return " ".join((process.stderr.strip() or process.stdout.strip()).split())
 
 
-def silence(cluster: str | None = None) -> str | None:
-    """Why no Slurm controller answers here, or None when one does."""
+def unavailable_reason(cluster: str | None = None) -> str | None:
+    """Return the reason why no Slurm controller answers here, or None when one does."""
     try:
-        ask("sinfo", *on(cluster), "--noheader", seconds=10)
-    except Silent as why:
-        return str(why)
+        query("sinfo", *on(cluster), "--noheader", seconds=10)
+    except SlurmUnavailable as error:
+        return str(error)
     return None
 
 
 def user_name() -> str:
-    """The name of this user, or the number where nobody knows a name, as in some containers."""
+    """Return the name of this user, or the user id where it has no name, as in some containers."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -17,7 +17,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 
 NICE = 10_000
-"""Above the niceness of whoever does not ask for any: what there is already comes first."""
+"""Niceness of the job, above the default of 0: jobs that are in the queue already come first."""
 BLIND_MINUTES = 10
 """Minutes that the job waits where no job of the run tells when there may be room."""
 
@@ -28,7 +28,7 @@ class Rest:
 
     site: str
     units: list[str]
-    """By their names in the home's journal."""
+    """Names of the units in the home's journal."""
     folder: str
     """Folder in which the command was typed: bare names of files are looked for there."""
     sweep: str | None = None
@@ -69,10 +69,10 @@ def leave(
     launcher: Launcher,
     active: Mapping[str, Job],
 ) -> str:
-    """See to it that what a submission left out is submitted, and what one before it left out; return words for people.
+    """Arrange that units left out by this submission and earlier ones are submitted; return a message for the user.
 
-    rest: units that this submission left out; items: all that it looked at, handed over or not; only: units that it was
-    to look for, None where it looked for everything. What it did not look for stays in the rest of before.
+    rest: units that this submission left out; items: all that it considered, submitted or not; only: units that it was
+    restricted to, None for no restriction. Units outside the restriction stay in the stored rest.
     """
     before = read(home)
     if before is not None and before.site != rest.site:
@@ -95,7 +95,7 @@ def leave(
 
 
 def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> str:
-    """Store the rest and submit the job that continues, behind the first of `active`; return words for people.
+    """Store the rest and submit the job that continues, behind the first of `active`; return a message for the user.
 
     items: any of the submission, for the job's name. A job that waits already takes this rest, too.
     """

@@ -1,4 +1,4 @@
-"""What stands between the embedded launcher and the ranks of one unit: `python -m hpcddm.launch.controller FOLDER`."""
+"""Process between the embedded launcher and the ranks of one unit: `python -m hpcddm.launch.controller FOLDER`."""
 
 import math
 import os
@@ -23,7 +23,7 @@ class UnitController(Controller):
         self._launcher = int(os.environ[LAUNCHER_VARIABLE])
 
     def wait(self, freq: int = 24) -> Sequence[int | None]:
-        """Wait for all ranks, or until those that were told to leave had time enough; `run` kills what is left."""
+        """Wait for all ranks, or until the time for those that were told to leave is over; `run` kills the rest."""
         deadline = math.inf
         while None in (codes := [task.poll() for task in self.tasks]) and time.monotonic() < deadline:
             patience = self._patience(codes)
@@ -34,7 +34,7 @@ class UnitController(Controller):
         return codes
 
     def _patience(self, codes: list[int | None]) -> float:
-        """Seconds that the ranks may still run."""
+        """Return the seconds that the ranks may still run."""
         if any(codes):
             # The others wait for the dead one, and cannot save without it.
             return DEATH_SECONDS

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from hpcddm.launch.client import Silent, ask, on
+from hpcddm.launch.client import SlurmUnavailable, on, query
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -32,7 +32,7 @@ class EarlyEnd:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """Description of the early end, for the user."""
         return (
             f"its job {self.job} ended on {self.node} after {self.seconds} s, before Python began ({self.state},"
             f" exit code {self.exit_code}); does {self.node} see the run's folder? Or setup, python or container may be"
@@ -41,27 +41,31 @@ class EarlyEnd:
 
     @property
     def is_before_the_script(self) -> bool:
-        """Whether not even the batch script began, so that none of its lines can be wrong."""
+        """True where not even the batch script began, so that none of its lines can be wrong."""
         return self.state in NODE_FAILURES or self.exit_code == NO_OUTPUT
 
 
 def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, EarlyEnd]:
     """Find the early ends of the newest jobs of these units, which opened no attempt: failures within `EARLY_SECONDS`.
 
-    Asks the controller once per array, then the accounting; what neither remembers is left out.
+    Queries the controller once per array, then the accounting; jobs that neither remembers are left out.
     """
-    newest = {unit: one for one in submissions for unit in one.units}
-    wanted = {unit: newest[unit] for unit in units if unit in newest and newest[unit].job is not None}
-    wanted = {unit: one for unit, one in wanted.items() if one.scheduler == "slurm" and unit not in one.cancelled}
-    known: dict[JobId, EarlyEnd] = {}
-    for array in dict.fromkeys(one.job for one in wanted.values()):
-        known |= _from_controller(array) or _from_accounting(array)
-    found = {}
-    for unit, one in wanted.items():
-        end = known.get(one.job.element(one.units.index(unit)))
+    newest = {unit: submission for submission in submissions for unit in submission.units}
+    submitted = {unit: newest[unit] for unit in units if unit in newest and newest[unit].job is not None}
+    submitted = {
+        unit: submission
+        for unit, submission in submitted.items()
+        if submission.scheduler == "slurm" and unit not in submission.cancelled
+    }
+    ends: dict[JobId, EarlyEnd] = {}
+    for array in dict.fromkeys(submission.job for submission in submitted.values()):
+        ends |= _from_controller(array) or _from_accounting(array)
+    early = {}
+    for unit, submission in submitted.items():
+        end = ends.get(submission.job.element(submission.units.index(unit)))
         if end and end.state in FAILURES and end.seconds <= EARLY_SECONDS and end.node:
-            found[unit] = end
-    return found
+            early[unit] = end
+    return early
 
 
 def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], home: RunDir) -> bool:
@@ -71,11 +75,13 @@ def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], ho
     """
     if early.is_before_the_script:
         return True
-    lost = next(one for one in reversed(submissions) if unit in one.units)
+    lost = next(submission for submission in reversed(submissions) if unit in submission.units)
     place, stage = (lost.site, lost.cluster), unit.split("/")[-2]
     since = submissions[submissions.index(lost) :]
-    peers = {one.uuid: one for one in since if (one.site, one.cluster) == place}
-    units = dict.fromkeys(name for one in peers.values() for name in one.units if name.split("/")[-2] == stage)
+    peers = {submission.uuid: submission for submission in since if (submission.site, submission.cluster) == place}
+    units = dict.fromkeys(
+        name for submission in peers.values() for name in submission.units if name.split("/")[-2] == stage
+    )
     for name in units:
         *folder, _, _ = name.split("/")
         logs = RunDir(home.root.joinpath(*folder)).logs("/".join(name.split("/")[-2:]))
@@ -94,10 +100,10 @@ def first_node(nodes: str) -> str:
 
 def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
     try:
-        text = ask("scontrol", *on(array.cluster), "show", "job", "--oneliner", array.number)
-    except Silent:
+        text = query("scontrol", *on(array.cluster), "show", "job", "--oneliner", array.number)
+    except SlurmUnavailable:
         return {}
-    found = {}
+    ends = {}
     for job in map(parse_job, text.splitlines()):
         # A job that is no array is the element 0 of itself.
         is_plain = "ArrayJobId" not in job
@@ -105,19 +111,19 @@ def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
         if index.isdigit() and job.get("BatchHost"):
             values = job["BatchHost"], job["JobState"], job["ExitCode"], seconds_of(job.get("RunTime", ""))
             element = array.element(int(index))
-            found[element] = EarlyEnd(element, *values)
-    return found
+            ends[element] = EarlyEnd(element, *values)
+    return ends
 
 
 def _from_accounting(array: JobId) -> dict[JobId, EarlyEnd]:
     flags = ("--allocations", "--noheader", "--parsable2", f"--jobs={array.number}", f"--format={SACCT_FIELDS}")
     try:
-        text = ask("sacct", *on(array.cluster), *flags)
-    except Silent:
+        text = query("sacct", *on(array.cluster), *flags)
+    except SlurmUnavailable:
         return {}
-    found = {}
+    ends = {}
     for line in text.splitlines():
         job, state, exit_code, nodes, seconds = line.split("|")
         element = JobId.of(job if "_" in job else f"{job}_0", array.cluster)
-        found[element] = EarlyEnd(element, first_node(nodes), state.split()[0], exit_code, int(seconds or 0))
-    return found
+        ends[element] = EarlyEnd(element, first_node(nodes), state.split()[0], exit_code, int(seconds or 0))
+    return ends

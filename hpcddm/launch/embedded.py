@@ -8,9 +8,10 @@ from hpcddm.launch.local import Local
 from hpcddm.launch.progress import Progress
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import SAVING_SECONDS
 from hpcddm.site import Resources
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 
 POLL_SECONDS = 0.2
 
@@ -24,7 +25,7 @@ class Embedded:
         self.home, self.launcher = home, launcher
         self.waiting = list(items)
         self.absent = set(absent)
-        """The names of units that are not there and that nobody makes here."""
+        """Names of units that are not there and that are not made here."""
         self.running: dict[str, Item] = {}
         self.failed: dict[str, str] = {}
         self.progress = Progress(complete + len(items), complete)
@@ -67,7 +68,7 @@ class Embedded:
             item = self.running.pop(job)
             last = activity(item.run, item.unit.key)
             # A unit that is made anew and fails early still has its old manifest.
-            if last.outcome not in ("failed", "waiting") and manifest.read(item.run.unit(item.unit.key)):
+            if last.outcome not in (Outcome.FAILED, Outcome.WAITING) and manifest.read(item.run.unit(item.unit.key)):
                 self.progress.completed(item.name)
                 continue
             self.failed[item.name] = last.reason or "the process died without a word"
@@ -76,8 +77,8 @@ class Embedded:
     def _is_ready(self, item: Item, unfinished: Collection[str]) -> bool:
         if any(name in unfinished for name in item.needs):
             return False
-        names = zip(item.unit.reads, item.needs, strict=True)
-        return not item.unit.lacks({key for key, name in names if name in self.absent or name in self.failed})
+        names = zip(item.unit.inputs, item.needs, strict=True)
+        return not item.unit.missing_inputs({key for key, name in names if name in self.absent or name in self.failed})
 
     def _resources(self, item: Item) -> Resources:
         return self.launcher.site.resources_for(*item.unit.key.split("/"))

@@ -1,4 +1,4 @@
-"""Ends jobs that may be somebody else's, and says whose they are where that is refused."""
+"""Ends jobs, and names their owners where the scheduler refuses because they belong to somebody else."""
 
 from collections.abc import Collection
 
@@ -12,17 +12,19 @@ from hpcddm.rundir.journal import Submission
 def end(jobs: Collection[Job], submissions: list[Submission], launcher: Launcher) -> None:
     """Cancel jobs.
 
-    Raises `UserError` with the scheduler's words when it refuses, and names who submitted what is not the caller's.
+    Raises `UserError` with the scheduler's words, and with the owners of jobs of other people, when it refuses.
     """
     try:
-        launcher.cancel(*(one for job in jobs for one in (job.id, *job.others)))
+        launcher.cancel(*(job_id for job in jobs for job_id in (job.id, *job.others)))
     except UserError as error:
         raise UserError(f"{error}{whose(jobs, submissions)}") from None
 
 
 def whose(jobs: Collection[Job], submissions: list[Submission]) -> str:
-    """The end of a complaint over jobs that other people submitted; empty where there are none."""
-    users = {one.job: one.user for one in submissions if one.user not in ("", sharing.user())}
+    """Return the end of an error message that names the owner of other people's jobs; empty where there are none."""
+    users = {
+        submission.job: submission.user for submission in submissions if submission.user not in ("", sharing.user())
+    }
     foreign = {job.id: users[array] for job in jobs if (array := JobId(job.id).array) in users}
     if not foreign:
         return ""

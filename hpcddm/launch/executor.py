@@ -1,4 +1,4 @@
-"""How submitit carries an array: its own way of starting a job, with our script and one pickle for all elements."""
+"""submitit's executor for arrays: its own way of starting a job, with our script and one pickle for all elements."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Refuses GPUs that no rank would use: they are waited for and billed like any others."""
+"""Refuses GPUs that no rank would use: they are queued for and billed like any others."""
 
 from collections.abc import Iterable
 
@@ -22,19 +22,19 @@ def check_gpus(site: Site, keys: Iterable[str], experiment: Experiment) -> None:
 
 
 def remarks(site: Site, keys: Iterable[str], experiment: Experiment | None = None) -> list[str]:
-    """Everything that is wrong with the GPUs of some units, or stages, each with the site key to change."""
+    """List what is wrong with the GPUs of some units, or stages, each with the site key to change."""
     idle, lacking = _complaints(site, keys, experiment)
     return lacking + idle
 
 
 def all_stages() -> list[str]:
-    """The stages of every experiment, and the comparison of a sweep."""
+    """List the stages of every experiment, and those of jobs that are no units of a run."""
     return [*STAGE_NAMES, *OTHER_STAGES]
 
 
 def _complaints(site: Site, keys: Iterable[str], experiment: Experiment | None) -> tuple[list[str], list[str]]:
-    """Those over GPUs that nobody uses, and those over ranks that have none; one for all stages that share it."""
-    found: dict[tuple[str, str, bool], list[str]] = {}
+    """Collect complaints about idle GPUs, and about ranks without one; stages with the same complaint share a text."""
+    places_of: dict[tuple[str, str, bool], list[str]] = {}
     # A sweep asks for thousands of units.
     has_gpus = site.resources.gpus_per_node or any("gpus_per_node" in entry for entry in site.stages.values())
     places = dict.fromkeys(key if key in site.stages else key.partition("/")[0] for key in keys if has_gpus)
@@ -42,29 +42,29 @@ def _complaints(site: Site, keys: Iterable[str], experiment: Experiment | None) 
         stage, _, unit = place.partition("/")
         text, mend, is_idle = _complaint(gpus_of(stage, experiment), site.resources_for(stage, unit))
         if text:
-            found.setdefault((text, mend, is_idle), []).append(place)
+            places_of.setdefault((text, mend, is_idle), []).append(place)
     texts: tuple[list[str], list[str]] = ([], [])
-    for (text, mend, is_idle), shared in found.items():
+    for (text, mend, is_idle), shared in places_of.items():
         keys_to_set = ", ".join(f"stages.{place}" for place in shared)
         texts[0 if is_idle else 1].append(f"{', '.join(shared)}: {text}; set {mend} in {keys_to_set}")
     return texts
 
 
-def _complaint(use: Gpus, asked: Resources) -> tuple[str, str, bool]:
-    """Reason against the GPUs of a unit, the keys to set, and whether GPUs lie idle; empty words where all is well."""
-    gpus, ranks, nodes = asked.gpus_per_node, asked.ranks_per_node, asked.nodes
-    wanted = f"gpus_per_node: {gpus}"
+def _complaint(use: Gpus, resources: Resources) -> tuple[str, str, bool]:
+    """Return (reason against the GPUs of a unit, keys to set, True if GPUs lie idle); empty texts where all is well."""
+    gpus, ranks, nodes = resources.gpus_per_node, resources.ranks_per_node, resources.nodes
+    setting = f"gpus_per_node: {gpus}"
     if not gpus:
         return "", "", False
     if use is Gpus.NONE:
-        return f"{wanted}, and nothing there uses a GPU", "gpus_per_node: 0", True
+        return f"{setting}, and nothing there uses a GPU", "gpus_per_node: 0", True
     if use is Gpus.RANKS and ranks > gpus:
-        return f"{wanted} for ranks_per_node: {ranks}", f"ranks_per_node: {gpus}", False
+        return f"{setting} for ranks_per_node: {ranks}", f"ranks_per_node: {gpus}", False
     if use is Gpus.RANKS and ranks < gpus:
         mend = f"ranks_per_node: {gpus} or gpus_per_node: {ranks}"
-        return f"{wanted} for ranks_per_node: {ranks}, and a rank uses one GPU", mend, True
+        return f"{setting} for ranks_per_node: {ranks}, and a rank uses one GPU", mend, True
     if use in (Gpus.ONE, Gpus.NODE) and nodes > 1:
-        return f"{wanted} on {nodes} nodes, and one rank works there", "nodes: 1", True
+        return f"{setting} on {nodes} nodes, and one rank works there", "nodes: 1", True
     if use is Gpus.ONE and gpus > 1:
-        return f"{wanted}, and its one working rank uses one GPU", "ranks_per_node: 1, gpus_per_node: 1", True
+        return f"{setting}, and its one working rank uses one GPU", "ranks_per_node: 1, gpus_per_node: 1", True
     return "", "", False

@@ -1,4 +1,4 @@
-"""What is handed to a scheduler: units of one run, or of several that share a queue, in arrays of one shape."""
+"""Items that are submitted: units of one run, or of several that share a queue, in arrays of one shape."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ SURVIVAL_KEYS = (
     "escalate",
     "look_again_seconds",
 )
-"""What a job must know of its site."""
+"""Site keys that a job needs."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +38,28 @@ class Item:
     unit: PlannedUnit
     experiment: Experiment
     name: str
-    """What the home's journal calls it: stage/unit, with the run's folder before it where the home holds several."""
+    """Name in the home's journal: stage/unit, with the run's folder before it where the home holds several."""
     needs: tuple[str, ...]
-    """The names of what must have ended before it starts, as far as it is in a queue."""
+    """Names of the units that must have ended before it starts, as far as they are in a queue."""
 
     @property
     def spec(self) -> Path:
-        """What its job is told."""
+        """Path of the spec that its job reads."""
         return self.run.spec(self.unit.key)
 
 
 def items_of(units: Sequence[PlannedUnit], experiment: Experiment, run: RunDir, folder: str = "") -> list[Item]:
-    """Units of one run as items; `folder` is the run's place in its home, where that is not the run itself."""
+    """Make items of the units of one run; `folder` is the run's place in its home, where that is not the run itself."""
     prefix = f"{folder}/" if folder else ""
-    found = []
+    items = []
     for unit in units:
-        needs = tuple(f"{prefix}{key}" for key in unit.reads)
-        found.append(Item(run, unit, experiment, f"{prefix}{unit.key}", needs))
-    return found
+        needs = tuple(f"{prefix}{key}" for key in unit.inputs)
+        items.append(Item(run, unit, experiment, f"{prefix}{unit.key}", needs))
+    return items
 
 
 def arrays(items: Sequence[Item], site: Site) -> list[list[Item]]:
-    """Items that can be one array: of the same stage and of the same shape; stage after stage, else as given."""
+    """Group items that can be one array: of the same stage and shape; stage after stage, else in the given order."""
     groups: dict[tuple, list[Item]] = {}
     for item in items:
         shape = site.resources_for(*item.unit.key.split("/"))
@@ -71,7 +71,7 @@ def arrays(items: Sequence[Item], site: Site) -> list[list[Item]]:
 
 
 def array_name(item: Item) -> str:
-    """What the array of a unit is called, in the job's name and in the script's."""
+    """Return the name of a unit's array, as in the names of the job and of the script."""
     return "monolith" if item.unit.key == MONOLITH else item.unit.stage
 
 
@@ -120,7 +120,7 @@ def submit_unit(unit: PlannedUnit, experiment: Experiment, run: RunDir, launcher
 
 
 def write_specs(items: Sequence[Item], site: Site) -> None:
-    """Write what the units' jobs are told."""
+    """Write the specs that the units' jobs read."""
     survival = {key: getattr(site, key) for key in SURVIVAL_KEYS}
     settings: dict[int, dict[str, Any]] = {}
     for item in items:
@@ -129,13 +129,22 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
         unit, experiment = item.unit, settings[id(item.experiment)]
         resources = site.resources_for(*unit.key.split("/"))
         shape = {"threads": resources.cpus_per_rank, "gpus": resources.gpus_per_node}
-        wanted = {"wants": unit.wants, "minimum": unit.minimum}
-        spec = Spec(unit.key, unit.num_units, experiment, unit.covers, unit.needs, **shape, **survival, **wanted)
+        optional = {"optional": unit.optional, "min_optional": unit.min_optional}
+        spec = Spec(
+            unit.key,
+            unit.num_units,
+            experiment,
+            unit.fingerprint_settings,
+            unit.requires,
+            **shape,
+            **survival,
+            **optional,
+        )
         spec.write(item.run)
 
 
 def write_map(specs: Sequence[Path], folder: Path, token: str) -> Path:
-    """Write which element of an array runs which spec; relative paths, so that the run can be moved."""
+    """Write the map from element to spec of an array, in relative paths, so that the run can be moved."""
     path = folder / f"{token}.json"
     relative = [os.path.relpath(spec.resolve(), folder.resolve()) for spec in specs]
     atomic.write_json(path, {"specs": relative}, durable=False)

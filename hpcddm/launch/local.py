@@ -66,7 +66,7 @@ class DetachedExecutor(submitit.LocalExecutor):
 
 
 class Local(Launcher):
-    """This machine; a submitted unit starts at once, so the caller decides how many."""
+    """Launcher of this machine; a submitted unit starts at once, so the caller decides how many run."""
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
@@ -80,7 +80,7 @@ class Local(Launcher):
             self.gpus.needed(_stage(array), array.resources)
 
     def prove_folder(self, arrays: list[ArraySpec]) -> None:
-        """This machine sees what it has made."""
+        """Do nothing: this machine sees the folders that it has made."""
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Start one unit, all its ranks on this machine."""
@@ -98,12 +98,16 @@ class Local(Launcher):
         return JobId(job.job_id)
 
     def is_running(self, job: str) -> bool:
-        """Whether the processes of a job that this launcher started still run."""
+        """Tell if the processes of a job that this launcher started still run."""
         return job in self._processes and self._processes[job].poll() is None
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """The units whose processes, started by this launcher, still run."""
-        return {one.units[0]: Job(one.job, "running") for one in submissions if one.job and self.is_running(one.job)}
+        """Return the units whose processes, started by this launcher, still run."""
+        return {
+            submission.units[0]: Job(submission.job, "running")
+            for submission in submissions
+            if submission.job and self.is_running(submission.job)
+        }
 
     def dismiss(self, *jobs: JobId) -> None:
         """Ask units to save and leave."""
@@ -129,10 +133,10 @@ class Local(Launcher):
 
 
 def _stage(array: ArraySpec) -> str:
-    """Stage of an array; a sweep has the setting's folder before it."""
+    """Return the stage of an array; in a sweep the setting's folder stands before it."""
     return array.keys[0].split("/")[-2]
 
 
 def create(site: Site, run: RunDir) -> Launcher:
-    """The launcher of a site."""
+    """Create the launcher of a site."""
     return Local(site, run)

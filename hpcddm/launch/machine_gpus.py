@@ -1,4 +1,4 @@
-"""GPUs of this machine, counted without torch, which the launcher does not wait for."""
+"""GPUs of this machine, counted without torch, whose import would take seconds."""
 
 import os
 import shutil
@@ -26,52 +26,52 @@ class GpuPool:
 
     @cached_property
     def names(self) -> list[str] | None:
-        """GPUs that units may fill, as CUDA_VISIBLE_DEVICES names them; None where nobody knows of any.
+        """GPUs that units may fill, as CUDA_VISIBLE_DEVICES names them; None where none is known.
 
         Raises `ConfigError` when the site names more than there are.
         """
-        visible, wanted = visible_gpus(), self._site.gpus
-        if wanted is None:
+        visible, num_gpus = visible_gpus(), self._site.gpus
+        if num_gpus is None:
             return visible or None
-        if wanted > len(visible):
+        if num_gpus > len(visible):
             shown = ", ".join(visible) or "none"
-            text = f"gpus: {wanted}, but this machine shows {len(visible)} ({shown})"
+            text = f"gpus: {num_gpus}, but this machine shows {len(visible)} ({shown})"
             raise ConfigError(f"site {self._site.name}: {text}")
-        return visible[:wanted]
+        return visible[:num_gpus]
 
     def needed(self, stage: str, resources: Resources) -> int:
-        """GPUs that a unit gets: those that the site asks for, else one for every rank that can use one.
+        """Return the number of GPUs that a unit gets: what the site asks for, else one for every rank that can use one.
 
         Raises `UserError` when there are not so many.
         """
-        asked, there = resources.gpus_per_node, len(self.names or [])
-        if not asked and there:
-            asked = {Gpus.NONE: 0, Gpus.RANKS: resources.ranks_per_node}.get(gpus_of(stage), 1)
-        if asked > there:
+        num_gpus, there = resources.gpus_per_node, len(self.names or [])
+        if not num_gpus and there:
+            num_gpus = {Gpus.NONE: 0, Gpus.RANKS: resources.ranks_per_node}.get(gpus_of(stage), 1)
+        if num_gpus > there:
             way_out = f"ranks_per_node: {there}, or gpus: 0 for the CPU" if there else "gpus_per_node: 0"
             raise UserError(
-                f"site {self._site.name}: {stage} needs {asked} GPUs for {resources.ranks_per_node} ranks and this"
+                f"site {self._site.name}: {stage} needs {num_gpus} GPUs for {resources.ranks_per_node} ranks and this"
                 f" machine shows {there or 'none'} to its torch; set {way_out}"
             )
-        return asked
+        return num_gpus
 
     def free(self, running: Iterable[str]) -> list[str]:
-        """GPUs that none of the running jobs holds."""
+        """List the GPUs that none of the running jobs holds."""
         taken = [name for job in running for name in self._held.get(job, [])]
         return [name for name in self.names or [] if name not in taken]
 
     def hold(self, job: str, names: list[str]) -> None:
-        """Note which GPUs a job has got."""
+        """Record the GPUs that a job holds."""
         self._held[job] = names
 
 
 def visible_gpus() -> list[str]:
-    """GPUs that CUDA_VISIBLE_DEVICES names where it is set, else those of the driver; none for a torch without CUDA."""
+    """List GPUs by CUDA_VISIBLE_DEVICES where it is set, else by the driver; none for a torch without CUDA."""
     if _is_built_for_cpus():
         return []
     if VISIBLE_VARIABLE in os.environ:
-        words = os.environ[VISIBLE_VARIABLE].split(",")
-        return [word.strip() for word in words if word.strip() not in ("", "-1", "NoDevFiles")]
+        entries = os.environ[VISIBLE_VARIABLE].split(",")
+        return [word.strip() for word in entries if word.strip() not in ("", "-1", "NoDevFiles")]
     return [str(number) for number in range(_count())]
 
 
@@ -83,13 +83,13 @@ def _is_built_for_cpus() -> bool:
 
 
 def _count() -> int:
-    """By the driver's own program, which also knows where there are no device files; else by these."""
+    """Count GPUs by nvidia-smi, which also works where there are no device files; without it by the device files."""
     if shutil.which("nvidia-smi"):
         try:
-            answer = subprocess.run(
+            process = subprocess.run(
                 ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return 0
-        return sum(line.startswith("GPU ") for line in answer.stdout.splitlines()) if answer.returncode == 0 else 0
+        return sum(line.startswith("GPU ") for line in process.stdout.splitlines()) if process.returncode == 0 else 0
     return len(list(DEVICE_FILES.glob("nvidia[0-9]*")))

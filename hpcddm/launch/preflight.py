@@ -1,9 +1,9 @@
-"""What would fail after hours in the queue, refused before anything is submitted; torch is not needed for it."""
+"""Checks before a submission, without torch, for what would else fail after hours in the queue."""
 
 import sys
 from pathlib import Path
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
@@ -17,7 +17,7 @@ NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
-    """Look for what these units, which are still to run, will need.
+    """Check for what these units, which are still to run, will need.
 
     Raises `UserError` with one line that names the key or the folder, and the next step. Prints a warning when the
     run lies where other nodes may not see it.
@@ -43,11 +43,11 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
     Raises `UserError` with the command that fetches them.
     """
     for place, variant in variants_of(experiment):
-        if not any(f"{place}.name" in unit.covers for unit in units):
+        if not any(f"{place}.name" in unit.fingerprint_settings for unit in units):
             continue
-        for one in variant.weights:
-            path = weights.kept_file(one)
-            wrong = weights.what_is_wrong(one, path, hashed=False)
+        for weights_file in variant.pretrained:
+            path = pretrained.kept_file(weights_file)
+            wrong = pretrained.what_is_wrong(weights_file, path, hashed=False)
             if wrong:
                 raise UserError(
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
@@ -71,17 +71,17 @@ def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
 
 
 def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
-    """Description of the newest training state that the unit's next job would find, None where there is none."""
-    found = sorted(run.unit(unit.key).glob("state/images-*/state.json"), reverse=True)
-    if not found:
+    """Find the description of the newest training state that the unit's next job would continue; None for none."""
+    descriptions = sorted(run.unit(unit.key).glob("state/images-*/state.json"), reverse=True)
+    if not descriptions:
         return None
-    inputs = {key: manifest.read(run.unit(key)) for key in unit.reads}
-    if not all(inputs[key] for key in unit.needs):
+    inputs = {key: manifest.read(run.unit(key)) for key in unit.inputs}
+    if not all(inputs[key] for key in unit.requires):
         return None
-    digests = {key: one.digest for key, one in inputs.items() if one}
+    digests = {key: input_manifest.digest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    fingerprint = manifest.Manifest(*unit.key.split("/"), unit.covers, digests, []).fingerprint
-    for path in found:
+    fingerprint = manifest.Manifest(*unit.key.split("/"), unit.fingerprint_settings, digests, []).fingerprint
+    for path in descriptions:
         state = atomic.read_json(path)
         if isinstance(state, dict) and state.get("fingerprint") == fingerprint and "world_size" in state:
             return path
@@ -89,7 +89,7 @@ def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
 
 
 def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
-    """Refuse a file system that cannot take what these units write.
+    """Refuse a file system without room for what these units write.
 
     Raises `UserError` with what is needed and what is free.
     """
@@ -97,15 +97,15 @@ def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[Plan
 
 
 def check_need(needed: storage.Need, run: RunDir) -> None:
-    """Refuse a file system that cannot take so much.
+    """Refuse a file system without room for `needed`.
 
     Raises `UserError` with what is needed and what is free.
     """
     free_bytes, free_files = storage.free(run.root)
     way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
     if needed.kept > free_bytes:
-        wanted, there = storage.readable(needed.kept), storage.readable(free_bytes)
-        raise UserError(f"{run.root}: about {wanted} are needed and {there} are free; {way_out}")
+        needed_text, there = storage.readable(needed.kept), storage.readable(free_bytes)
+        raise UserError(f"{run.root}: about {needed_text} are needed and {there} are free; {way_out}")
     if free_files is not None and needed.files > free_files:
         raise UserError(
             f"{run.root}: about {needed.files} files are needed and {free_files} inodes are free; {way_out}"

@@ -8,13 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.launch.items import Item
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 
 PLAIN_SECONDS = 15
 
 
 class Progress:
-    """Shows what the running units say of themselves."""
+    """Display of the running units' progress."""
 
     def __init__(self, total: int, done: int) -> None:
         self._total, self._done = total, done
@@ -38,16 +38,16 @@ class Progress:
         )
 
     def completed(self, name: str) -> None:
-        """A unit became complete."""
+        """Count a unit as complete and print it."""
         self._done += 1
         self.say(f"{name} complete ({self._done} of {self._total})")
 
     def failed(self, name: str, reason: str) -> None:
-        """A unit ended without its manifest."""
+        """Print that a unit ended without its manifest."""
         self.say(f"{name} did not finish: {reason}")
 
     def show(self, items: list[Item]) -> None:
-        """Refresh the picture of the running units."""
+        """Refresh the display of the running units."""
         if self._console.is_terminal:
             self._live.update(self._table(items))
         elif time.time() - self._spoke > PLAIN_SECONDS:
@@ -67,23 +67,23 @@ class Progress:
 
 
 def describe(item: Item) -> list[str]:
-    """Images done, rate, loss and time left, as words."""
+    """Format images done, rate, loss and time left of a running unit."""
     last = activity(item.run, item.unit.key).last
     beat = last.beat if last else None
     if beat is None or not beat.total:
         return ["starting", "", "", ""]
     loss = (beat.figures or {}).get("loss")
-    left = beat.seconds_left
+    seconds_left = beat.seconds_left
     return [
         f"{beat.done:,} of {beat.total:,}",
         f"{beat.rate:.0f}",
         f"{loss:.4f}" if loss is not None else "",
-        duration(left) if left is not None else "",
+        duration(seconds_left) if seconds_left is not None else "",
     ]
 
 
 def duration(seconds: float) -> str:
-    """Seconds as 0:45, 12:05, 3:12:05 or 2d 4h."""
+    """Format seconds as 0:45, 12:05, 3:12:05 or 2d 4h."""
     minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:

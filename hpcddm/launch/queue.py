@@ -1,4 +1,4 @@
-"""Submitting to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes, then leave."""
+"""Submission to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +15,18 @@ from hpcddm.site import Site
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One array that is to be submitted, in the order of their dependencies."""
+class PlannedArray:
+    """One array that is to be submitted."""
 
     items: list[Item]
     number: int
     throttle: int
     behind: int | None
-    """The place in the list of the batch that must have ended before, beside those that it reads."""
+    """Index in the list of the array that must have ended before, beside those that it reads; None for none."""
 
     @property
     def script(self) -> str:
-        """Under which name its batch script is kept."""
+        """Name under which its batch script is kept."""
         return f"{self.number:04d}-{array_name(self.items[0])}.sbatch"
 
 
@@ -39,18 +39,18 @@ class Submitted:
     script: str
     after: list[JobId]
     begin_seconds: int = 0
-    """Seconds that it waits before it looks for what another cluster makes."""
+    """Seconds that it waits before it first looks for what another cluster makes."""
 
 
-def batches_of(
+def plan_arrays(
     items: Sequence[Item], home: RunDir, launcher: Launcher, keeps_place: bool = False
-) -> tuple[list[Batch], str]:
-    """Arrays of what fits into the queue now, and why the rest does not.
+) -> tuple[list[PlannedArray], str]:
+    """Plan arrays of the items that fit into the queue now; return them and the reason why the others do not.
 
-    What is left out is needed by nothing that is submitted. The numbers of the scripts go on over submissions, so none
-    is overwritten.
+    No submitted item needs one that is left out. The numbers of the scripts go on over submissions, so none is
+    overwritten.
 
-    keeps_place: leave room for one job more where not everything fits.
+    keeps_place: leaves room for one more job where not everything fits.
     """
     site = launcher.site
     counts = Counter(cluster_of(item, site) for item in items)
@@ -58,29 +58,29 @@ def batches_of(
     if keeps_place:
         limits = {cluster: _less_one(limit, counts[cluster]) for cluster, limit in limits.items()}
     number = len(Journal(home.journal).submissions())
-    found: list[Batch] = []
+    planned: list[PlannedArray] = []
     for group in arrays(_fitting(items, limits, site), site):
-        first, limit = len(found), limits[cluster_of(group[0], site)]
+        first, limit = len(planned), limits[cluster_of(group[0], site)]
         for chunk in chunks(len(group), limit.max_array, site.max_parallel):
             behind = None if chunk.behind is None else first + chunk.behind
             items = group[chunk.start : chunk.stop]
-            found.append(Batch(items, number + len(found) + 1, chunk.throttle, behind))
-    return found, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
+            planned.append(PlannedArray(items, number + len(planned) + 1, chunk.throttle, behind))
+    return planned, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
 
 
-def _less_one(limit: Limits, wanted: int) -> Limits:
-    if limit.room is None or wanted <= limit.room:
+def _less_one(limit: Limits, num_jobs: int) -> Limits:
+    if limit.room is None or num_jobs <= limit.room:
         return limit
     return replace(limit, room=max(limit.room - 1, 0))
 
 
 def cluster_of(item: Item, site: Site) -> str | None:
-    """The cluster to which the site gives a unit."""
+    """Return the cluster to which the site gives a unit."""
     return site.resources_for(*item.unit.key.split("/")).cluster
 
 
 def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: Site) -> list[Item]:
-    """Items, each after those that it needs, for which its cluster has room, and so for all that they need."""
+    """Keep the items for which their cluster has room, and for all that they need; items come after those they need."""
     room = {cluster: len(items) if limit.room is None else limit.room for cluster, limit in limits.items()}
     fitting: list[Item] = []
     omitted: set[str] = set()
@@ -94,58 +94,58 @@ def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: S
     return fitting
 
 
-def submit_batches(
-    batches: Sequence[Batch], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
+def submit_planned(
+    planned_arrays: Sequence[PlannedArray], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
 ) -> Iterator[Submitted]:
-    """Submit array after array, each behind the jobs of what it reads; what was submitted is told at once.
+    """Submit array after array, each behind the jobs of what it reads; yield each as soon as it is submitted.
 
     Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
     """
     job_of = {name: job.id.array for name, job in active.items()}
     jobs: list[list[JobId]] = []
     more = 0
-    for batch in batches:
-        needed = [job_of[name] for item in batch.items for name in item.needs if name in job_of]
-        behind = list(dict.fromkeys(needed + ([] if batch.behind is None else jobs[batch.behind])))
+    for planned in planned_arrays:
+        needed = [job_of[name] for item in planned.items for name in item.needs if name in job_of]
+        behind = list(dict.fromkeys(needed + ([] if planned.behind is None else jobs[planned.behind])))
         jobs.append([])
-        for piece in _pieces(replace(batch, number=batch.number + more), behind, home, launcher):
+        for piece in _pieces(replace(planned, number=planned.number + more), behind, home, launcher):
             jobs[-1].append(piece.job)
             job_of |= dict.fromkeys(piece.keys, piece.job)
             yield piece
         more += len(jobs[-1]) - 1
 
 
-def _pieces(batch: Batch, behind: list[JobId], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
-    """Submit a batch whole, or, where the queue has no room for so many, by halves that share its throttle.
+def _pieces(planned: PlannedArray, behind: list[JobId], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
+    """Submit an array whole, or, where the queue has no room for so many, by halves that share its throttle.
 
     Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
     """
     # No dependency crosses clusters: behind jobs of others it looks by itself, when those of its own have ended.
-    after = [job for job in behind if job.cluster == cluster_of(batch.items[0], launcher.site)]
+    after = [job for job in behind if job.cluster == cluster_of(planned.items[0], launcher.site)]
     begin = seconds_to_next_look(0, launcher.site.look_again_seconds) if behind and not after else 0
-    spec = array_spec(batch.items, launcher.site, after, batch.throttle, begin)
+    spec = array_spec(planned.items, launcher.site, after, planned.throttle, begin)
     try:
-        job = submit_array(batch.items, home, launcher, spec, batch.script)
+        job = submit_array(planned.items, home, launcher, spec, planned.script)
     except QueueFull:
-        if len(batch.items) == 1:
+        if len(planned.items) == 1:
             raise
     else:
-        yield Submitted(job, spec.keys, batch.script, after, begin)
+        yield Submitted(job, spec.keys, planned.script, after, begin)
         return
     jobs: list[list[JobId]] = []
-    for half in chunks(len(batch.items), -(-len(batch.items) // 2), batch.throttle):
+    for half in chunks(len(planned.items), -(-len(planned.items) // 2), planned.throttle):
         before = [] if half.behind is None else jobs[half.behind]
-        number = batch.number + sum(map(len, jobs))
-        piece = Batch(batch.items[half.start : half.stop], number, half.throttle, None)
+        number = planned.number + sum(map(len, jobs))
+        piece = PlannedArray(planned.items[half.start : half.stop], number, half.throttle, None)
         jobs.append([])
         for submitted in _pieces(piece, [*behind, *before], home, launcher):
             jobs[-1].append(submitted.job)
             yield submitted
 
 
-def render_batches(batches: Sequence[Batch], launcher: Launcher) -> Iterator[Submitted]:
-    """Write the scripts that `submit_batches` would hand over, byte for byte, and submit nothing."""
-    for batch in batches:
-        spec = array_spec(batch.items, launcher.site, (), batch.throttle)
-        launcher.render(spec, batch.script)
-        yield Submitted(JobId(), spec.keys, batch.script, [])
+def render_planned(planned_arrays: Sequence[PlannedArray], launcher: Launcher) -> Iterator[Submitted]:
+    """Write the scripts that `submit_planned` would submit, byte for byte, and submit nothing."""
+    for planned in planned_arrays:
+        spec = array_spec(planned.items, launcher.site, (), planned.throttle)
+        launcher.render(spec, planned.script)
+        yield Submitted(JobId(), spec.keys, planned.script, [])

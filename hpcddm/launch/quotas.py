@@ -1,4 +1,4 @@
-"""Remainder of a user's quota on a file system, asked where `quota`, `lfs quota` or `mmlsquota` answer."""
+"""Remainder of a user's quota on a file system, by `quota`, `lfs quota` or `mmlsquota` where they answer."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SECONDS = 10
-"""A file server that answers more slowly is not asked: a quota is a help and no condition."""
+"""Seconds that a quota command may take; a slower file server counts as one without a quota."""
 MOUNTS = Path("/proc/self/mountinfo")
 NUMBER = re.compile(r"\[?(\d+)\]?\*?")
 """A count; '*' marks one that is over its quota, brackets one of which a server did not answer."""
@@ -16,54 +16,54 @@ Left = tuple[int | None, int | None]
 
 
 def remaining(folder: Path) -> Left:
-    """Return what the user's quota leaves on the file system of `folder`, which is there."""
+    """Return what the user's quota leaves on the file system of `folder`, which must exist."""
     device, place, kind = mount_of(folder, MOUNTS.read_text(errors="replace") if MOUNTS.exists() else "")
     command, parse = ASK.get(kind, ASK["other"])
-    words = [word.format(user=os.getuid(), device=device, place=place) for word in command]
+    arguments = [word.format(user=os.getuid(), device=device, place=place) for word in command]
     try:
-        answer = subprocess.run(
-            words, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+        process = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired):
         return None, None
-    return parse(answer.stdout, device, place)
+    return parse(process.stdout, device, place)
 
 
 def mount_of(folder: Path, mounts: str) -> tuple[str, str, str]:
-    """Device, mount point and type of the file system of a folder, from the text of /proc/self/mountinfo."""
-    found = ("", "/", "")
+    """Return device, mount point and type of a folder's file system, from the text of /proc/self/mountinfo."""
+    mount = ("", "/", "")
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         if len(before.split()) > 4 and len(after.split()) > 1:
             place = before.split()[4].encode().decode("unicode_escape")
             # Of several that are mounted over each other the last one counts.
-            if folder.resolve().is_relative_to(place) and len(place) >= len(found[1]):
-                found = (after.split()[1], place, after.split()[0])
-    return found
+            if folder.resolve().is_relative_to(place) and len(place) >= len(mount[1]):
+                mount = (after.split()[1], place, after.split()[0])
+    return mount
 
 
 def of_table(text: str, device: str, place: str) -> Left:
-    """From lines 'FILESYSTEM used quota limit grace files quota limit grace', in KiB: of `quota` and `lfs quota`.
+    """Parse lines 'FILESYSTEM used quota limit grace files quota limit grace', in KiB, of `quota` and `lfs quota`.
 
-    A line that is about neither the device nor the mount point counts for nothing.
+    Lines about neither the device nor the mount point are ignored.
     """
     for line in text.splitlines():
-        words = line.split()
-        if len(words) == 9 and words[0] in (device, place):
-            numbers = [_number(word) for word in words[1:4] + words[5:8]]
+        fields = line.split()
+        if len(fields) == 9 and fields[0] in (device, place):
+            numbers = [_number(word) for word in fields[1:4] + fields[5:8]]
             if None not in numbers:
                 return _left(numbers[:3], 1024), _left(numbers[3:], 1)
     return None, None
 
 
 def of_mmlsquota(text: str, device: str, place: str) -> Left:
-    """From `mmlsquota -Y`: fields between colons, named by a line HEADER, in KiB."""
+    """Parse the output of `mmlsquota -Y`: fields between colons, named by a line HEADER, in KiB."""
     names: list[str] = []
     for line in text.splitlines():
-        words = line.split(":")
-        if "HEADER" in words:
-            names = words
-        row = dict(zip(names, words, strict=False))
+        fields = line.split(":")
+        if "HEADER" in fields:
+            names = fields
+        row = dict(zip(names, fields, strict=False))
         if row.get("quotaType") == "USR" and row.get("filesystemName") in (device, Path(device).name):
             counts = [
                 [_number(row.get(f"{kind}{what}", "")) for what in ("Usage", "Quota", "Limit")]
@@ -79,7 +79,7 @@ ASK: dict[str, tuple[list[str], Callable[[str, str, str], Left]]] = {
     "gpfs": (["mmlsquota", "-u", "{user}", "-Y", "--block-size", "1K", "{device}"], of_mmlsquota),
     "other": (["quota", "-u", "-w", "-p", "-v", "{user}"], of_table),
 }
-"""Type of the file system -> command, and what reads its answer."""
+"""Type of the file system -> command, and the parser of its output."""
 
 
 def _number(word: str) -> int | None:

@@ -1,4 +1,4 @@
-"""One call of sbatch that ends with one job, whatever happened to the answer."""
+"""Submission by sbatch that makes exactly one job even where sbatch's answer is lost."""
 
 import random
 import re
@@ -8,23 +8,23 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.client import Silent, ask, call, on, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 
 PAUSES = (2.0, 8.0, 20.0)
 """Seconds before sbatch is called again; a random share is added, so that a crowd does not come back at once."""
 LOOKUP_SECONDS = 6.0
-"""How long a job may take to show in the queue whose request was on its way when sbatch ended."""
+"""Seconds that a job may take to show in the queue whose request was on its way when sbatch ended."""
 TRANSIENT = re.compile(
     "timed out|unable to contact|temporarily unable|temporarily unavailable|connection refused|communication"
     "|zero bytes were transmitted|connection reset",
     re.IGNORECASE,
 )
 FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*Limit", re.IGNORECASE)
-"""Slurm's word for too many jobs of one user, or of a group, at this moment."""
+"""Slurm's reasons for too many jobs of one user, or of a group, at this moment."""
 
 
 class Sbatch:
-    """A script on its way to Slurm under a name that no other job has."""
+    """Submission of one script under a job name that no other job has."""
 
     def __init__(self, script: Path, name: str, start: list[str], has_sacct: bool, cluster: str | None = None) -> None:
         """Prepare a call of sbatch; `start` are the flags that say when the job may start."""
@@ -38,7 +38,7 @@ class Sbatch:
         again. Raises `QueueFull` when this user has too many jobs, `UserError` when Slurm refuses or stays silent.
         """
         for pause in (*PAUSES, None):
-            job, why = self._call()
+            job, reason = self._call()
             if job:
                 return self._only(job) if pause != PAUSES[0] else job
             job = self._find()
@@ -48,58 +48,58 @@ class Sbatch:
                 break
             time.sleep(pause * (1 + random.random()))
         raise UserError(
-            f"sbatch had no success with {self._script}: {why}; submit again when Slurm answers:"
+            f"sbatch had no success with {self._script}: {reason}; submit again when Slurm answers:"
             " what it accepted after all is found by its name and not submitted twice"
         )
 
     def _call(self) -> tuple[str, str]:
-        """The job's id, or '' and the reason why nobody knows whether there is a job."""
+        """Call sbatch; return the job's id, or '' and the reason why it is unknown whether there is a job."""
         try:
-            answer = call(*self._command)
+            process = call(*self._command)
         except OSError as error:
             raise UserError(f"sbatch cannot be run: {error.strerror}; submit from a login node") from None
         except subprocess.TimeoutExpired as error:
             return "", f"no answer in {error.timeout:.0f} s"
-        said = words(answer)
-        if answer.returncode == 0:
-            job = answer.stdout.strip().split(";")[0]
-            return (job, "") if job.isdigit() else ("", f"it said '{said}' and not a job id")
-        if answer.returncode < 0 or answer.returncode > 128:
-            return "", f"it was killed (exit code {answer.returncode})"
-        if TRANSIENT.search(said):
-            return "", said
-        full = FULL.search(said)
-        raise QueueFull(f"Slurm says {full[0]}") if full else Refused(f"sbatch refused {self._script}: {said}")
+        message = error_text(process)
+        if process.returncode == 0:
+            job = process.stdout.strip().split(";")[0]
+            return (job, "") if job.isdigit() else ("", f"it said '{message}' and not a job id")
+        if process.returncode < 0 or process.returncode > 128:
+            return "", f"it was killed (exit code {process.returncode})"
+        if TRANSIENT.search(message):
+            return "", message
+        full = FULL.search(message)
+        raise QueueFull(f"Slurm says {full[0]}") if full else Refused(f"sbatch refused {self._script}: {message}")
 
     def _find(self) -> str | None:
-        """The id of the job of this name, '' when there is none, None when nobody can say."""
+        """Look up the id of the job of this name; '' when there is none, None when Slurm does not answer."""
         deadline = time.monotonic() + LOOKUP_SECONDS
         while True:
-            found = self._jobs()
-            if found:
-                return self._only(min(found, key=int))
+            ids = self._jobs()
+            if ids:
+                return self._only(min(ids, key=int))
             if time.monotonic() > deadline:
-                return None if found is None else ""
+                return None if ids is None else ""
             time.sleep(1)
 
     def _jobs(self) -> set[str] | None:
-        """All jobs of this name, ended ones included."""
+        """Look up the ids of all jobs of this name, ended ones included; None when Slurm does not answer."""
         name = f"--name={self._name}"
         commands = [("squeue", *self._on, "--all", "--noheader", "--states=all", name, "--format=%F")]
         if self._has_sacct:
             commands.append(("sacct", *self._on, "-X", "--noheader", "--parsable2", name, "--format=JobID"))
-        found: set[str] = set()
+        ids: set[str] = set()
         silent = False
         for command in commands:
             try:
-                found |= set(re.findall(r"^\d+", ask(*command), re.MULTILINE))
-            except Silent:
+                ids |= set(re.findall(r"^\d+", query(*command), re.MULTILINE))
+            except SlurmUnavailable:
                 # sacct may be missing or late; the queue itself must have answered for 'there is none'.
                 silent |= command[0] == "squeue"
-        return found or (None if silent else set())
+        return ids or (None if silent else set())
 
     def _only(self, job: str) -> str:
-        """End what an earlier call of sbatch brought after all, and return the job that stays."""
+        """Cancel jobs of this name that earlier calls of sbatch made after all, and return the one that stays."""
         for other in sorted((self._jobs() or set()) - {job}):
             call("scancel", *self._on, other)
         return job

@@ -1,4 +1,4 @@
-"""One run under several schedulers: what one of them may still be doing is not started by another."""
+"""Runs under several schedulers: a unit that one of them may still have is not started by another."""
 
 import shlex
 import time
@@ -9,9 +9,10 @@ from hpcddm.launch.base import Launcher, launcher_of
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Submission, current
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.records import COMES_BACK, records
+from hpcddm.runtime.outcome import COMES_BACK
+from hpcddm.runtime.records import records
 from hpcddm.site import Site
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 
 
 def check_other_schedulers(
@@ -22,14 +23,14 @@ def check_other_schedulers(
     names: units that are to run, as the submissions call them, seen from `home`.
     Raises `UserError` naming a unit, its job and the next step.
     """
-    others = [one for one in current(submissions) if one.scheduler != launcher.site.scheduler]
-    others = [one for one in others if set(one.units) & set(names)]
-    _check_queued([one for one in others if one.scheduler != "local"], home, names)
-    _check_local([one for one in others if one.scheduler == "local"], home, names)
+    others = [submission for submission in current(submissions) if submission.scheduler != launcher.site.scheduler]
+    others = [submission for submission in others if set(submission.units) & set(names)]
+    _check_queued([submission for submission in others if submission.scheduler != "local"], home, names)
+    _check_local([submission for submission in others if submission.scheduler == "local"], home, names)
 
 
 def _check_queued(submissions: list[Submission], home: RunDir, names: Collection[str]) -> None:
-    """Refuse what waits or runs in a queue; where the queue does not answer, whatever has not ended for sure."""
+    """Refuse units that wait or run in a queue; where the queue does not answer, all that have not ended for sure."""
     if not submissions:
         return
     scheduler, site = submissions[-1].scheduler, submissions[-1].site
@@ -45,29 +46,29 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
                 f" go on with --site {site}, or end its jobs first: {cancel}"
             )
         return
-    for one in reversed(submissions):
-        unknown = [name for name in one.units if name in names and not _is_over(name, one, home)]
+    for submission in reversed(submissions):
+        unknown = [name for name in submission.units if name in names and not _is_over(name, submission, home)]
         if unknown:
             more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
             raise UserError(
-                f"{home.root}: {unknown[0]}{more} was submitted to {scheduler} by site {one.site} as job {one.job}, and"
-                f" nobody answers here whether that still waits or runs; where {scheduler} answers: {cancel};"
-                f" if that cluster is gone for good, move {home.journal} away"
+                f"{home.root}: {unknown[0]}{more} was submitted to {scheduler} by site {submission.site} as job"
+                f" {submission.job}, and nobody answers here whether that still waits or runs; where {scheduler}"
+                f" answers: {cancel}; if that cluster is gone for good, move {home.journal} away"
             )
 
 
 def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
-    """Tell by the files if no job of this submission will work at the unit any more."""
+    """Tell by the files if no job of this submission will work at the unit again."""
     run, key = _place(name, home)
     if name in submission.cancelled or manifest.read(run.unit(key)):
         return True
-    own = [one for one in records(run.logs(key)) if one.token == submission.uuid]
-    return bool(own) and own[-1].decision is not None and own[-1].decision not in COMES_BACK
+    attempts = [attempt for attempt in records(run.logs(key)) if attempt.token == submission.uuid]
+    return bool(attempts) and attempts[-1].decision is not None and attempts[-1].decision not in COMES_BACK
 
 
 def _check_local(submissions: list[Submission], home: RunDir, names: Collection[str]) -> None:
-    """Refuse what runs without a queue, here or on another machine, as its heartbeat tells."""
-    for name in (name for one in submissions for name in one.units if name in names):
+    """Refuse units that run without a queue, here or on another machine, by their heartbeats."""
+    for name in (name for submission in submissions for name in submission.units if name in names):
         run, key = _place(name, home)
         work = activity(run, key)
         if work.is_running and work.last.token is None:
@@ -79,6 +80,6 @@ def _check_local(submissions: list[Submission], home: RunDir, names: Collection[
 
 
 def _place(name: str, home: RunDir) -> tuple[RunDir, str]:
-    """Run and key of a unit that the home's journal names."""
+    """Return run and key of a unit that the home's journal names."""
     *folders, stage, unit = name.split("/")
     return RunDir(home.root.joinpath(*folders)), f"{stage}/{unit}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from hpcddm.errors import UserError
-from hpcddm.launch.client import Silent, ask, call, on, words
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.rundir import atomic
 from hpcddm.rundir.fresh import exists
 from hpcddm.rundir.layout import RunDir
@@ -35,17 +35,17 @@ class Messenger:
     name: str
 
     def place(self) -> str:
-        """Its place in the queue, '' when it has left."""
+        """Return its state and reason in the queue; '' when it has left the queue."""
         try:
-            return ask("squeue", *on(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r").strip()
-        except Silent as why:
-            return f"unknown, {why}"
+            return query("squeue", *on(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r").strip()
+        except SlurmUnavailable as error:
+            return f"unknown, {error}"
 
 
 def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
     """Let every cluster show once that it sees the run's folder and can write there.
 
-    scripts: the batch script of a unit of each cluster, which says how a job gets in there.
+    scripts: the batch script of a unit of each cluster, whose #SBATCH flags the job takes over.
     Raises `UserError` naming the cluster that does not see it. Prints a note when its queue is full.
     """
     token = _token(run)
@@ -65,12 +65,12 @@ def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
 def _token(run: RunDir) -> str:
     """Return the token in the folder, for the jobs to read; its file names the folder, so a copy proves nothing."""
     path, place = run.jobs / TOKEN_FILE, str(run.root.resolve())
-    known = atomic.read_json(path)
-    if not isinstance(known, dict) or known.get("folder") != place:
-        known = {"folder": place, "token": uuid.uuid4().hex[:12]}
+    stored = atomic.read_json(path)
+    if not isinstance(stored, dict) or stored.get("folder") != place:
+        stored = {"folder": place, "token": uuid.uuid4().hex[:12]}
         run.jobs.mkdir(parents=True, exist_ok=True)
-        atomic.write_json(path, known)
-    return known["token"]
+        atomic.write_json(path, stored)
+    return stored["token"]
 
 
 def _answer(run: RunDir, cluster: str) -> Path:
@@ -86,38 +86,38 @@ def _is_proven(run: RunDir, cluster: str, token: str) -> bool:
 
 
 def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
-    """Submit the job of one cluster."""
+    """Submit the job that sends the token back from one cluster."""
     messenger = Messenger(cluster, f"hpcddm-folder-{token}")
-    folder, answer = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
+    folder, proof_name = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
     lines = [line for line in text.splitlines() if line.startswith("#SBATCH --")]
     kept = [line for line in lines if not line.removeprefix("#SBATCH --").startswith(DROPPED_FLAGS)]
-    body = f"cd {folder} && grep -q {token} {TOKEN_FILE} && echo {token} > {answer}"
+    body = f"cd {folder} && grep -q {token} {TOKEN_FILE} && echo {token} > {proof_name}"
     flags = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--time=1", "--output=/dev/null", "--no-requeue")
     script = "\n".join(["#!/bin/bash", *kept, body, ""])
     try:
-        said = call("sbatch", *on(cluster), *flags, f"--job-name={messenger.name}", script=script)
+        process = call("sbatch", *on(cluster), *flags, f"--job-name={messenger.name}", script=script)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"cluster {cluster}: sbatch gave no answer ({error}); try again later") from None
-    if said.returncode != 0:
-        raise UserError(f"cluster {cluster}: sbatch refused a job that looks for {run.root}: {words(said)}")
+    if process.returncode != 0:
+        raise UserError(f"cluster {cluster}: sbatch refused a job that looks for {run.root}: {error_text(process)}")
     return messenger
 
 
 def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) -> None:
-    """Wait for an answer; raises `UserError` when the job has left without one."""
-    left = None
+    """Wait for the token; raises `UserError` when the job has ended without sending it back."""
+    gone_since = None
     while not _is_proven(run, messenger.cluster, token):
         now = time.monotonic()
         place = messenger.place()
         if not place:
-            left = left or now
+            gone_since = gone_since or now
         elif now > deadline or "Held" in place:
             click.echo(
                 f"note: nobody could try yet whether cluster {messenger.cluster} sees {run.root} ({place});"
                 f" with more patience: hpcddm selftest --site SITE --folder {run.root.parent}"
             )
             return
-        if left is not None and now - left > SEEN_SECONDS:
+        if gone_since is not None and now - gone_since > SEEN_SECONDS:
             raise UserError(
                 f"cluster {messenger.cluster} does not see {run.root} as this node does, or may not write there: a job"
                 " there did not send back the token that lies in its folder jobs/; put the run on a file system that"

@@ -15,36 +15,36 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher, QueueFull, Refused
 from hpcddm.launch.chunks import Limits
-from hpcddm.launch.client import Silent, ask, call, on, words
-from hpcddm.launch.cluster import UNLIMITED, Cluster
+from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
+from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import render
+from hpcddm.package_data import share_folder
+from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
-from hpcddm.share import share_folder
 from hpcddm.site import Resources, Site
-from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
 PASSED_OVER = re.compile("already complet|Invalid job id|Job/step already|is pending")
-"""Words of scancel about jobs that have ended meanwhile, or that have nothing yet that a signal could reach."""
+"""Messages of scancel about jobs that have ended meanwhile, or that a signal cannot reach yet."""
 
 
 class Slurm(Launcher):
-    """The site's Slurm."""
+    """Launcher of a site's Slurm."""
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
-        self._clusters: dict[str | None, Cluster] = {}
+        self._clusters: dict[str | None, SlurmCluster] = {}
 
-    def _cluster(self, name: str | None) -> Cluster:
+    def _cluster(self, name: str | None) -> SlurmCluster:
         """Return a cluster by its name; what it says about itself is asked for once."""
-        return self._clusters.setdefault(name, Cluster(name))
+        return self._clusters.setdefault(name, SlurmCluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
         """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start."""
@@ -52,47 +52,51 @@ class Slurm(Launcher):
         try:
             for array in shapes.values():
                 self._check_partition(array)
-        except Silent as why:
-            raise UserError(f"site {self.site.name}: no Slurm answers here ({why}); submit from a login node") from None
+        except SlurmUnavailable as error:
+            raise UserError(
+                f"site {self.site.name}: no Slurm answers here ({error}); submit from a login node"
+            ) from None
         for array in shapes.values():
             try:
-                answer = call("sbatch", *on(array.resources.cluster), "--test-only", script=self._text(array))
+                process = call("sbatch", *on(array.resources.cluster), "--test-only", script=self._text(array))
             except subprocess.TimeoutExpired as error:
                 # On a full cluster it looks for a place for the job first; sbatch itself does not.
-                silence = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
-                print(f"warning: {silence}; the shape of {array.name} is not checked", file=sys.stderr)
+                remark = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
+                print(f"warning: {remark}; the shape of {array.name} is not checked", file=sys.stderr)
                 return
             # A queue that is full now says nothing about the shape.
-            if answer.returncode != 0 and not FULL.search(words(answer)):
-                refusal = f"{words(answer)}{self._way_out(array, words(answer))}"
+            if process.returncode != 0 and not FULL.search(error_text(process)):
+                refusal = f"{error_text(process)}{self._way_out(array, error_text(process))}"
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {refusal}")
 
     def _check_partition(self, array: ArraySpec) -> None:
-        """Refuse what Slurm takes and never starts."""
-        asked, cluster = array.resources, self._cluster(array.resources.cluster)
-        partitions, names = cluster.partitions, cluster.partitions_of(asked.partition)
+        """Refuse shapes that Slurm accepts and never starts."""
+        resources, cluster = array.resources, self._cluster(array.resources.cluster)
+        partitions, names = cluster.partitions, cluster.partitions_of(resources.partition)
         for name in names:
             if name not in partitions:
                 raise self._refusal(array, "partition", f"invalid partition {name}, there are {', '.join(partitions)}")
-        known = [partitions[name] for name in names]
-        longest = max((one.max_minutes for one in known), default=UNLIMITED)
-        most = max((one.max_nodes for one in known), default=UNLIMITED)
-        if asked.minutes > longest and not asked.qos:
+        chosen = [partitions[name] for name in names]
+        longest = max((partition.max_minutes for partition in chosen), default=UNLIMITED)
+        most = max((partition.max_nodes for partition in chosen), default=UNLIMITED)
+        if resources.minutes > longest and not resources.qos:
             # A QOS may lift the partition's limits; then sbatch knows better.
-            text = f"{asked.minutes} minutes, partition {names[0]} allows {longest}"
+            text = f"{resources.minutes} minutes, partition {names[0]} allows {longest}"
             raise self._refusal(array, "minutes", text)
-        if asked.nodes > most and not asked.qos:
-            raise self._refusal(array, "nodes", f"{asked.nodes} nodes, partition {names[0]} allows {most}")
+        if resources.nodes > most and not resources.qos:
+            raise self._refusal(array, "nodes", f"{resources.nodes} nodes, partition {names[0]} allows {most}")
 
-    def _refusal(self, array: ArraySpec, field: str, why: str) -> UserError:
+    def _refusal(self, array: ArraySpec, field: str, reason: str) -> UserError:
         key = _site_key(self.site, "/".join(array.keys[0].split("/")[-2:]), field)
-        return UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {why}; change the site key {key}")
+        return UserError(
+            f"site {self.site.name}: sbatch would refuse {array.name}: {reason}; change the site key {key}"
+        )
 
-    def limits(self, wanted: int, cluster: str | None = None) -> Limits:
-        """What the controller says, or Slurm's own defaults when nobody answers, as in a dry run elsewhere."""
+    def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
+        """Return the controller's limits, or Slurm's defaults when it does not answer, as in a dry run elsewhere."""
         try:
-            return self._cluster(cluster).limits(self.site, wanted)
-        except Silent:
+            return self._cluster(cluster).limits(self.site, num_jobs)
+        except SlurmUnavailable:
             return Limits()
 
     def render(self, array: ArraySpec, script: str) -> Path:
@@ -107,18 +111,18 @@ class Slurm(Launcher):
     def _takes_no_arrays(self, cluster: str | None) -> bool:
         try:
             return self._cluster(cluster).max_array == 0
-        except Silent:
+        except SlurmUnavailable:
             return False
 
     def _text(self, array: ArraySpec) -> str:
-        own = self.template_parts
+        parts = self.template_parts
         place = share_folder() / TEMPLATE
         return render(
-            own.get(TEMPLATE) or place.read_text(),
-            TEMPLATE if TEMPLATE in own else str(place),
+            parts.get(TEMPLATE) or place.read_text(),
+            TEMPLATE if TEMPLATE in parts else str(place),
             self.site,
             self._resources(array),
-            own,
+            parts,
             array=array,
             plain=self._takes_no_arrays(array.resources.cluster),
             run=self.run.root.resolve(),
@@ -130,22 +134,22 @@ class Slurm(Launcher):
         )
 
     def _resources(self, array: ArraySpec) -> Resources:
-        """Resources of an array, less the nodes on which the newest jobs ended before Python began."""
+        """Return an array's resources, with the nodes excluded on which the newest jobs ended before Python began."""
         excluded = ",".join(filter(None, (array.resources.exclude, *self._lost_nodes(array))))
         return array.resources.model_copy(update={"exclude": excluded or None})
 
     def _lost_nodes(self, array: ArraySpec) -> list[str]:
-        """Nodes of the array's cluster that it avoids because they lost jobs, as far as its partition has others."""
+        """List the nodes that an array avoids because they lost jobs, as far as its partition has others."""
         most, cluster = self.site.max_excluded_nodes, array.resources.cluster
         lost = Journal(self.run.journal).lost_nodes(self.site.name, cluster) if most else []
         if not lost:
             return []
-        with suppress(Silent):
+        with suppress(SlurmUnavailable):
             most = min(most, self._cluster(cluster).spare_nodes(array.resources))
         return lost[-most:] if most else []
 
     def _way_out(self, array: ArraySpec, refusal: str) -> str:
-        """Advice where sbatch refuses for the sake of nodes, and some are avoided."""
+        """Return advice where sbatch refuses because of nodes while some are avoided; '' elsewhere."""
         lost = self._lost_nodes(array) if "node" in refusal.lower() else []
         if not lost:
             return ""
@@ -160,7 +164,7 @@ class Slurm(Launcher):
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up.
 
-        Everything that the jobs read is there before sbatch is called: one that it accepts and does not tell of runs.
+        Everything that the jobs read is written before sbatch is called: a job whose id is lost runs all the same.
         """
         from hpcddm.launch.executor import TemplateExecutor
 
@@ -177,43 +181,43 @@ class Slurm(Launcher):
             raise Refused(f"{refusal}{self._way_out(array, str(refusal))}") from None
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """One squeue call per cluster, whoever submitted; ids are used again, so the token tells our jobs."""
-        asked = current(submissions)
-        found: dict[str, Job] = {}
-        for cluster in dict.fromkeys(one.cluster for one in asked):
+        """Query the jobs of all users, one squeue per cluster; ids are reused, so tokens identify the jobs."""
+        latest = current(submissions)
+        jobs: dict[str, Job] = {}
+        for cluster in dict.fromkeys(submission.cluster for submission in latest):
             try:
-                rows = list(_queue(cluster, [one for one in asked if one.cluster == cluster]))
-            except Silent:
+                rows = list(_queue(cluster, [submission for submission in latest if submission.cluster == cluster]))
+            except SlurmUnavailable:
                 return None
             for unit, job in rows:
-                others = (found[unit].id, *found[unit].others) if unit in found else ()
-                found[unit] = replace(job, others=others)
-        return found
+                others = (jobs[unit].id, *jobs[unit].others) if unit in jobs else ()
+                jobs[unit] = replace(job, others=others)
+        return jobs
 
     def dismiss(self, *jobs: JobId) -> None:
-        """Send USR2 to the ranks, and to the batch script, which tells those whom no signal reaches."""
+        """Send USR2 to the ranks, and to the batch script, which tells ranks that no signal reaches."""
         _scancel(jobs, "--signal=USR2")
         _scancel(jobs, "--signal=USR2", "--batch")
 
     def cancel(self, *jobs: JobId) -> None:
-        """One scancel per cluster for all elements; those that have ended meanwhile are passed over."""
+        """Cancel jobs with one scancel per cluster; those that have ended meanwhile are passed over."""
         _scancel(jobs)
 
 
 def _start(array: ArraySpec) -> list[str]:
-    """The flags of sbatch that say when an array may start."""
+    """Return the flags of sbatch that say when an array may start."""
     if array.after:
         return [f"--dependency=afterany:{':'.join(job.number for job in array.after)}"]
     return [f"--begin=now+{array.begin_seconds}"] if array.begin_seconds else []
 
 
 def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple[str, Job]]:
-    """The jobs of these submissions in the queue of their cluster, with their units; raises `Silent`."""
-    units = {one.uuid: one.units for one in submissions}
-    names = ",".join(one.job_name for one in submissions)
+    """Yield (unit, job) for the jobs of these submissions in their cluster's queue; raises `SlurmUnavailable`."""
+    units = {submission.uuid: submission.units for submission in submissions}
+    names = ",".join(submission.job_name for submission in submissions)
     # One word of a command line may be 128 KiB long.
     some = [f"--name={names}"] if len(names) < 100_000 else []
-    text = ask("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
+    text = query("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
     for line in text.splitlines():
         job, element, state, reason, nodes, start, name = line.split("|", 6)
         token = name.rsplit("-", 1)[-1]
@@ -234,16 +238,16 @@ def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
     for cluster in dict.fromkeys(array.cluster for array in elements):
         some = [name for array, name in names.items() if array.cluster == cluster]
         try:
-            answer = call("scancel", *on(cluster), *flags, *some)
+            process = call("scancel", *on(cluster), *flags, *some)
         except subprocess.TimeoutExpired:
             raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
-        refusals = [line for line in answer.stderr.splitlines() if not PASSED_OVER.search(line)]
-        if answer.returncode != 0 and refusals:
+        refusals = [line for line in process.stderr.splitlines() if not PASSED_OVER.search(line)]
+        if process.returncode != 0 and refusals:
             raise UserError(f"scancel: {' '.join(refusals)}")
 
 
 def _site_key(site: Site, unit: str, field: str) -> str:
-    """Which key of the site gives a unit one of its resources."""
+    """Return the site key that gives a unit one of its resources."""
     for place in (unit, unit.split("/")[0]):
         if field in site.stages.get(place, {}):
             return f"stages.{place}.{field}"
@@ -253,5 +257,5 @@ def _site_key(site: Site, unit: str, field: str) -> str:
 
 
 def create(site: Site, run: RunDir) -> Launcher:
-    """The launcher of a site."""
+    """Create the launcher of a site."""
     return Slurm(site, run)

@@ -1,4 +1,4 @@
-"""The code that jobs run: a snapshot of what was submitted, in the run, or the checkout itself."""
+"""Code that jobs run: a snapshot in the run, made when they were submitted, or the checkout itself."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from hpcddm.rundir.layout import RunDir
 
 
 class Snapshot:
-    """The code as it is now, kept as `<run>/code/<digest>/`; a pull or an edit changes no job that was submitted."""
+    """Code as it is now, kept as `<run>/code/<digest>/`; a pull or an edit changes no job that was submitted."""
 
     is_live = False
 
@@ -38,7 +38,7 @@ class Snapshot:
         return (self._home / provenance.code_digest(self._hashes)).resolve()
 
     def make(self) -> Code:
-        """Write the snapshot unless it is there, and say what it holds.
+        """Write the snapshot unless it exists, and return its version.
 
         Raises `UserError` with the path when the disk is full or not writable.
         """
@@ -62,16 +62,18 @@ class Snapshot:
         return code
 
     def others(self) -> list[Code]:
-        """The other versions that jobs of this run were submitted with, the newest first."""
-        return [Code(one["digest"], one.get("commit"), one.get("modified")) for one in self._others()]
+        """List the other versions that jobs of this run were submitted with, the newest first."""
+        return [Code(version["digest"], version.get("commit"), version.get("modified")) for version in self._others()]
 
     def _others(self) -> list[dict[str, Any]]:
         stored = [atomic.read_json(path) for path in self._home.glob("*.json") if path.stem != self.folder.name]
-        whole = [one for one in stored if isinstance(one, dict) and {"digest", "made", "files"} <= one.keys()]
-        return sorted(whole, key=lambda one: one["made"], reverse=True)
+        whole = [
+            version for version in stored if isinstance(version, dict) and {"digest", "made", "files"} <= version.keys()
+        ]
+        return sorted(whole, key=lambda version: version["made"], reverse=True)
 
     def _write(self) -> None:
-        """Write aside, then rename; another submit may make the same one at the same time."""
+        """Write to a temporary folder, then rename; another submit may make the same snapshot at the same time."""
         staged = self._home / f".{self.folder.name}.{atomic.unused()}"
         before = next(iter(self._others()), {"digest": "", "files": {}})
         try:
@@ -90,7 +92,7 @@ class Snapshot:
 
 
 class Checkout:
-    """The checkout itself, for those who change the code while jobs wait: what a job runs is what lies there then."""
+    """The checkout itself, for developers: a job runs the code that lies there when it starts."""
 
     is_live = True
     folder = AROUND
@@ -100,16 +102,16 @@ class Checkout:
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
 
     def make(self) -> Code:
-        """Say what lies there now."""
+        """Return the version that lies there now."""
         return provenance.own_code()
 
     def others(self) -> list[Code]:
-        """Return an empty list: of a checkout no older versions are kept."""
+        """Return an empty list: older versions of a checkout are not kept."""
         return []
 
 
 def _link(existing: Path, new: Path) -> bool:
-    """Share a file of another snapshot, which nobody edits; some file systems and some users cannot."""
+    """Hard-link a file of another snapshot; return False where the file system or the user cannot."""
     try:
         os.link(existing, new)
     except OSError:
@@ -118,7 +120,7 @@ def _link(existing: Path, new: Path) -> bool:
 
 
 def _write_once(path: Path, content: bytes) -> None:
-    """Write a file that nobody shall edit."""
+    """Write a new read-only file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
     try:
         while content:

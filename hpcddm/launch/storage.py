@@ -1,4 +1,4 @@
-"""How much a run will write, from its settings alone: bytes and files (inodes) of every unit, without torch."""
+"""Estimates of what a run will write, from its settings alone: bytes and files (inodes) per unit, without torch."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcddm import plugins
 from hpcddm.config import Experiment, Training
 from hpcddm.launch import quotas
-from hpcddm.pipeline import EXTRACTOR, JUDGE, PlannedUnit, evaluate_range
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, PlannedUnit, evaluate_range, expert_number
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -21,11 +21,11 @@ INDEX_ROW = 32
 """Bytes of one row of `data.tar.SAMPLE`."""
 KEY_BYTES = 48
 MANIFEST_BYTES = 8_000
-"""What is small and always there: manifest, spec, heartbeat, records of the attempt, HDF5's own headers."""
+"""Bytes of the small files of every unit: manifest, spec, heartbeat, records of the attempt, HDF5's own headers."""
 LOG_BYTES = 20_000
-"""One attempt of one rank: a few lines per state that is saved."""
+"""Bytes of the log of one rank in one attempt: a few lines per state that is saved."""
 CURVE_POINT = 80
-"""One point of a loss curve, as JSON and as TensorBoard event."""
+"""Bytes of one point of a loss curve, as JSON and as TensorBoard event."""
 KEPT_STATES, STAGED_STATES = 2, 1
 REPORT_BYTES, CLUSTER_PICTURES, GALLERY_PICTURES = 200_000, 48, 20
 """The page's plots and text; pictures per cluster, and in the gallery per arm and per expert."""
@@ -35,26 +35,26 @@ ATTEMPT_FILES = 14
 """The attempt's folder with owner, begin, heartbeat, end, verdict and meeting; the scheduler's own files."""
 RANK_FILES = 2
 STATE_FILES = 6
-"""Of one rank; further ranks write two more each."""
+"""Files of a training state of one rank; every further rank writes two more."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one unit writes, or several together."""
+    """Disk space that one unit needs, or several together."""
 
     kept: int = 0
-    """Bytes that are there when it is complete."""
+    """Bytes that stay when it is complete."""
     working: int = 0
-    """Bytes beside them while it is at work, gone at its end: training states."""
+    """Further bytes while it runs, removed at its end: training states."""
     files: int = 0
-    """Files and folders, those of the work included."""
+    """Number of files and folders, those of the training states included."""
 
     def __add__(self, other: "Need") -> "Need":
         return Need(self.kept + other.kept, self.working + other.working, self.files + other.files)
 
 
 def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
-    """How many images 'train' and 'heldout' have: what the shards say, else what the source says.
+    """Count the images of 'train' and 'heldout', by the shards' manifests, else by the source.
 
     Raises `UserError` naming what is wrong with the source.
     """
@@ -62,7 +62,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
     for split, parts in (("train", data.shards), ("heldout", data.heldout_shards)):
         shards = [manifest.read(run.unit(f"shard/{split}-{part:03d}")) for part in range(parts)]
         if all(shards):
-            counts[split] = sum(shard.facts["images"] for shard in shards)
+            counts[split] = sum(shard.results["images"] for shard in shards)
         else:
             source = data.source.model_copy(update={"folder": str((run.root / data.source.folder).resolve())})
             counts[split] = len(plugins.load("data/sources", data.source.name).open_split(source, split))
@@ -70,18 +70,18 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
 
 def estimate(unit: PlannedUnit, experiment: Experiment, site: Site, counts: dict[str, int], attempts: int = 1) -> Need:
-    """What a unit writes in so many attempts."""
+    """Estimate the disk space that a unit needs in so many attempts."""
     ranks = site.resources_for(*unit.key.split("/")).ranks
-    own = _ESTIMATES[unit.stage](unit.key, experiment, counts, ranks)
+    stage_need = _ESTIMATES[unit.stage](unit.key, experiment, counts, ranks)
     logs = LOG_BYTES * attempts * ranks
     files = UNIT_FILES + attempts * (ATTEMPT_FILES + RANK_FILES * ranks)
-    return own + Need(MANIFEST_BYTES + logs, 0, files)
+    return stage_need + Need(MANIFEST_BYTES + logs, 0, files)
 
 
 def still_needed(
     units: list[PlannedUnit], experiment: Experiment, site: Site, run: RunDir, counts: dict[str, int]
 ) -> Need:
-    """What these units will write at most at the same time, less what lies in their folders already.
+    """Estimate the most that these units need at the same time, less what lies in their folders already.
 
     Every result stays; states are there for as many units as may train together.
     """
@@ -102,9 +102,9 @@ def _statuses(folder: Path) -> Iterator[os.stat_result]:
 
 
 def free(folder: Path) -> tuple[int, int | None]:
-    """Bytes and inodes that may still be taken where `folder` is or will be; None where inodes are not counted.
+    """Return free bytes and inodes where `folder` is or will be; None where inodes are not counted.
 
-    What the disk has counts, and what the user's quota leaves where one is known.
+    Both the disk and the user's quota, where one is known, limit them.
     """
     folder = folder.resolve()
     while not folder.exists():
@@ -118,7 +118,7 @@ def free(folder: Path) -> tuple[int, int | None]:
 
 
 def readable(count: int) -> str:
-    """Bytes for people: '12.3 GB'."""
+    """Format bytes for people: '12.3 GB'."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -126,9 +126,9 @@ def readable(count: int) -> str:
 
 
 def state_bytes(parameters: int, training: Training) -> int:
-    """One training state: the weights as trained, and in fp32 masters, two moments of AdamW and the average."""
-    weights = 2 if training.precision == "bf16" else 4
-    return parameters * (weights + 4 + 8 + 4)
+    """Return the bytes of a training state: weights as trained, and in fp32 masters, two AdamW moments and EMA."""
+    weight_bytes = 2 if training.precision == "bf16" else 4
+    return parameters * (weight_bytes + 4 + 8 + 4)
 
 
 def _share(count: int, part: int, parts: int) -> int:
@@ -136,7 +136,7 @@ def _share(count: int, part: int, parts: int) -> int:
 
 
 def _images_of(key: str, experiment: Experiment, counts: dict[str, int]) -> int:
-    """The images of one shard."""
+    """Count the images of one shard."""
     split, part = key.split("/")[1].split("-")
     parts = experiment.data.shards if split == "train" else experiment.data.heldout_shards
     return _share(counts[split], int(part), parts)
@@ -147,10 +147,10 @@ def _pixels(experiment: Experiment) -> int:
 
 
 def _shard(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    # A PNG of pure noise: a byte more per row, and its chunks. Image and class are a member each, in whole blocks.
+    # A PNG of pure noise: a byte more per row, and its chunks. Image and class are an entry each, in whole blocks.
     largest = _pixels(experiment) + experiment.data.image_size + PNG_CHUNKS
-    member = -(-largest // TAR_BLOCK) * TAR_BLOCK
-    per_image = member + 3 * TAR_BLOCK + INDEX_ROW + KEY_BYTES
+    entry_bytes = -(-largest // TAR_BLOCK) * TAR_BLOCK
+    per_image = entry_bytes + 3 * TAR_BLOCK + INDEX_ROW + KEY_BYTES
     return Need(_images_of(key, experiment, counts) * per_image, 0, 3)
 
 
@@ -174,9 +174,9 @@ def _trained(parameters: int, training: Training) -> Need:
 
 
 def _train(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    recipe = experiment.recipe(int(key.rsplit("-", 1)[1]) if "/expert-" in key else None)
-    parameters = recipe.model.parameters(experiment.data, None)
-    training = experiment.experts.training.model_copy(update={"precision": recipe.precision})
+    config = experiment.expert_config(expert_number(key))
+    parameters = config.model.parameters(experiment.data, None)
+    training = experiment.experts.training.model_copy(update={"precision": config.precision})
     return _trained(parameters, training) + _per_rank(ranks)
 
 
@@ -192,14 +192,14 @@ def _route(key: str, experiment: Experiment, counts: dict[str, int], ranks: int)
     return _trained(parameters, router.training) + samples + _per_rank(ranks)
 
 
-def _critics(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
-    critic = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}[key]
-    parameters = critic.model.parameters(experiment.data, experiment.data.num_classes)
-    return _trained(parameters, critic.training) + _per_rank(ranks)
+def _measuring(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
+    network = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
+    parameters = network.model.parameters(experiment.data, experiment.data.num_classes)
+    return _trained(parameters, network.training) + _per_rank(ranks)
 
 
 def _per_rank(ranks: int) -> Need:
-    """Every further rank writes its own part of every state."""
+    """Return the files of further ranks: each writes its own part of every state."""
     return Need(files=(KEPT_STATES + STAGED_STATES) * 2 * (ranks - 1))
 
 
@@ -210,7 +210,7 @@ def _arms(experiment: Experiment) -> int:
 
 def _evaluate(key: str, experiment: Experiment, counts: dict[str, int], ranks: int) -> Need:
     start, stop = evaluate_range(key)
-    features = experiment.critics.extractor.model.features
+    features = experiment.measuring.extractor.model.features
     per_image = _pixels(experiment) + 4 * features + 1
     statistics = 8 * (features + 1) ** 2
     # Real images, of the reference and of the floor, are two arms more.
@@ -231,7 +231,7 @@ _ESTIMATES = {
     "train": _train,
     "distill": _train,
     "route": _route,
-    "critics": _critics,
+    "measuring": _measuring,
     "evaluate": _evaluate,
     "report": _report,
 }

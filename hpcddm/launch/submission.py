@@ -1,4 +1,4 @@
-"""What `submit` decides before any scheduler is asked: what is there, what is missing, what may start here."""
+"""Decisions of `submit` before anything is submitted: what is complete, what is missing, what may start here."""
 
 import os
 import time
@@ -6,28 +6,40 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcddm import plugins, starts
+from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.pipeline import EXTRACTOR, JUDGE, MONOLITH, OTHER_STAGES, ROUTER, STAGE_NAMES, STUDENT, PlannedUnit, plan
+from hpcddm.pipeline import (
+    CLASSIFIER,
+    EXTRACTOR,
+    MONOLITH,
+    OTHER_STAGES,
+    ROUTER,
+    STAGE_NAMES,
+    STUDENT,
+    PlannedUnit,
+    expert_number,
+    plan,
+)
+from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.site import Site
-from hpcddm.status import State, UnitStatus, check_stale, survey
+from hpcddm.unit_states import State, UnitStatus, check_stale, survey
 
-SETTLE_SECONDS = 15
-"""How long a request may be on its way to the scheduler after the submit that sent it has died."""
+RECONCILE_SECONDS = 15
+"""Seconds that a request may be on its way to the scheduler after the submit that sent it has died."""
 LEAST_BYTES = 10_000_000
-"""What the bookkeeping of a submission needs; what the stages write is more."""
+"""Bytes that the bookkeeping of a submission needs; what the stages write is more."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Every unit of the run in one of six groups; `to_run` keeps the order of the pipeline."""
+    """Units of a run in six groups; `to_run` keeps the order of the pipeline."""
 
     states: dict[str, UnitStatus]
     complete: list[str] = field(default_factory=list)
@@ -44,14 +56,16 @@ class Decision:
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:
-    """Refuse what can be known to fail before anything is submitted.
+    """Refuse settings that are bound to fail, before anything is submitted.
 
-    Raises `UserError` or `ConfigError` naming the key, the file and what would do.
+    Raises `UserError` or `ConfigError` naming the key, the file and a remedy.
     """
     for key in site.stages:
-        known = (*STAGE_NAMES, *OTHER_STAGES)
-        if key.split("/")[0] not in known:
-            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(known)}")
+        valid = (*STAGE_NAMES, *OTHER_STAGES)
+        stage = key.split("/")[0]
+        if stage not in valid:
+            old = hint(STAGES, stage)
+            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage{old}; valid: {', '.join(valid)}")
     for unit in decision.to_run:
         minutes = site.resources_for(*unit.key.split("/")).minutes
         if site.scheduler != "local" and 60 * minutes <= site.signal_lead_seconds:
@@ -69,27 +83,31 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
 
 
 def batch_of(experiment: Experiment, key: str) -> int:
-    """The images of one step of a unit that trains; 0, which all ranks can share, of any other unit."""
-    if key.startswith("train/expert-"):
+    """Return the number of images of one training step; 0, which all ranks can share, for units that do not train."""
+    if expert_number(key) is not None:
         return experiment.experts.training.batch // experiment.cluster.experts
-    critics = {EXTRACTOR: experiment.critics.extractor, JUDGE: experiment.critics.judge}
+    measuring = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}
     if key == STUDENT:
         return round(experiment.distill.share * experiment.experts.training.batch)
-    trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | critics
+    trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | measuring
     training = trained[key].training if key in trained else None
     return training.batch if training else 0
 
 
 def _check_starts(experiment: Experiment, keys: list[str]) -> None:
-    """The weights that units start from must be there, and of their networks: before the data stages, not after."""
-    found = [one for one in (starts.wanted(experiment, key) for key in keys) if one is not None]
+    """Check that the initial weights of units exist and fit their networks, before the data stages and not after."""
+    requests = [
+        request for request in (initial_weights.init_request(experiment, key) for key in keys) if request is not None
+    ]
     # Most units start from the same file as the same network.
-    for one in {(one.place, one.model_place, one.objective_place): one for one in found}.values():
-        starts.check_file(one, Path(one.start.weights))
+    for request in {
+        (request.place, request.model_place, request.objective_place): request for request in requests
+    }.values():
+        initial_weights.check_file(request, Path(request.init_from.weights))
 
 
 def _check_source(experiment: Experiment) -> None:
-    """The images must be there, in the classes that the experiment names, with enough held-out ones."""
+    """Check that the images exist, in the classes that the experiment names, with enough held-out ones."""
     data, evaluate = experiment.data, experiment.evaluate
     source = plugins.load("data/sources", data.source.name)
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
@@ -112,9 +130,9 @@ def _check_source(experiment: Experiment) -> None:
 
 
 def check_folder(run: RunDir) -> None:
-    """Refuse a folder in which nothing can be written, or nothing may run; nothing is made.
+    """Refuse a folder that cannot be written, or whose STOP file forbids jobs; creates nothing.
 
-    Raises `ConfigError` naming the folder and what would do.
+    Raises `ConfigError` naming the folder and a remedy.
     """
     if fresh.exists(run.stop):
         raise ConfigError(f"{run.stop} tells every job to leave: remove it, then repeat this command")
@@ -122,15 +140,15 @@ def check_folder(run: RunDir) -> None:
     while not place.exists():
         place = place.parent
     if not place.is_dir():
-        why = f"{place} is no folder"
+        reason = f"{place} is no folder"
     elif not os.access(place, os.W_OK | os.X_OK):
-        why = f"no permission for this user in {place}"
+        reason = f"no permission for this user in {place}"
     elif atomic.free_bytes(place) < LEAST_BYTES:
-        why = f"{atomic.free_bytes(place):,} bytes are free in {place}"
+        reason = f"{atomic.free_bytes(place):,} bytes are free in {place}"
     else:
         return
     verb = "not writable" if run.root.is_dir() else "cannot be made"
-    raise ConfigError(f"--run-dir {run.root}: {verb} ({why}); take another folder, or make room there")
+    raise ConfigError(f"--run-dir {run.root}: {verb} ({reason}); take another folder, or make room there")
 
 
 def decide(
@@ -142,11 +160,11 @@ def decide(
     active: dict[str, Job] | None = None,
     states: dict[str, UnitStatus] | None = None,
 ) -> Decision:
-    """Look at the run and say what has to be submitted here.
+    """Decide from the run and the queue what has to be submitted here.
 
-    `only` names the units to look for, and what reads them goes along; `active` is what is in the queue, and `states`
-    what was found in the run after that, where the caller knows. Raises `ConfigError` over settings that changed,
-    `UserError` when nobody can say what still runs.
+    only: units to submit, None for all; units that read one of these or a redone one go along. active: jobs in the
+    queue, and states: the states of the units read after that, where the caller has them. Raises `ConfigError` over
+    settings that changed, `UserError` when the scheduler does not answer.
     """
     # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
     active = active_units(run, launcher) if active is None else active
@@ -155,10 +173,10 @@ def decide(
     check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
     decision = Decision(states, active=active)
     for unit in units:
-        missing = unit.lacks({*decision.elsewhere, *decision.blocked, *decision.left})
+        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.left})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.stage in redo or (is_own and any(other.key in unit.reads for other in decision.to_run))
+        touched = unit.stage in redo or (is_own and any(other.key in unit.inputs for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif unit.key in active and not (touched and active[unit.key].state == "pending"):
@@ -178,61 +196,65 @@ def decide(
 
 
 def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
-    """The units that wait or run under this site's scheduler.
+    """Return the jobs of units that wait or run under this site's scheduler, by unit.
 
     Raises `SchedulerSilent` when something was submitted and the scheduler does not answer: 'unknown' is never 'free'.
     """
-    known = submitted_jobs(run, launcher.site)
-    if not known:
+    submissions = submitted_jobs(run, launcher.site)
+    if not submissions:
         return {}
-    found = launcher.states(known)
-    if found is None:
+    jobs = launcher.states(submissions)
+    if jobs is None:
         text = "jobs were submitted and the scheduler does not answer; try again when it does"
         raise SchedulerSilent(f"{run.root}: {text}")
-    return found
+    return jobs
 
 
-def settle(run: RunDir, launcher: Launcher) -> None:
+def reconcile_journal(run: RunDir, launcher: Launcher) -> None:
     """Record the jobs of submits that died between the request and the answer; wait while one may be on its way."""
     journal = Journal(run.journal)
     while True:
-        unconfirmed = [one for one in submitted_jobs(run, launcher.site) if one.job is None]
-        own = [one for one in unconfirmed if one.site == launcher.site.name]
-        found = launcher.states(own) if own else {}
-        if not own or found is None:
+        unconfirmed = [submission for submission in submitted_jobs(run, launcher.site) if submission.job is None]
+        ours = [submission for submission in unconfirmed if submission.site == launcher.site.name]
+        queued = launcher.states(ours) if ours else {}
+        if not ours or queued is None:
             return
-        for one in own:
-            jobs = {found[unit].id.array for unit in one.units if unit in found}
+        for submission in ours:
+            jobs = {queued[unit].id.array for unit in submission.units if unit in queued}
             if jobs:
-                journal.submitted(one.uuid, min(jobs, key=lambda job: int(job.number)))
-        if not any(time.time() - one.time < SETTLE_SECONDS for one in own if not found.keys() & set(one.units)):
+                journal.submitted(submission.uuid, min(jobs, key=lambda job: int(job.number)))
+        if not any(
+            time.time() - submission.time < RECONCILE_SECONDS
+            for submission in ours
+            if not queued.keys() & set(submission.units)
+        ):
             return
         time.sleep(1)
 
 
 def submitted_jobs(run: RunDir, site: Site) -> list[Submission]:
-    """What the journal holds for this site's scheduler."""
-    return [one for one in Journal(run.journal).submissions() if one.scheduler == site.scheduler]
+    """List the journal's submissions to this site's scheduler."""
+    return [submission for submission in Journal(run.journal).submissions() if submission.scheduler == site.scheduler]
 
 
 def store_experiment(experiment: Experiment, run: RunDir) -> None:
-    """Keep the experiment, all defaults filled in, with the run."""
+    """Store the experiment, all defaults filled in, with the run."""
     atomic.write_json(run.experiment, experiment.model_dump(mode="json"))
 
 
 def store_site(site: Site, run: RunDir) -> None:
-    """Keep the site as it was used, so that later commands need not name it."""
+    """Store the site as it was used, so that later commands need not name it."""
     atomic.write_json(run.site(site.name), site.model_dump(mode="json"), durable=False)
 
 
 def stored_site(name: str, run: RunDir) -> Site:
-    """The site as the run last used it.
+    """Load the site as the run last used it.
 
-    Raises `ConfigError` naming the ones that it knows.
+    Raises `ConfigError` naming the sites that the run used.
     """
     path = run.site(name)
     values = atomic.read_json(path)
     if values is None:
-        known = ", ".join(sorted(one.stem for one in path.parent.glob("*.json"))) or "none"
-        raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {known}; or name one with --site")
+        names = ", ".join(sorted(file.stem for file in path.parent.glob("*.json"))) or "none"
+        raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {names}; or name one with --site")
     return validate(Site, values, str(path))

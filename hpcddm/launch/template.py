@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.errors import UserError
+from hpcddm.package_data import share_folder
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
-from hpcddm.share import share_folder
 from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2")
 
 
 def own_parts() -> dict[str, str]:
-    """Texts of the parts that the user has below the working directory, in place of the package's."""
+    """Read the parts that the user has below the working directory, in place of the package's; part -> text."""
     package = share_folder()
     return {part: Path(part).read_text() for part in PARTS if Path(part).is_file() and not _is_same(part, package)}
 
@@ -35,17 +35,17 @@ def _is_same(part: str, folder: Path) -> bool:
 
 
 def stored_part(run: RunDir, part: str) -> Path:
-    """The run's copy of a part; never where the user's own lies if the run's folder is the working directory."""
+    """Return the path of the run's copy of a part; not the user's own, even if the run is the working directory."""
     return run.template / Path(part).name
 
 
 def stored_parts(run: RunDir) -> dict[str, str]:
-    """Texts of the user's own parts with which the run was last submitted."""
+    """Read the user's own parts with which the run was last submitted; part -> text."""
     return {part: stored_part(run, part).read_text() for part in PARTS if stored_part(run, part).is_file()}
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
-    """Keep the user's own parts with the run, so that a later retry follows them wherever it is called."""
+    """Store the user's own parts with the run, so that a later retry follows them wherever it is called."""
     for part in PARTS:
         if part in parts:
             atomic.write_text(stored_part(run, part), parts[part], durable=False)
@@ -82,16 +82,16 @@ def render(
 
 @cache
 def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Template":
-    """Template with the user's own parts, and the package's for all others."""
+    """Compile a template with the user's own parts, and the package's for all others."""
     import jinja2
 
-    own = dict(parts)
+    own_texts = dict(parts)
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(lambda name: own.get(name) or (share_folder() / name).read_text()),
+        loader=jinja2.FunctionLoader(lambda name: own_texts.get(name) or (share_folder() / name).read_text()),
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     environment.filters["words"] = lambda values: " ".join(map(command_word, values))
@@ -99,16 +99,16 @@ def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Templat
 
 
 def command_word(word: str) -> str:
-    """Word of a command as bash reads it as one, with the job's variables filled in and nothing else expanded.
+    """Quote a word of a command for bash, with the job's variables expanded and nothing else.
 
-    A variable that is not set ends the script with its name.
+    An unset variable ends the script with an error that names it.
     """
-    found, end = "", 0
+    text, end = "", 0
     for match in VARIABLE.finditer(word):
-        found += _literal(word[end : match.start()])
-        found += f'"${{{match[1]}:?is not set in the job, but the site names it}}"'
+        text += _literal(word[end : match.start()])
+        text += f'"${{{match[1]}:?is not set in the job, but the site names it}}"'
         end = match.end()
-    return (found + _literal(word[end:])) or "''"
+    return (text + _literal(word[end:])) or "''"
 
 
 def _literal(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How much samples of one class differ from each other: what collapses where a model draws the same image again."""
+"""Diversity of samples within a class, which falls where a model repeats the same image (mode collapse)."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from hpcddm.metrics.neighbours import blocks
 
 
 def diversity(features: np.ndarray, labels: np.ndarray) -> float:
-    """The mean Euclidean distance between the features of two different samples of one class, averaged over classes.
+    """Compute the mean Euclidean distance between features of two samples of one class, averaged over classes.
 
     It stands in for LPIPS within a prompt, which arXiv 2603.06741 reports: the same mean, in other features. Divided by
     what as many real images give, 1 is as diverse as real ones.
@@ -14,9 +14,9 @@ def diversity(features: np.ndarray, labels: np.ndarray) -> float:
     """
     means = []
     for label in np.unique(labels):
-        own = features[labels == label]
-        if len(own) < 2:
+        members = features[labels == label]
+        if len(members) < 2:
             raise ValueError(f"class {label}: diversity needs 2 samples of every class")
-        total = sum(np.sqrt(distances).sum() for _, distances in blocks(own, own))
-        means.append(total / (len(own) * (len(own) - 1)))
+        total = sum(np.sqrt(distances).sum() for _, distances in blocks(members, members))
+        means.append(total / (len(members) * (len(members) - 1)))
     return float(np.mean(means))

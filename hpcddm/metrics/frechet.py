@@ -1,4 +1,4 @@
-"""The Frechet distance between the Gaussians that two sets of features suggest (Heusel et al., arXiv 1706.08500)."""
+"""Frechet distance between Gaussians fitted to two sets of features (Heusel et al., arXiv 1706.08500)."""
 
 import warnings
 
@@ -8,10 +8,10 @@ from hpcddm.metrics.statistics import Statistics
 
 
 def frechet_distance(first: Statistics, second: Statistics) -> float:
-    """|m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2), the squared 2-Wasserstein distance (eq. 6).
+    """Compute |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2), the squared 2-Wasserstein distance (eq. 6).
 
     Biased upwards by about 1/N: compare values at equal N only. Warns when a set has fewer than 2 D samples,
-    where the covariances are too poor; raises ValueError with fewer than 2.
+    where the covariances are poor estimates; raises ValueError with fewer than 2.
     """
     dimension = len(first.mean)
     smallest = min(first.count, second.count)
@@ -30,6 +30,6 @@ def frechet_distance(first: Statistics, second: Statistics) -> float:
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-    """The symmetric square root (D, D) of a covariance (D, D)."""
+    """Compute the symmetric square root (D, D) of a covariance (D, D)."""
     values, vectors = np.linalg.eigh(covariance)
     return (vectors * np.sqrt(values.clip(min=0))) @ vectors.T

@@ -6,7 +6,7 @@ ROWS_PER_BLOCK = 1024
 
 
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """The unbiased squared MMD with kernel (x y / D + 1)^3 over all samples (eq. 4 and sec. 4).
+    """Compute the unbiased squared MMD with kernel (x y / D + 1)^3 over all samples (eq. 4 and sec. 4).
 
     first: (N, D); second: (M, D); in float64. Unlike the Frechet distance it does not depend on the number of
     samples, and it can be slightly negative. Raises ValueError when a set has fewer than two samples.
@@ -19,13 +19,13 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _mean_within(points: np.ndarray) -> float:
-    """The kernel's mean over pairs of different points."""
-    own = (np.square(points).sum(1) / points.shape[1] + 1) ** 3
-    return (_sum(points, points) - own.sum()) / (len(points) * (len(points) - 1))
+    """Compute the kernel's mean over pairs of different points."""
+    diagonal = (np.square(points).sum(1) / points.shape[1] + 1) ** 3
+    return (_sum(points, points) - diagonal.sum()) / (len(points) * (len(points) - 1))
 
 
 def _sum(first: np.ndarray, second: np.ndarray) -> float:
-    """The kernel's sum over all pairs, a block of rows at a time."""
+    """Compute the kernel's sum over all pairs, a block of rows at a time."""
     dimension = first.shape[1]
     blocks = (first[start : start + ROWS_PER_BLOCK] for start in range(0, len(first), ROWS_PER_BLOCK))
     return float(sum(((block @ second.T / dimension + 1) ** 3).sum() for block in blocks))

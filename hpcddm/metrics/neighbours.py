@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 VALUES_PER_BLOCK = 1 << 22
-"""Distances held at once: 32 MiB, whatever the sizes of the sets."""
+"""Number of distances held at once: 32 MiB, independent of the sizes of the sets."""
 NOTHING = 1e-12
-"""Squared distances below this share of the squared lengths are the rounding of zero."""
+"""Share of the squared lengths below which a squared distance is the rounding of zero."""
 
 
 def blocks(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Squared Euclidean distances of all pairs, in float64: rows of `first` as a slice, their block (rows, M).
+    """Yield squared Euclidean distances of all pairs, in float64: rows of `first` as a slice, their block (rows, M).
 
     first: (N, D); second: (M, D). Equal points are at distance zero exactly.
     """
@@ -30,16 +30,16 @@ def blocks(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[slice, np.nd
 
 
 def radii(points: np.ndarray, neighbours: tuple[int, ...]) -> np.ndarray:
-    """The squared distance from every point to its k-th nearest other point, for each k: (len(neighbours), N).
+    """Compute the squared distance of every point to its k-th nearest other point for each k: (len(neighbours), N).
 
     Raises ValueError when there are not more points than neighbours.
     """
     if len(points) <= max(neighbours):
         raise ValueError(f"{len(points)} samples: the {max(neighbours)}-th neighbour needs {max(neighbours) + 1}")
-    found = np.empty((len(neighbours), len(points)))
+    squared_radii = np.empty((len(neighbours), len(points)))
     for rows, distances in blocks(points, points):
         # A point is its own neighbour; with it out of the way, the k-th one stands at place k - 1.
         distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
         places = [k - 1 for k in neighbours]
-        found[:, rows] = np.partition(distances, places, axis=1)[:, places].T
-    return found
+        squared_radii[:, rows] = np.partition(distances, places, axis=1)[:, places].T
+    return squared_radii

@@ -1,4 +1,4 @@
-"""How much of the samples is realistic and how much of what is real they reach, by nearest neighbours."""
+"""Precision, recall, density and coverage of samples, by nearest neighbours."""
 
 import numpy as np
 
@@ -7,18 +7,18 @@ from hpcddm.metrics.neighbours import blocks, radii
 NEIGHBOURS, DENSITY_NEIGHBOURS = 3, 5
 """k of improved precision and recall, and of density and coverage: the values of their papers."""
 TIE = 1e-9
-"""Relative: distances that differ by less are equal, so that rounding decides nothing."""
+"""Relative difference below which distances are equal, so that rounding does not matter."""
 
 
 def precision_recall(real: np.ndarray, fake: np.ndarray) -> dict[str, float]:
-    """Precision, recall, density and coverage of samples against real features.
+    """Compute precision, recall, density and coverage of samples against real features.
 
     A ball around every point reaches to its k-th nearest other point of the same set. precision: the share of fake
     points in some ball of a real one; recall: the share of real points in some ball of a fake one (Kynkaanniemi et
-    al., arXiv 1904.06991, eq. 1 and 2; k = 3, the surface belongs to the ball). density: how many real balls hold a
-    fake point, divided by k, which may exceed 1; coverage: the share of real balls that hold a fake point (Naeem et
-    al., arXiv 2002.09797, eq. 3 and 4; k = 5, without the surface, as the authors' code has it, so that the density of
-    a set in itself is 1). All depend on the numbers of samples: compare at equal numbers.
+    al., arXiv 1904.06991, eq. 1 and 2; k = 3, the surface belongs to the ball). density: the mean
+    number of real balls around a fake point, divided by k, which may exceed 1; coverage: the share of real balls that
+    hold a fake point (Naeem et al., arXiv 2002.09797, eq. 3 and 4; k = 5, without the surface, as the authors' code has
+    it, so that the density of a set in itself is 1). All depend on the numbers of samples: compare at equal numbers.
 
     real: (N, D); fake: (M, D). Raises ValueError with fewer than 6 samples of either.
     """

@@ -1,4 +1,4 @@
-"""A router whose logits are corrected: the clusters' natural prior added, then divided by a temperature of its own."""
+"""A calibrated router: logits plus the clusters' log prior, divided by a temperature that depends on time."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class CalibratedRouter(nn.Module):
-    """(logits + log prior) / T(t): forward(x, t, condition) -> (N, K).
+    """Router with logits (logits + log prior) / T(t): forward(x, t, condition) -> (N, K).
 
     log_prior: K numbers, zero where the router was trained at the natural frequency. Trained with all clusters equally
     often and each cluster's own images and classes, a router learns q(k | x, t, c) ~ p(x, t, c | k) / K; the natural
@@ -28,7 +28,7 @@ class CalibratedRouter(nn.Module):
         return (self.router(x, t, condition) + self.log_prior) / self.temperature(t)[:, None]
 
     def temperature(self, t: torch.Tensor) -> torch.Tensor:
-        """The temperatures (N,) of times (N,)."""
+        """Interpolate the temperatures (N,) at times t (N,)."""
         t = t.to(self.levels.dtype).contiguous()
         after = torch.searchsorted(self.levels, t).clamp(1, len(self.levels) - 1)
         start, stop = self.levels[after - 1], self.levels[after]

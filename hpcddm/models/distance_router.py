@@ -7,12 +7,12 @@ import torch
 from pydantic import Field
 
 from hpcddm.data.reader import to_tensor
-from hpcddm.models.training_free import Reader, TrainingFree, blocks, fixed
+from hpcddm.models.training_free import Reader, TrainingFree, blocks, frozen_parameter
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """What the score is divided by, and what the clusters' prior is."""
+    """Temperature that divides the score, and the clusters' prior."""
 
     role: ClassVar[str] = "router"
     trained: ClassVar[bool] = False
@@ -21,24 +21,24 @@ class Settings(VariantSettings):
     prior: Literal["equal", "natural", "class"] = "class"
 
     def parameters(self, data: Any, num_outputs: int) -> int:
-        """How many numbers it stores."""
+        """Count the stored numbers."""
         values = data.channels * data.image_size**2
         return (data.num_classes + 1 + values + 1) * num_outputs
 
 
 class DistanceRouter(TrainingFree):
-    """log p(k | c) + log N(x; (1 - t) m_k, (t^2 + (1 - t)^2 s_k^2) I) / temperature, on the linear path.
+    """Router with logits log p(k | c) + log N(x; (1 - t) m_k, (t^2 + (1 - t)^2 s_k^2) I) / temperature.
 
     m_k is the mean of cluster k's images and s_k^2 their variance around it, averaged over the pixels: this is the
-    exact posterior where every cluster is a round Gaussian. Pixels are not independent of each other, so it is too
-    sure of itself where there is little noise; temperature scaling mends that.
+    exact posterior on the linear path where every cluster is a round Gaussian. Pixels are not independent of each
+    other, so it is overconfident where there is little noise; temperature scaling mends that.
     """
 
     def __init__(self, settings: Settings, data: Any, num_clusters: int):
         super().__init__(settings, data, num_clusters)
         self.temperature = settings.temperature
-        self.means = fixed(num_clusters, data.channels * data.image_size**2)
-        self.variances = fixed(num_clusters)
+        self.means = frozen_parameter(num_clusters, data.channels * data.image_size**2)
+        self.variances = frozen_parameter(num_clusters)
 
     def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         x, means, t = x.flatten(1), self.means.to(x.dtype), t.to(x.dtype)[:, None]
@@ -52,7 +52,7 @@ class DistanceRouter(TrainingFree):
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
-        """Counts, means and variances in one pass over the images, in float64."""
+        """Compute counts, means and variances in one pass over the images, in float64."""
         super().fit(reader, advance)
         sums = torch.zeros_like(self.means, dtype=torch.float64)
         squares, counts = (torch.zeros_like(self.variances, dtype=torch.float64) for _ in range(2))
@@ -69,5 +69,5 @@ class DistanceRouter(TrainingFree):
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> DistanceRouter:
-    """The router of `num_outputs` clusters before `fit`; `data` has channels, image_size, num_classes."""
+    """Build the router of `num_outputs` clusters, unfitted; `data` has channels, image_size, num_classes."""
     return DistanceRouter(settings, data, num_outputs)

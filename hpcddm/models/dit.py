@@ -13,10 +13,10 @@ class Settings(DenoiserSettings):
     """Width, depth and heads, or the name of a size; patch, modulation, condition."""
 
     def parameters(self, data: Any, num_outputs: int | None = None) -> int:
-        """How many parameters the network has."""
+        """Count the network's parameters."""
         return trunk_size(self, data) + head_size(self, self.outputs(data))
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """The network, freshly initialised; `data` has channels, image_size, num_classes, and text for text models."""
+    """Build the network; `data` has channels, image_size, num_classes, and text for text models."""
     return ImageTransformer(settings, data, Trunk(settings, data))

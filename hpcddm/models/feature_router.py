@@ -11,12 +11,12 @@ from pydantic import Field
 
 from hpcddm import plugins
 from hpcddm.data.reader import to_images
-from hpcddm.models.training_free import Reader, TrainingFree, blocks, fixed
+from hpcddm.models.training_free import Reader, TrainingFree, blocks, frozen_parameter
 from hpcddm.schema import VariantSettings, variant
 
 
 class Settings(VariantSettings):
-    """The encoder, which may be that of the clustering; what squared distances are divided by; the clusters' prior."""
+    """Encoder, which may be that of the clustering; temperature that divides squared distances; the clusters' prior."""
 
     role: ClassVar[str] = "router"
     trained: ClassVar[bool] = False
@@ -26,12 +26,12 @@ class Settings(VariantSettings):
     prior: Literal["equal", "natural", "class"] = "class"
 
     def parameters(self, data: Any, num_outputs: int) -> int:
-        """How many numbers it stores."""
+        """Count the stored numbers."""
         return (data.num_classes + 1) * num_outputs + (1 + num_outputs) * self.encoder.dimensions(data)
 
 
 class FeatureRouter(TrainingFree):
-    """log p(k | c) - |f - m_k|^2 / temperature (c-BTM, arXiv 2303.14177, with a prior), f being the features of x_t.
+    """Router with logits log p(k | c) - |f - m_k|^2 / temperature (arXiv 2303.14177), f being the features of x_t.
 
     The encoder sees x_t / (1 - t), clamped to [-1, 1]: the image with the noise that is left. Features are centred and
     of length one, as the clustering sees them, so that the temperature means the same for every encoder.
@@ -41,11 +41,11 @@ class FeatureRouter(TrainingFree):
         super().__init__(settings, data, num_clusters)
         self.temperature, self.encoder = settings.temperature, settings.encoder
         dimensions = settings.encoder.dimensions(data)
-        self.mean, self.centroids = fixed(dimensions), fixed(num_clusters, dimensions)
+        self.mean, self.centroids = frozen_parameter(dimensions), frozen_parameter(num_clusters, dimensions)
 
     @cached_property
     def encode(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The encoder, which may have weights of its own: read when it is first asked."""
+        """Function of the encoder from images to features, built on first use: it may read weights."""
         return plugins.load("encoders", self.encoder.name).build(self.encoder)
 
     def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
@@ -56,7 +56,7 @@ class FeatureRouter(TrainingFree):
 
     def _features(self, images: torch.Tensor) -> torch.Tensor:
         if images.is_meta:
-            # The encoder is no module: whoever counts operations on the meta device counts those of the distance.
+            # The encoder is no module: counts of operations on the meta device are those of the distance alone.
             return images.new_zeros(len(images), len(self.mean))
         return torch.from_numpy(self.encode(to_images(images.clamp(-1, 1)))).to(images.device)
 
@@ -64,11 +64,11 @@ class FeatureRouter(TrainingFree):
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
         """Centre the features of all images and average them by cluster."""
         super().fit(reader, advance)
-        found = []
+        encoded = []
         for rows in blocks(reader):
-            found.append(torch.from_numpy(self.encode(reader.images(rows))))
+            encoded.append(torch.from_numpy(self.encode(reader.images(rows))))
             advance(rows.stop)
-        features = torch.cat(found).double()
+        features = torch.cat(encoded).double()
         mean = features.mean(0)
         features = F.normalize(features - mean)
         clusters = reader.clusters(range(len(reader)))
@@ -79,5 +79,5 @@ class FeatureRouter(TrainingFree):
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> FeatureRouter:
-    """The router of `num_outputs` clusters before `fit`; `data` has channels, image_size, num_classes."""
+    """Build the router of `num_outputs` clusters, unfitted; `data` has channels, image_size, num_classes."""
     return FeatureRouter(settings, data, num_outputs)

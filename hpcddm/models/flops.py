@@ -9,12 +9,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def forward_flops(model: nn.Module, *inputs: torch.Tensor) -> int:
-    """Operations of one forward pass on inputs of these shapes; matrix products, convolutions and attention count."""
+    """Count the operations of one forward pass on inputs of these shapes: matrix products, convolutions, attention."""
     return _count(model, inputs, backward=False)
 
 
 def training_flops(model: nn.Module, *inputs: torch.Tensor) -> int:
-    """Operations of one forward and backward pass on inputs of these shapes, without the optimiser."""
+    """Count the operations of one forward and backward pass on inputs of these shapes, without the optimiser."""
     return _count(model, inputs, backward=True)
 
 

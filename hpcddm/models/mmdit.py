@@ -48,14 +48,14 @@ class Settings(DenoiserSettings):
     """A class is one token of the text stream, and it modulates as in DiT; text does not modulate."""
 
     def parameters(self, data: Any, num_outputs: int | None = None) -> int:
-        """How many parameters the network has."""
+        """Count the network's parameters."""
         last_text = modulated_size(self, LAST_VECTORS) + linear_size(self.width, 2 * self.width) + norm_size(self)
         streams = (2 * self.depth - 1) * stream_size(self)
         return embeddings_size(self, data) + streams + last_text + head_size(self, self.outputs(data))
 
 
 class LastText(Modulated):
-    """The text stream of the last block: keys and values only, for nothing comes after it."""
+    """Text stream of the last block: keys and values only, since its tokens are not updated."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings, LAST_VECTORS)
@@ -64,7 +64,7 @@ class LastText(Modulated):
         self.norm_k = head_norm(settings)
 
     def project(self, tokens: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values, each (N, heads, L, D)."""
+        """Compute keys and values, each (N, heads, L, D)."""
         k, v = split_heads(self.kv(modulate(tokens, *self.vectors(condition))), 2, self.heads)
         return self.norm_k(k), v
 
@@ -84,22 +84,22 @@ class JointBlock(nn.Module):
         rotation: torch.Tensor,
         visible: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both streams after the block.
+        """Compute both streams after the block.
 
         x: (N, T, D); text: (N, L, D); condition: as `conditions` gives it; rotation: of the image's tokens; visible:
-        which tokens are no padding, None where all are.
+        mask of the tokens that are no padding, None where none is.
         """
         of_image, of_text = self.image.vectors(condition), self.text.vectors(condition)
         q, k, v = self.image.project(x, of_image)
-        asked = rotate(q, rotation), rotate(k, rotation), v
-        joint = attend(*joined(asked, self.text.project(text, of_text)), visible)
+        rotated = rotate(q, rotation), rotate(k, rotation), v
+        joint = attend(*joined(rotated, self.text.project(text, of_text)), visible)
         from_image, from_text = joint.split([x.shape[1], text.shape[1]], dim=2)
         x, text = self.image.attended(x, from_image, of_image), self.text.attended(text, from_text, of_text)
         return self.image.transformed(x, of_image), self.text.transformed(text, of_text)
 
 
 class LastBlock(nn.Module):
-    """A joint block whose text is looked at and not updated; called like a `JointBlock`."""
+    """A joint block that attends to the text and does not update it; called like a `JointBlock`."""
 
     def __init__(self, settings: Settings):
         super().__init__()
@@ -113,7 +113,7 @@ class LastBlock(nn.Module):
         rotation: torch.Tensor,
         visible: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The image's tokens after the block, and the text as it was; arguments as those of a `JointBlock`."""
+        """Compute the image's tokens after the block; the text stays as it is. Arguments as those of a `JointBlock`."""
         vectors = self.image.vectors(condition)
         q, k, v = self.image.project(x, vectors)
         k, v = joined((rotate(k, rotation), v), self.text.project(text, condition))
@@ -122,7 +122,7 @@ class LastBlock(nn.Module):
 
 
 class TwoStreams(Embeddings):
-    """Joint blocks over the tokens of image and text: (x, t, condition) -> tokens, what modulates the last layer."""
+    """Joint blocks over the tokens of image and text: (x, t, condition) -> tokens, condition of the last layer."""
 
     def __init__(self, settings: Settings, data: Any):
         super().__init__(settings, data)
@@ -132,34 +132,37 @@ class TwoStreams(Embeddings):
         self.register_buffer("rotation", rotation, persistent=False)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) or (N, L, D) -> (N, T, D) and see `conditions`."""
-        tokens, (text, seen) = self.tokens(x), self.prompt(condition)
+        """Return tokens (N, T, D) and the last layer's condition.
+
+        x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) or (N, L, D).
+        """
+        tokens, (text, text_mask) = self.tokens(x), self.prompt(condition)
         each, last = self.conditions(t, condition)
         rotation = self.rotation.to(tokens.dtype)
         visible = None
-        if seen is not None:
-            visible = torch.cat([seen.new_ones(len(tokens), 1, 1, tokens.shape[1]), seen], dim=3)
+        if text_mask is not None:
+            visible = torch.cat([text_mask.new_ones(len(tokens), 1, 1, tokens.shape[1]), text_mask], dim=3)
         for block in self.blocks:
             tokens, text = block(tokens, text, each, rotation, visible)
         return tokens, last
 
     def prompt(self, condition: torch.Tensor) -> Prompt:
-        """The tokens of the text stream: those of the text, or the class's one."""
+        """Return the tokens of the text stream: those of the text, or the class's one."""
         if self.embed_class is None:
             return super().prompt(condition)
         return Prompt(self.embed_class(condition)[:, None], None)
 
 
 def joined(first: tuple[torch.Tensor, ...], second: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    """Heads (N, heads, T, D) of two streams, one behind the other, kind by kind."""
+    """Concatenate heads (N, heads, T, D) of two streams along the tokens, kind by kind (q, k, v)."""
     return [torch.cat(pair, dim=2) for pair in zip(first, second, strict=True)]
 
 
 def grid_rotation(grid: int, width: int) -> torch.Tensor:
-    """Cosines and sines that tell a head of `width` where an image token is: (2, grid^2, width / 2) float32.
+    """Compute the rotary cosines and sines of image tokens for a head of `width`: (2, grid^2, width / 2) float32.
 
     Axial rotary positions (arXiv 2104.09864, eq. 34, on two axes): a quarter of the width turns in planes with another
-    quarter by the row, the other half by the column. Text is not turned: its encoder told it the order.
+    quarter by the row, the other half by the column. Text is not turned: its encoder has encoded the order.
     """
     rows, columns = (angles(axis, width // 4) for axis in grid_axes(grid))
     turned = torch.cat([rows, columns], dim=1)
@@ -173,5 +176,5 @@ def rotate(x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """The network, freshly initialised; `data` has channels, image_size, num_classes, and text for text models."""
+    """Build the network; `data` has channels, image_size, num_classes, and text for text models."""
     return ImageTransformer(settings, data, TwoStreams(settings, data))

@@ -11,7 +11,7 @@ from torch import nn
 from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
 
 LONGEST_PERIOD = 10000
-"""The slowest sine of an embedding has nearly 2 pi times this period."""
+"""Base of the frequencies: the slowest sine of an embedding has nearly 2 pi times this period."""
 
 
 def patchify(x: torch.Tensor, patch: int) -> torch.Tensor:
@@ -29,9 +29,10 @@ def unpatchify(tokens: torch.Tensor, patch: int, channels: int, size: int) -> to
 
 
 def angles(position: torch.Tensor, count: int, parts: int | None = None) -> torch.Tensor:
-    """Positions (N,) times `count` frequencies: (N, count), in the positions' type.
+    """Multiply positions (N,) by `count` frequencies: (N, count), in the positions' dtype.
 
-    They go from 1 towards 1/10000 in steps of 1/parts of the way; without `parts` the last one stops a step before it.
+    The frequencies fall from 1 towards 1/10000 in steps of 1/parts of the way in log space; without `parts` the last
+    one stops a step before it.
     """
     steps = torch.arange(count, dtype=position.dtype, device=position.device)
     # In the public implementations' order: of 1000 radians the last bit of a frequency is 1e-4.
@@ -39,24 +40,24 @@ def angles(position: torch.Tensor, count: int, parts: int | None = None) -> torc
 
 
 def time_waves(t: torch.Tensor, spacing: str) -> torch.Tensor:
-    """What a network sees of times t (N,) in [0, 1]: `sinusoids` of 1000 t, (N, 256) float32; see `time_spacing`."""
+    """Compute `sinusoids` of 1000 t for times t (N,) in [0, 1]: (N, 256) float32; spacing: see `time_spacing`."""
     return sinusoids(1000 * t, FREQUENCIES, FREQUENCIES // 2 - (spacing == "diffusers"))
 
 
 def sinusoids(position: torch.Tensor, width: int, parts: int | None = None) -> torch.Tensor:
-    """Cosines, then sines of positions (N,) at width / 2 frequencies: (N, width) float32."""
+    """Compute cosines, then sines of positions (N,) at width / 2 frequencies: (N, width) float32."""
     angle = angles(position.float(), width // 2, parts)
     return torch.cat([angle.cos(), angle.sin()], dim=1)
 
 
 def grid_axes(grid: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row and column of every token of a square grid, row by row: twice (grid^2,) float64."""
+    """Return row and column of every token of a square grid, row by row: twice (grid^2,) float64."""
     axis = torch.arange(grid, dtype=torch.float64)
     return axis.repeat_interleave(grid), axis.repeat(grid)
 
 
 def grid_positions(grid: int, width: int) -> torch.Tensor:
-    """Fixed position embeddings of a square grid, (grid^2, width) float32, as in the original DiT's code.
+    """Compute the fixed position embeddings of a square grid, (grid^2, width) float32, as in the original DiT's code.
 
     Half of the width for the column, half for the row; of each half the first half are sines, the rest cosines.
     """
@@ -65,7 +66,7 @@ def grid_positions(grid: int, width: int) -> torch.Tensor:
 
 
 def modulate(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Layer norm without own parameters, then scale and shift from the condition.
+    """Apply layer norm without parameters, then scale and shift from the condition.
 
     x: (N, T, D); shift, scale: (N, 1, D).
     """
@@ -73,20 +74,20 @@ def modulate(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch
 
 
 def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_uniform_) -> nn.Linear:
-    """A linear layer with zero bias and weights from `initialise`."""
+    """Make a linear layer with zero bias and weights from `initialise`."""
     layer = nn.Linear(inputs, outputs)
     initialise(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-def small(weight: torch.Tensor) -> None:
+def init_embedding(weight: torch.Tensor) -> None:
     """Initialise an embedding: normal, of standard deviation 0.02."""
     nn.init.normal_(weight, std=0.02)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
-    """softmax(q k^T / sqrt(D)) v over tokens; q, k, v: (N, heads, T, D); visible: which k count, (N, 1, 1, T) bool."""
+    """Compute softmax(q k^T / sqrt(D)) v; q, k, v: (N, heads, T, D); visible: mask of k, (N, 1, 1, T) bool."""
     if q.device.type == "cpu":
         # On CPU the fused kernel's bf16 backward pass takes 5 times as long as these operators' (torch 2.13).
         scores = q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)
@@ -107,19 +108,19 @@ def merge_heads(x: torch.Tensor) -> torch.Tensor:
 
 
 class Prompt(NamedTuple):
-    """Text as cross- or joint attention sees it: tokens (N, L, D); visible (N, 1, 1, L) bool, one at least in a row."""
+    """Text for cross- or joint attention: tokens (N, L, D); visible (N, 1, 1, L) bool, at least one True in a row."""
 
     tokens: torch.Tensor
     visible: torch.Tensor | None
 
 
 def head_norm(settings: TransformerSettings) -> nn.Module:
-    """The norm of the queries or of the keys, (N, heads, T, D): by root mean square (arXiv 2403.03206, sec. 5.3.2)."""
+    """Make the QK norm of queries or keys (N, heads, T, D): root mean square (arXiv 2403.03206, sec. 5.3.2)."""
     return nn.RMSNorm(settings.width // settings.heads, eps=1e-6) if settings.qk_norm else nn.Identity()
 
 
 class Attention(nn.Module):
-    """What multi-head attention needs on both sides of `attend`: queries, keys and values, and the way back."""
+    """Linear layers of multi-head attention: `project` to queries, keys and values, `merge` after `attend`."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__()
@@ -129,12 +130,12 @@ class Attention(nn.Module):
         self.norm_q, self.norm_k = head_norm(settings), head_norm(settings)
 
     def project(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries, keys and values, each (N, heads, T, D)."""
+        """Compute queries, keys and values, each (N, heads, T, D)."""
         q, k, v = split_heads(self.qkv(x), 3, self.heads)
         return self.norm_q(q), self.norm_k(k), v
 
     def merge(self, heads: torch.Tensor) -> torch.Tensor:
-        """What attention found, (N, heads, T, D), as tokens (N, T, heads * D)."""
+        """Merge heads (N, heads, T, D) and project them to tokens (N, T, heads * D)."""
         return self.out(merge_heads(heads))
 
 
@@ -170,7 +171,10 @@ class Modulated(nn.Module):
         self.table = nn.Parameter(torch.zeros(count, width)) if single else None
 
     def vectors(self, condition: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """`count` vectors (N, 1, D); condition: (N, D) of adaLN-zero, (N, 1 or at least count, D) of adaLN-single."""
+        """Compute `count` vectors (N, 1, D).
+
+        condition: (N, D) for adaLN-zero, (N, 1 or at least count, D) for adaLN-single.
+        """
         if self.table is None:
             return self.modulation(condition)[:, None].chunk(self.count, dim=2)
         return (self.table + condition[:, : self.count]).chunk(self.count, dim=1)
@@ -188,22 +192,22 @@ class Stream(Modulated):
         )
 
     def project(self, x: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Queries, keys and values of tokens (N, T, D), each (N, heads, T, D / heads)."""
+        """Compute queries, keys and values of tokens (N, T, D), each (N, heads, T, D / heads)."""
         shift, scale = vectors[:2]
         return self.attention.project(modulate(x, shift, scale))
 
     def attended(self, x: torch.Tensor, heads: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Tokens (N, T, D) with what attention found, (N, heads, T, D / heads)."""
+        """Add the gated attention output, heads (N, heads, T, D / heads), to tokens x (N, T, D)."""
         return torch.addcmul(x, vectors[2], self.attention.merge(heads))
 
     def transformed(self, x: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Tokens (N, T, D) with what the MLP adds."""
+        """Add the gated MLP output to tokens x (N, T, D)."""
         shift, scale, gate = vectors[3:]
         return torch.addcmul(x, gate, self.mlp(modulate(x, shift, scale)))
 
 
 class Block(Stream):
-    """A transformer block: the condition scales, shifts and gates attention and MLP; a prompt is looked at between."""
+    """A transformer block: modulated attention and MLP, with cross-attention to a prompt between them."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__(settings)

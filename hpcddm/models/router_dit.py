@@ -1,4 +1,4 @@
-"""The router: a small DiT that says which cluster a noisy image belongs to (arXiv 2501.05450, sec. 3.2-3.3)."""
+"""The router: a small DiT that classifies noisy images by cluster (arXiv 2501.05450, sec. 3.2-3.3)."""
 
 from typing import Any, ClassVar, Literal
 
@@ -11,14 +11,14 @@ from hpcddm.models.trunk import Trunk
 
 
 class Settings(TransformerSettings):
-    """A transformer's settings; `pool` is what the classifier sees: the tokens' mean, or one put before them."""
+    """A transformer's settings; `pool` is the classifier's input: the tokens' mean, or a CLS token."""
 
     role: ClassVar[str] = "router"
 
     pool: Literal["mean", "cls"] = "mean"
 
     def parameters(self, data: Any, num_outputs: int) -> int:
-        """How many parameters the network has."""
+        """Count the network's parameters."""
         cls = self.width if self.pool == "cls" else 0
         return trunk_size(self, data) + cls + head_size(self, num_outputs)
 
@@ -40,5 +40,5 @@ class RouterDiT(Transformer):
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """The network for `num_outputs` clusters; `data` has channels, image_size, num_classes, text for text models."""
+    """Build the network for `num_outputs` clusters; `data` as for `trunk.Embeddings`."""
     return RouterDiT(settings, data, num_outputs)

@@ -1,4 +1,4 @@
-"""What the settings of a transformer say, and how many parameters it has; without torch: the login node plans, too."""
+"""Settings of a transformer and its number of parameters; without torch, for planning on the login node."""
 
 from typing import Any, ClassVar, Literal
 
@@ -8,21 +8,21 @@ from pydantic_core import PydanticCustomError
 from hpcddm.schema import Positive, VariantSettings
 
 FREQUENCIES = 256
-"""Cosines and sines of a time, before the first layer sees them."""
+"""Number of cosines and sines of a time, the input of the first layer."""
 MLP_RATIO = 4
 BLOCK_VECTORS = 6
 """Shift, scale and gate of a block's attention and of its MLP."""
 LAST_VECTORS = 2
-"""Shift and scale before the head, or of a text that nothing comes after."""
+"""Shift and scale before the head, or of the text stream of the last joint block."""
 
 
 def linear_size(inputs: int, outputs: int) -> int:
-    """Parameters of a linear layer with bias; a convolution has `inputs` = channels x kernel^2."""
+    """Count the parameters of a linear layer with bias; a convolution has `inputs` = channels x kernel^2."""
     return (inputs + 1) * outputs
 
 
 class TransformerSettings(VariantSettings):
-    """The size of a transformer, how it is modulated and what it is conditioned on."""
+    """Size, modulation and condition of a transformer."""
 
     sizes: ClassVar[dict[str, tuple[int, int, int]]] = {
         "S": (384, 12, 6),
@@ -32,7 +32,7 @@ class TransformerSettings(VariantSettings):
     }
     """Width, depth and heads of the named sizes (arXiv 2212.09748, table 1)."""
 
-    uncovered: ClassVar[frozenset[str]] = frozenset({"size"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"size"})
 
     size: Literal["S", "B", "L", "XL"] | None = None
     """Fills width, depth and heads."""
@@ -40,14 +40,14 @@ class TransformerSettings(VariantSettings):
     depth: Positive
     heads: Positive
     patch: Positive
-    """The side of the square that becomes one token."""
+    """Side of the square of pixels that becomes one token."""
     modulation: Literal["zero", "single"] = "zero"
-    """adaLN-zero: every block has a linear layer; adaLN-single: one for all, and a table in each (arXiv 2310.00426)."""
+    """adaLN-zero: a linear layer in every block; adaLN-single: one for all, and a table in each (arXiv 2310.00426)."""
     qk_norm: bool = False
-    """Norms the queries and keys of every head by their root mean square."""
+    """QK norm: normalises the queries and keys of every head by their root mean square."""
     condition: Literal["class", "none", "text"] = "class"
     time_spacing: Literal["original", "diffusers"] = "original"
-    """The time's 128 frequencies lie 1/128 of their range apart, as in the original DiT, or 1/127, as in diffusers."""
+    """Spacing of the time's 128 frequencies: 1/128 of their range as in the original DiT, 1/127 as in diffusers."""
 
     @model_validator(mode="before")
     @classmethod
@@ -80,12 +80,12 @@ class DenoiserSettings(TransformerSettings):
     learned_sigma: bool = False
 
     def outputs(self, data: Any) -> int:
-        """How many numbers the network says about a patch."""
+        """Count the network's outputs for a patch."""
         return (1 + self.learned_sigma) * data.channels * self.patch**2
 
 
 def embeddings_size(settings: TransformerSettings, data: Any) -> int:
-    """Parameters of `trunk.Embeddings`: patches, time, class or text, the modulation that blocks share."""
+    """Count the parameters of `trunk.Embeddings`: patches, time, class or text, the modulation that blocks share."""
     width = settings.width
     of_condition = {
         "class": lambda: (data.num_classes + 1) * width,
@@ -98,31 +98,31 @@ def embeddings_size(settings: TransformerSettings, data: Any) -> int:
 
 
 def modulated_size(settings: TransformerSettings, vectors: int) -> int:
-    """Parameters of `parts.Modulated`: a linear layer of its own or a table."""
+    """Count the parameters of `parts.Modulated`: a linear layer of its own or a table."""
     return vectors * settings.width if settings.modulation == "single" else _linear(settings, 1, vectors)
 
 
 def stream_size(settings: TransformerSettings) -> int:
-    """Parameters of a block without cross-attention: modulation, self-attention, MLP."""
+    """Count the parameters of a block without cross-attention: modulation, self-attention, MLP."""
     mlp = _linear(settings, 1, MLP_RATIO) + _linear(settings, MLP_RATIO, 1)
     attention = _linear(settings, 1, 3) + _linear(settings, 1, 1) + 2 * norm_size(settings)
     return modulated_size(settings, BLOCK_VECTORS) + attention + mlp
 
 
 def trunk_size(settings: TransformerSettings, data: Any) -> int:
-    """Parameters of `trunk.Trunk` without a CLS token: embeddings and blocks."""
+    """Count the parameters of `trunk.Trunk` without a CLS token: embeddings and blocks."""
     cross = 2 * _linear(settings, 1, 1) + _linear(settings, 1, 2) + 2 * norm_size(settings)
     block = stream_size(settings) + (cross if settings.condition == "text" else 0)
     return embeddings_size(settings, data) + settings.depth * block
 
 
 def head_size(settings: TransformerSettings, outputs: int) -> int:
-    """Parameters of the last layer of `transformer.Transformer`."""
+    """Count the parameters of the last layer of `transformer.Transformer`."""
     return modulated_size(settings, LAST_VECTORS) + linear_size(settings.width, outputs)
 
 
 def norm_size(settings: TransformerSettings) -> int:
-    """Parameters of one norm of the queries or keys of a head."""
+    """Count the parameters of one QK norm of a head."""
     return settings.width // settings.heads if settings.qk_norm else 0
 
 

@@ -1,4 +1,4 @@
-"""A small convolutional classifier: the judge of generated images, and the features of the Frechet distance."""
+"""A small convolutional classifier of generated images, whose features are those of the Frechet distance."""
 
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ class Settings(VariantSettings):
     features: Positive = 128
 
     def parameters(self, data: Any, num_outputs: int) -> int:
-        """How many parameters the network has."""
+        """Count the network's parameters."""
         widths = [data.channels, self.width, 2 * self.width, 4 * self.width]
         stages = sum(
             linear_size(9 * inputs, outputs) + 2 * outputs for inputs, outputs in zip(widths, widths[1:], strict=False)
@@ -49,7 +49,7 @@ class SmallCNN(nn.Module):
         self.head = nn.Linear(settings.features, num_classes)
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """The penultimate activations (N, D) float32 of images (N, C, H, W) in [-1, 1]."""
+        """Compute the penultimate activations (N, D) float32 of images (N, C, H, W) in [-1, 1]."""
         maps = self.stages(images.to(self.head.weight.dtype))
         return torch.relu(self.penultimate(maps.flatten(1))).float()
 
@@ -63,5 +63,5 @@ def _stage(inputs: int, outputs: int) -> nn.Module:
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """The network for `num_outputs` classes, freshly initialised; `data` has channels and image_size."""
+    """Build the network for `num_outputs` classes, freshly initialised; `data` has channels and image_size."""
     return SmallCNN(settings, data, num_outputs)

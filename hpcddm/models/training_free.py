@@ -1,4 +1,4 @@
-"""Routers that are computed from the run's data instead of trained: how likely each cluster is before any look at x."""
+"""Routers that are computed from the run's data instead of trained: the prior of the clusters, and a score of x."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ IMAGES_AT_ONCE = 256
 
 
 class Reader(Protocol):
-    """What a router is computed from: images, classes and clusters by row."""
+    """Data that a router is computed from: images, classes and clusters by row."""
 
     def __len__(self) -> int: ...
 
@@ -23,7 +23,7 @@ class Reader(Protocol):
 
 
 class TrainingFree(nn.Module):
-    """log p(k | c) + score(x, t): forward(x, t, classes) -> logits (N, K), in the type of x.
+    """Router with logits log p(k | c) + score(x, t): forward(x, t, classes) -> logits (N, K), in the dtype of x.
 
     settings.prior: 'class' for p(k | c) from counts with add-one smoothing, 'natural' for p(k), 'equal' for neither;
     the null class has p(k). Nothing here has a gradient; `fit` computes everything.
@@ -32,18 +32,18 @@ class TrainingFree(nn.Module):
     def __init__(self, settings: Any, data: Any, num_clusters: int):
         super().__init__()
         self.prior, self.num_clusters, self.num_classes = settings.prior, num_clusters, data.num_classes
-        self.log_prior = fixed(data.num_classes + 1, num_clusters)
+        self.log_prior = frozen_parameter(data.num_classes + 1, num_clusters)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         return self.log_prior.to(x.dtype)[classes] + self.score(x, t)
 
     def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """What the noisy images (N, C, H, W) say of their clusters: (N, K), up to a constant per image."""
+        """Estimate log p(x_t | k) of noisy images x (N, C, H, W) up to a constant per image: (N, K); here zero."""
         return x.new_zeros(len(x), self.num_clusters)
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
-        """Compute everything from the images of a reader; `advance` is told how many images are through."""
+        """Compute everything from the images of a reader; `advance` is called with the number of images read."""
         rows = range(len(reader))
         self.log_prior.copy_(self._log_prior(reader.labels(rows), reader.clusters(rows)))
 
@@ -60,11 +60,11 @@ class TrainingFree(nn.Module):
         return (smoothed / smoothed.sum(1, keepdim=True)).log()
 
 
-def fixed(*shape: int) -> nn.Parameter:
-    """Weights that no training changes, zero until `fit`."""
+def frozen_parameter(*shape: int) -> nn.Parameter:
+    """Make a parameter without gradient, zero until `fit`."""
     return nn.Parameter(torch.zeros(*shape), requires_grad=False)
 
 
 def blocks(reader: Reader) -> list[range]:
-    """The rows of a reader, so many at once."""
+    """Split the rows of a reader into ranges of at most `IMAGES_AT_ONCE`."""
     return [range(start, min(start + IMAGES_AT_ONCE, len(reader))) for start in range(0, len(reader), IMAGES_AT_ONCE)]

@@ -1,4 +1,4 @@
-"""A trunk and its last layer, and what denoisers and routers have in common."""
+"""A trunk with its last layer, the common base of denoisers and routers."""
 
 from typing import Any
 
@@ -19,16 +19,16 @@ class Transformer(Modulated):
         self.head = linear(settings.width, outputs, nn.init.zeros_)
 
     def normalised(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """What the head sees: tokens (N, T, D)."""
+        """Compute the input of the head: normalised and modulated tokens (N, T, D)."""
         tokens, last = self.trunk(x, t, condition)
         return modulate(tokens, *self.vectors(last))
 
     def head_parameters(self) -> dict[str, nn.Parameter]:
-        """The last layer's parameters by name: what is new, and trained alone, when the outputs change."""
-        return {name: one for name, one in self.named_parameters() if not name.startswith("trunk.")}
+        """Return the last layer's parameters by name: new, and trained alone, when the outputs change."""
+        return {name: value for name, value in self.named_parameters() if not name.startswith("trunk.")}
 
     def set_prompts(self, states: torch.Tensor) -> None:
-        """Tell a text model the states of every class's prompt and of the empty one.
+        """Set the states of every class's prompt and of the empty one in a text model.
 
         states: (num_classes + 1, L, D), rows of zeros being padding. Raises ValueError for another shape, and for a
         model without text.
@@ -41,7 +41,7 @@ class Transformer(Modulated):
 
 
 class ImageTransformer(Transformer):
-    """What the objective predicts, from noisy images: forward(x, t, condition) -> (N, C, H, W) float32.
+    """Denoiser from noisy images to its prediction: forward(x, t, condition) -> (N, C, H, W) float32.
 
     x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) classes, `num_classes` being the null class, or for text models
     token states (N, L, D), too.
@@ -55,7 +55,7 @@ class ImageTransformer(Transformer):
         return self.with_sigma(x, t, condition)[:, : self.channels]
 
     def with_sigma(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """All outputs, (N, 2 C, H, W) with learned sigma: the prediction, then the variance's interpolation."""
+        """Compute all outputs, (N, 2 C, H, W) with learned sigma: the prediction, then the variance's interpolation."""
         patches = self.head(self.normalised(x, t, condition))
         channels = patches.shape[2] // self.patch**2
         return unpatchify(patches, self.patch, channels, self.image_size).float()

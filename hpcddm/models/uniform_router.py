@@ -1,4 +1,4 @@
-"""A router that never looks at the image: all experts equally likely, or as likely as their clusters."""
+"""A router that ignores the image: all experts equally likely, or as likely as their clusters."""
 
 from typing import Any, ClassVar, Literal
 
@@ -7,7 +7,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing ('equal'), the clusters' sizes ('natural'), or their sizes within the class ('class')."""
+    """Prior of the clusters: uniform ('equal'), by size ('natural'), or by size within the class ('class')."""
 
     role: ClassVar[str] = "router"
     trained: ClassVar[bool] = False
@@ -15,10 +15,10 @@ class Settings(VariantSettings):
     prior: Literal["equal", "natural", "class"] = "equal"
 
     def parameters(self, data: Any, num_outputs: int) -> int:
-        """How many numbers it stores."""
+        """Count the stored numbers."""
         return (data.num_classes + 1) * num_outputs
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> TrainingFree:
-    """The router of `num_outputs` clusters before `fit`; `data` has num_classes."""
+    """Build the router of `num_outputs` clusters, unfitted; `data` has num_classes."""
     return TrainingFree(settings, data, num_outputs)

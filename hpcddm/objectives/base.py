@@ -1,7 +1,7 @@
-"""What every objective is: a path, and a linear form of image and noise that the network predicts.
+"""Base of the objectives: a path, and a linear form of image and noise that the network predicts.
 
-Training calls `times`, `perturb` and `loss`; what asks a trained network calls `estimate`, or a conversion of
-`ensemble/conversions`, which speaks of the linear path whatever the objective is.
+Training calls `training_times`, `perturb` and `loss`; sampling calls `estimate`, or a conversion of
+`ensemble/conversions`, which gives the linear path's velocity for every objective.
 """
 
 from functools import cached_property
@@ -16,12 +16,15 @@ from hpcddm.objectives.settings import ObjectiveSettings
 
 
 class Objective:
-    """x_t = alpha(t) x0 + sigma(t) eps, of which the network predicts `quantity`; t is the schedule's own time."""
+    """Path x_t = alpha(t) x0 + sigma(t) eps and the quantity `prediction_type` that the network predicts.
 
-    quantity: ClassVar[str]
+    t is the schedule's time.
+    """
+
+    prediction_type: ClassVar[str]
     """A key of `conversions.FORMS`."""
     blind_at: ClassVar[float | None] = None
-    """The end at which the prediction says nothing about x0 (1.0) or eps (0.0): near it, its errors are amplified."""
+    """Time at which the prediction is independent of x0 (1.0) or eps (0.0): near it, its errors are amplified."""
 
     def __init__(self, settings: ObjectiveSettings):
         self.settings = settings
@@ -29,41 +32,45 @@ class Objective:
         self._times = plugins.load("objectives/times", settings.times.name)
         self._weighting = plugins.load("objectives/weightings", settings.weighting.name)
 
-    def times(self, uniform: torch.Tensor) -> torch.Tensor:
-        """Training times (N,) from uniform numbers (N,) in [0, 1)."""
-        t = self._times.times(self.settings.times, uniform.double(), *self.schedule.range)
+    def training_times(self, uniform: torch.Tensor) -> torch.Tensor:
+        """Compute training times (N,) from uniform numbers (N,) in [0, 1)."""
+        t = self._times.training_times(self.settings.times, uniform.double(), *self.schedule.range)
         if self.settings.shift != 1:
             t = conversions.shifted(self.schedule, t, self.settings.shift)
         return t.to(uniform.dtype)
 
     def perturb(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """The noisy images x_t. x0, noise: (N, C, H, W); t: (N,) in [0, 1]."""
+        """Compute the noisy images x_t. x0, noise: (N, C, H, W); t: (N,) in [0, 1]."""
         level = self.level(t)
-        return conversions.times(level.alpha, x0) + conversions.times(level.sigma, noise)
+        return conversions.scale_per_sample(level.alpha, x0) + conversions.scale_per_sample(level.sigma, noise)
 
     def predict(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """What an ideal network would predict: (N, C, H, W)."""
-        return conversions.predict(self.quantity, self.level(t), x0, noise)
+        """Compute the target of the prediction from x0 and noise: (N, C, H, W)."""
+        return conversions.predict(self.prediction_type, self.level(t), x0, noise)
 
     def loss(self, prediction: torch.Tensor, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """The weighted squared error per image, averaged over its values: (N,)."""
+        """Compute the weighted squared error per image, averaged over its values: (N,)."""
         error = (prediction - self.predict(x0, noise, t)).square().flatten(1).mean(1)
         level = conversions.floored(self.level(t))
-        return conversions.times(self._weighting.weight(self.settings.weighting, self.quantity, level), error)
+        return conversions.scale_per_sample(
+            self._weighting.loss_weight(self.settings.weighting, self.prediction_type, level), error
+        )
 
     def estimate(self, x: torch.Tensor, t: torch.Tensor, prediction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The x0 and eps that a prediction at the native state x (N, C, H, W) and time t (N,) means."""
+        """Estimate x0 and eps from a prediction at the native state x (N, C, H, W) and time t (N,)."""
         level = conversions.floored(self.level(t))
-        found = (conversions.convert(self.quantity, target, level, x, prediction) for target in ("x0", "epsilon"))
-        return tuple(found)
+        estimates = (
+            conversions.convert(self.prediction_type, target, level, x, prediction) for target in ("x0", "epsilon")
+        )
+        return tuple(estimates)
 
     def level(self, t: torch.Tensor) -> Level:
-        """alpha and sigma at native times (N,), float64: near the ends float32 loses what conversions divide by."""
+        """Return alpha and sigma at native times (N,), float64: near the ends float32 is not precise enough."""
         return self.schedule.level(t.double())
 
     @cached_property
     def linear_range(self) -> tuple[float, float]:
-        """The times of the linear path with the log-SNRs of the schedule's range."""
+        """First and last time of the linear path with the log-SNRs of the schedule's range."""
         ends = torch.tensor(self.schedule.range, dtype=torch.float64)
         lowest, highest = LINEAR.time_at(self.schedule.log_snr(ends)).tolist()
         return lowest, highest

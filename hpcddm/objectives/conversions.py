@@ -1,6 +1,6 @@
 """Every conversion between epsilon, x0, v and velocities, as pure functions.
 
-At a level of noise x = alpha x0 + sigma eps, and everything that a network may predict is a linear form
+At a level of noise x = alpha x0 + sigma eps, and every quantity that a network may predict is a linear form
 p = cx x0 + ce eps. Of x and p either determines x0 and eps unless alpha ce - sigma cx = 0.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 FLOOR = 1e-6
-"""The smallest alpha and sigma that a conversion divides by: all of them are finite at t = 0 and t = 1."""
+"""Smallest alpha and sigma that a conversion divides by: all conversions are finite at t = 0 and t = 1."""
 
 
 class Level(NamedTuple):
@@ -27,16 +27,16 @@ class Schedule(Protocol):
     """A path from data at t = 0 to noise at t = 1; t is the schedule's own ('native') time."""
 
     range: tuple[float, float]
-    """The first and last native time at which a network of this path may be asked."""
+    """First and last native time at which a network of this path may be evaluated."""
 
     def level(self, t: torch.Tensor) -> Level:
-        """alpha, sigma and derivatives at t (N,), which is taken to the nearest time of `range`."""
+        """Compute alpha, sigma and derivatives at t (N,), clamped to `range`."""
 
     def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """log(alpha^2 / sigma^2) at t (N,); infinite where alpha or sigma is 0."""
+        """Compute log(alpha^2 / sigma^2) at t (N,); infinite where alpha or sigma is 0."""
 
     def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """The time (N,) in `range` with this log-SNR (N,), or the nearest one."""
+        """Return the time (N,) in `range` with this log-SNR (N,), or the nearest one."""
 
 
 FORMS: dict[str, Callable[[Level], tuple[torch.Tensor, torch.Tensor]]] = {
@@ -44,27 +44,27 @@ FORMS: dict[str, Callable[[Level], tuple[torch.Tensor, torch.Tensor]]] = {
     "x0": lambda level: (torch.ones_like(level.alpha), torch.zeros_like(level.alpha)),
     # arXiv 2202.00512, sec. 4.
     "v": lambda level: (-level.sigma, level.alpha),
-    # dx_t/dt on the linear path, whatever the path of x is.
+    # dx_t/dt on the linear path, on any path of x.
     "velocity": lambda level: (-torch.ones_like(level.alpha), torch.ones_like(level.alpha)),
     # dx_t/dt on the path of x (arXiv 2210.02747, sec. 4).
     "path_velocity": lambda level: (level.d_alpha, level.d_sigma),
 }
-"""The quantities that a network may predict: functions of the level to (cx, ce), each (N,)."""
+"""Quantities that a network may predict: functions of the level to (cx, ce), each (N,)."""
 
 
 def floored(level: Level, floor: float = FLOOR) -> Level:
-    """The level with alpha and sigma no smaller than `floor`."""
+    """Return the level with alpha and sigma no smaller than `floor`."""
     return level._replace(alpha=level.alpha.clamp(min=floor), sigma=level.sigma.clamp(min=floor))
 
 
-def predict(quantity: str, level: Level, x0: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """cx x0 + ce eps: what an ideal network would predict; x0, noise: (N, C, H, W)."""
-    cx, ce = FORMS[quantity](level)
-    return times(cx, x0) + times(ce, noise)
+def predict(prediction_type: str, level: Level, x0: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Compute cx x0 + ce eps, the target of a prediction; x0, noise: (N, C, H, W)."""
+    cx, ce = FORMS[prediction_type](level)
+    return scale_per_sample(cx, x0) + scale_per_sample(ce, noise)
 
 
 def convert(source: str, target: str, level: Level, x: torch.Tensor, prediction: torch.Tensor) -> torch.Tensor:
-    """The target quantity at a state x of this level, from a prediction of the source quantity.
+    """Compute the target quantity at a state x of this level, from a prediction of the source quantity.
 
     With D(c) = alpha ce - sigma cx: q = ((cx' ce - ce' cx) x + D(c') p) / D(c), the solution of
     x = alpha x0 + sigma eps and p = cx x0 + ce eps put into q = cx' x0 + ce' eps.
@@ -73,25 +73,25 @@ def convert(source: str, target: str, level: Level, x: torch.Tensor, prediction:
     (cx, ce), (target_cx, target_ce) = FORMS[source](level), FORMS[target](level)
     from_prediction = determinant(target, level) / determinant(source, level)
     from_state = (target_cx * ce - target_ce * cx) / determinant(source, level)
-    return times(from_prediction, prediction) + times(from_state, x)
+    return scale_per_sample(from_prediction, prediction) + scale_per_sample(from_state, x)
 
 
-def determinant(quantity: str, level: Level) -> torch.Tensor:
-    """alpha ce - sigma cx, (N,).
+def determinant(prediction_type: str, level: Level) -> torch.Tensor:
+    """Compute alpha ce - sigma cx, (N,).
 
-    At a given x an error of the quantity is to an error of another as the one's determinant to the other's.
+    At a given x the errors of two quantities are in the ratio of their determinants.
     """
-    cx, ce = FORMS[quantity](level)
+    cx, ce = FORMS[prediction_type](level)
     return level.alpha * ce - level.sigma * cx
 
 
-def times(factor: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-    """One factor (N,) per image (N, ...), in the images' own precision."""
+def scale_per_sample(factor: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+    """Multiply images (N, ...) by one factor (N,) each, in the images' dtype."""
     return factor.to(images.dtype).view(-1, *[1] * (images.ndim - 1)) * images
 
 
 def shifted(schedule: Schedule, t: torch.Tensor, shift: float) -> torch.Tensor:
-    """Times (N,) whose log-SNR is lower by 2 log(shift); on the linear path shift t / (1 + (shift - 1) t).
+    """Return times (N,) whose log-SNR is lower by 2 log(shift); on the linear path shift t / (1 + (shift - 1) t).
 
     arXiv 2403.03206, eq. 23, with shift = sqrt(m / n).
     """

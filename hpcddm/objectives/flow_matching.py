@@ -5,10 +5,10 @@ from hpcddm.objectives.settings import ObjectiveSettings
 
 
 class Settings(ObjectiveSettings):
-    """The path is linear unless another schedule is named."""
+    """Settings with the linear schedule as default."""
 
 
 class Objective(base.Objective):
-    """dx_t/dt = alpha' x0 + sigma' eps; on the linear path eps - x0."""
+    """Prediction of the velocity dx_t/dt = alpha' x0 + sigma' eps; on the linear path eps - x0."""
 
-    quantity = "path_velocity"
+    prediction_type = "path_velocity"

@@ -1,4 +1,4 @@
-"""What all objectives have in common in an experiment's YAML."""
+"""Settings that all objectives have in common in an experiment's YAML."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from hpcddm.schema import VariantSettings, default_variant, variant
 
 
 class ObjectiveSettings(VariantSettings):
-    """The path, the distribution of training times and the weighting of the loss.
+    """Path, distribution of training times and weighting of the loss.
 
     `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
     """

@@ -1,4 +1,4 @@
-"""The network predicts v = alpha eps - sigma x0 (arXiv 2202.00512, sec. 4)."""
+"""V-prediction: the network predicts v = alpha eps - sigma x0 (arXiv 2202.00512, sec. 4)."""
 
 from hpcddm.objectives import base
 from hpcddm.objectives.settings import ObjectiveSettings
@@ -6,12 +6,12 @@ from hpcddm.schema import default_variant, variant
 
 
 class Settings(ObjectiveSettings):
-    """The path is the cosine one unless another schedule is named."""
+    """Settings with the cosine schedule as default."""
 
     schedule: variant("objectives/schedules") = default_variant("cosine")
 
 
 class Objective(base.Objective):
-    """Image and noise follow from v at every level: alpha^2 + sigma^2 is never 0."""
+    """Prediction of v, which determines image and noise at every level: alpha^2 + sigma^2 is never 0."""
 
-    quantity = "v"
+    prediction_type = "v"

@@ -1,4 +1,4 @@
-"""The network predicts the image (arXiv 2202.00512, sec. 4)."""
+"""x0-prediction: the network predicts the image (arXiv 2202.00512, sec. 4)."""
 
 from hpcddm.objectives import base
 from hpcddm.objectives.settings import ObjectiveSettings
@@ -6,13 +6,13 @@ from hpcddm.schema import default_variant, variant
 
 
 class Settings(ObjectiveSettings):
-    """The path is the cosine one unless another schedule is named."""
+    """Settings with the cosine schedule as default."""
 
     schedule: variant("objectives/schedules") = default_variant("cosine")
 
 
 class Objective(base.Objective):
-    """At t = 0 the image is all that there is, and predicting it says nothing about the noise."""
+    """Prediction of x0; at t = 0 the state is x0, and its prediction is independent of the noise."""
 
-    quantity = "x0"
+    prediction_type = "x0"
     blind_at = 0.0

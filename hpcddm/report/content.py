@@ -1,4 +1,4 @@
-"""Everything that the report page shows, gathered by the stage report; the page itself reads no files."""
+"""Content of the report page, gathered by the stage report; the page itself reads no files."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Denoiser:
-    """How a denoiser that is there was made: monolith, student or expert."""
+    """Training of one denoiser: monolith, student or expert."""
 
     unit: str
     model: str
@@ -33,42 +33,42 @@ class Denoiser:
     objective: str
     precision: str
     images: int
-    """That it saw in training."""
+    """Number of images seen in training."""
     flops: int
-    """Of its training, a student's teachers included."""
+    """Operations of its training, a student's teachers included."""
 
 
 @dataclass(frozen=True)
 class Router:
-    """What was measured of the router on held-out images, by noise level (0 is the image, 1 is noise)."""
+    """Measurements of the router on held-out images, by noise level (0 is the image, 1 is noise)."""
 
     noise_levels: list[float]
     accuracy: dict[str, list[float]]
-    """One line for each way of asking: 'with class', 'without class'."""
+    """Accuracy by kind of condition: 'with class', 'without class'."""
     calibration: dict[str, list[float]]
-    """The expected calibration error, one line before and one after temperature scaling; may be empty."""
+    """Expected calibration error before and after temperature scaling; may be empty."""
     surprise: dict[str, list[float]]
-    """The mean negative log-likelihood of the right cluster in nats, the same lines."""
+    """Mean negative log-likelihood of the right cluster in nats, by the same keys as `calibration`."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report."""
+    """Content of the whole report."""
 
     name: str
-    facts: list[tuple[str, str]]
-    """Rows of (what, value): images, K, steps, guidance, extractor and its hash, judge, cost."""
+    summary: list[tuple[str, str]]
+    """Rows of (title, value): images, K, steps, guidance, extractor and its hash, classifier, cost."""
     metrics: dict[str, Any]
-    """What `metrics.json` holds: {"arms": {arm: measures}, "floor": measures, "diagnostics": {arm: {...}}, ...}.
+    """Content of `metrics.json`: {"arms": {arm: measures}, "floor": measures, "diagnostics": {arm: {...}}, ...}.
 
-    `remark` says in words what `missing_experts` (units' keys) means for all of it.
+    `remark` explains the effect of `missing_experts` (units' keys) on the metrics.
     """
     denoisers: list[Denoiser]
     clusters: list[Cluster]
     gallery_classes: list[str]
-    """The class of each picture in a gallery, by its name."""
+    """Name of the class of each picture in a gallery."""
     galleries: list[Gallery]
-    """The dense models, the ensemble's arms, then every expert alone."""
+    """Galleries of the dense models, the ensemble's arms, then every expert alone."""
     curves: dict[str, list[tuple[int, float]]]
     """Loss curves by unit: (images seen, mean loss)."""
     router: Router | None

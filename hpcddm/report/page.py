@@ -1,4 +1,4 @@
-"""Writes the report: one HTML page that holds everything it shows, needs no network and runs no script."""
+"""Writes the report: one self-contained HTML page, without network access and without scripts."""
 
 import math
 from functools import partial
@@ -18,20 +18,20 @@ FLOOR = "real against real"
 MEASURES = {
     "fd": ("FD", min, None),
     "kid": ("KID", min, None),
-    "agreement": ("Judge agrees", max, ".1%"),
+    "agreement": ("Classifier agrees", max, ".1%"),
     "precision": ("Precision", max, ".1%"),
     "recall": ("Recall", max, ".1%"),
     "density": ("Density", max, ".2f"),
     "coverage": ("Coverage", max, ".1%"),
     "diversity": ("Diversity", partial(min, key=lambda value: abs(value - 1)), ".2f"),
 }
-"""What tells arms apart: the name, which of several values is best, and the format; None is by the values."""
+"""Measure -> its title, the choice of the best value, and the format; None depends on the values."""
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 CLUSTER_COLUMNS, GALLERY_COLUMNS = (8, 7, 6), 10
 CLUSTER_ROOM, GALLERY_ROOM = 490, 880
-"""CSS pixels that a cluster's and a gallery's grid may fill."""
+"""Largest width of a cluster's and a gallery's grid in CSS pixels."""
 CLUSTER_PIXELS, GALLERY_PIXELS = 64, 96
-"""Larger images are shrunk to this, for a page with sixteen experts' pictures should still open quickly."""
+"""Largest side of an image; larger ones are shrunk: a page with sixteen experts' pictures should open quickly."""
 PIXELATED_BELOW = 65
 
 
@@ -41,7 +41,7 @@ def write(content: Content, path: Path) -> None:
 
 
 def render(content: Content) -> str:
-    """The page as HTML, in ASCII whatever the names hold."""
+    """Render the page as HTML in ASCII; other characters in names are escaped."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
@@ -49,7 +49,7 @@ def render(content: Content) -> str:
     columns = class_columns(content.gallery_classes)
     page = environment.from_string(TEMPLATE.read_text()).render(
         name=content.name,
-        facts=content.facts,
+        summary=content.summary,
         metrics=metrics,
         has_monolith=MONOLITH in metrics["arms"],
         has_student=STUDENT in metrics["arms"],
@@ -65,16 +65,16 @@ def render(content: Content) -> str:
         denoisers=_denoisers(content),
         routing=_routing(content),
         usage=_usage(content),
-        looks=_looks(metrics["diagnostics"]),
+        diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_classes),
-        gaps={arm: f"{found['refinement_gap']:.2e}" for arm, found in metrics["diagnostics"].items()},
+        gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
         label_of=plots.label_of, expert_of=plots.expert_of, swatch=plots.swatch,
     )  # fmt: skip
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def table(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The texts of the table by arm, the floor last; `best` names the measures in which no arm reads better."""
+    """Format the table's texts by arm, the floor last; `best` lists the measures with no better text in any arm."""
     arms = metrics["arms"]
     monolith = arms.get(MONOLITH, {}).get("train_flops")
     everyone = arms | {FLOOR: metrics["floor"]}
@@ -94,14 +94,14 @@ def table(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def flops_text(flops: float) -> str:
-    """A number of operations with three digits and a prefix: 1.23 PFLOP."""
+    """Format a number of operations with three digits and a prefix: 1.23 PFLOP."""
     power = min(len(PREFIXES) - 1, int(math.log10(flops)) // 3) if flops >= 1 else 0
     value = flops / 1000**power
     return f"{value:.{_decimals([value])}f} {PREFIXES[power]}FLOP"
 
 
 def class_columns(classes: list[str]) -> list[list[str]]:
-    """The classes in each column of a gallery: where classes repeat, every column is one class throughout."""
+    """Return the classes in each column of a gallery: where classes repeat, every column is one class throughout."""
     count = len(classes)
     period = next((lag for lag in range(1, count) if classes[lag:] == classes[:-lag]), count)
     columns = GALLERY_COLUMNS // period * period if 0 < period <= GALLERY_COLUMNS else GALLERY_COLUMNS
@@ -109,13 +109,13 @@ def class_columns(classes: list[str]) -> list[list[str]]:
 
 
 def _decimals(values: list[float]) -> int:
-    """Decimals that give the smallest of the values three digits."""
+    """Return the number of decimals that give the smallest of the values three digits."""
     smallest = min((abs(value) for value in values if value), default=1)
     return max(0, min(6, 2 - math.floor(math.log10(smallest))))
 
 
 def _cluster_picture(images: np.ndarray) -> dict[str, Any] | None:
-    """Whole rows of a cluster's images, in the most columns at which small images are still at least doubled."""
+    """Arrange whole rows of a cluster's images, in the most columns at which small images are at least doubled."""
     if not len(images):
         return None
     images = pictures.shrink(images, CLUSTER_PIXELS)
@@ -129,7 +129,7 @@ def _gallery_picture(images: np.ndarray, columns: int) -> dict[str, Any]:
 
 
 def _picture(images: np.ndarray, columns: int, room: int) -> dict[str, Any]:
-    """A grid as the page shows it; the browser enlarges it by a whole factor, which keeps the file small."""
+    """Make a grid with its size on the page; the browser enlarges it by a whole factor, which keeps the file small."""
     picture = pictures.grid(images, columns, scale=1)
     # Fewer images than columns must not be larger than those of a full row.
     factor = pictures.enlargement(images.shape[2], max(columns, CLUSTER_COLUMNS[-1]), room)
@@ -140,7 +140,7 @@ def _picture(images: np.ndarray, columns: int, room: int) -> dict[str, Any]:
 
 
 def _losses(curves: dict[str, list[tuple[int, float]]]) -> dict[str, str]:
-    """A plot of the denoisers, the dense ones first, and one of the classifiers, with all that logged something."""
+    """Plot the losses of denoisers, the dense ones first, and of classifiers; units without a curve are left out."""
     logged = {key: curves[key] for key in sorted(curves, key=_dense_first) if curves[key]}
     denoisers = {key: curve for key, curve in logged.items() if key.startswith(("train/", "distill/"))}
     others = {key: curve for key, curve in logged.items() if key not in denoisers}
@@ -155,44 +155,44 @@ def _dense_first(key: str) -> tuple[int, str]:
 
 
 def _denoisers(content: Content) -> list[dict[str, Any]]:
-    """The rows of the table of networks."""
+    """Make the rows of the table of networks."""
     return [
         {
-            "expert": plots.expert_of(one.unit),
-            "label": plots.label_of(one.unit),
-            "objective": one.objective,
-            "model": one.model,
-            "parameters": _count_text(one.parameters),
-            "precision": one.precision,
-            "images": f"{one.images:,}",
-            "flops": flops_text(one.flops),
+            "expert": plots.expert_of(denoiser.unit),
+            "label": plots.label_of(denoiser.unit),
+            "objective": denoiser.objective,
+            "model": denoiser.model,
+            "parameters": _count_text(denoiser.parameters),
+            "precision": denoiser.precision,
+            "images": f"{denoiser.images:,}",
+            "flops": flops_text(denoiser.flops),
         }
-        for one in content.denoisers
+        for denoiser in content.denoisers
     ]
 
 
 def _count_text(number: int) -> str:
-    """A number with three digits and a prefix: 675 M."""
+    """Format a number with three digits and a prefix: 675 M."""
     return flops_text(number).removesuffix("FLOP").replace("G", "B").strip()
 
 
 def _routing(content: Content) -> list[tuple[str, str, str]]:
-    """The router's plots, each with its title and a remark."""
+    """Draw the router's plots, each with its title and a remark."""
     router = content.router
     if router is None:
         return []
     sizes = [cluster.size for cluster in content.clusters]
     largest = f"always naming the largest cluster: {max(sizes) / sum(sizes):.0%}"
     levels = router.noise_levels
-    found = [("Router accuracy", largest, plots.router_accuracy("router", levels, router.accuracy, len(sizes)))]
+    router_plots = [("Router accuracy", largest, plots.router_accuracy("router", levels, router.accuracy, len(sizes)))]
     if router.calibration:
         plot = plots.by_time("calibration", levels, router.calibration, "calibration error", percent=True)
-        found.append(("Router calibration", "how far its confidence is from being right", plot))
+        router_plots.append(("Router calibration", "how far its confidence is from being right", plot))
     if router.surprise:
         blind = {f"knowing nothing, ln {len(sizes)}": math.log(len(sizes))}
         plot = plots.by_time("surprise", levels, router.surprise, "nats", levels=blind)
-        found.append(("Router surprise", "-ln p of the right cluster", plot))
-    return found
+        router_plots.append(("Router surprise", "-ln p of the right cluster", plot))
+    return router_plots
 
 
 def _usage(content: Content) -> dict[str, str]:
@@ -202,9 +202,9 @@ def _usage(content: Content) -> dict[str, str]:
     }
 
 
-def _looks(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Entropy and disagreement of the arms that ask several experts, each with a title and what it is."""
-    ensembles = {arm: found for arm, found in diagnostics.items() if any(found["disagreement"])}
+def _diagnostic_plots(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Draw entropy and disagreement of the arms with several experts, each with its title and a remark."""
+    ensembles = {arm: values for arm, values in diagnostics.items() if any(values["disagreement"])}
     if not ensembles:
         return []
     times = next(iter(ensembles.values()))["times"]
@@ -212,8 +212,8 @@ def _looks(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
         "entropy": ("Router entropy", "nats, along the samples' own way"),
         "disagreement": ("Disagreement of experts", "variance of their velocities under the posterior, per value"),
     }
-    found = []
-    for key, (title, what) in titles.items():
-        lines = {arm: one[key] for arm, one in ensembles.items()}
-        found.append((title, what, plots.by_time(key, times, lines, title.lower())))
-    return found
+    titled_plots = []
+    for key, (title, remark) in titles.items():
+        lines = {arm: values[key] for arm, values in ensembles.items()}
+        titled_plots.append((title, remark, plots.by_time(key, times, lines, title.lower())))
+    return titled_plots

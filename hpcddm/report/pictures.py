@@ -7,11 +7,11 @@ import numpy as np
 from PIL import Image
 
 SCREEN_PIXELS = 96
-"""About how wide a single image should be on a screen; a grid enlarges small images up to here."""
+"""Approximate width of a single image on a screen; a grid enlarges small images up to it."""
 
 
 def grid(images: np.ndarray, columns: int, scale: int | None = None) -> Image.Image:
-    """Images side by side, row by row, with transparent gaps, every pixel a square of scale x scale equal ones.
+    """Arrange images row by row, with transparent gaps, every pixel a square of scale x scale equal ones.
 
     images: uint8 (N, H, W, C) with C = 1 or 3; the picture has mode LA or RGBA. Without `scale` small images
     are enlarged to be seen well on a screen. Raises ValueError when there are no images.
@@ -25,21 +25,21 @@ def grid(images: np.ndarray, columns: int, scale: int | None = None) -> Image.Im
     opaque = np.concatenate([images, np.full((count, height, width, 1), 255, np.uint8)], axis=3)
     canvas = np.zeros((rows * (height + gap), columns * (width + gap), channels + 1), np.uint8)
     for number, image in enumerate(opaque):
-        top, left = number // columns * (height + gap), number % columns * (width + gap)
-        canvas[top : top + height, left : left + width] = image
+        y, x = number // columns * (height + gap), number % columns * (width + gap)
+        canvas[y : y + height, x : x + width] = image
     if scale is None:
         scale = max(1, SCREEN_PIXELS // max(height, width))
     return Image.fromarray(canvas[:-gap, :-gap].repeat(scale, axis=0).repeat(scale, axis=1))
 
 
 def enlargement(width: int, columns: int, room: int) -> int:
-    """The largest whole factor at which a grid of `columns` images of `width` pixels fits into `room`, at least 1."""
+    """Return the largest whole factor, at least 1, at which `columns` images of `width` pixels fit into `room`."""
     gap = _gap(width)
     return max(1, room // (columns * (width + gap) - gap))
 
 
 def shrink(images: np.ndarray, limit: int) -> np.ndarray:
-    """Images averaged over whole blocks of pixels so that neither side is above `limit`; small ones stay as they are.
+    """Average images over blocks of pixels so that neither side is above `limit`; small ones stay as they are.
 
     images: uint8 (N, H, W, C); up to one block less a pixel at the right and lower edge is cut off.
     """
@@ -53,14 +53,14 @@ def shrink(images: np.ndarray, limit: int) -> np.ndarray:
 
 
 def png_bytes(picture: Image.Image) -> bytes:
-    """The picture as a PNG file; equal pictures give equal bytes."""
+    """Encode the picture as a PNG file; equal pictures give equal bytes."""
     file = io.BytesIO()
     picture.save(file, format="PNG")
     return file.getvalue()
 
 
 def data_uri(picture: Image.Image) -> str:
-    """The picture as the source of an HTML image."""
+    """Encode the picture as the source of an HTML image."""
     return f"data:image/png;base64,{base64.b64encode(png_bytes(picture)).decode('ascii')}"
 
 

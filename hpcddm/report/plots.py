@@ -31,7 +31,7 @@ NEUTRAL = (
     {"color": SOFT, "linestyle": DASHES[1], "linewidth": 2}, {"color": TEXT, "linestyle": DASHES[1], "linewidth": 1},
     {"color": SOFT, "linestyle": DASHES[2], "linewidth": 2},
 )  # fmt: skip
-"""What is no expert must not have an expert's colour."""
+"""Line styles of everything but experts, in none of the experts' colours."""
 STYLE = {
     "svg.fonttype": "none", "text.parse_math": False, "font.size": 10,
     "text.color": TEXT, "axes.labelcolor": TEXT, "axes.edgecolor": RULE, "xtick.color": RULE, "ytick.color": RULE,
@@ -44,19 +44,19 @@ LEGEND_COLUMNS = 5
 
 
 def expert_of(name: str) -> int | None:
-    """The expert's number in 'expert-2' or 'train/expert-02'; None for anything else."""
-    found = re.fullmatch(r"(?:train/)?expert-(\d+)", name)
-    return int(found[1]) if found else None
+    """Return the expert's number in 'expert-2' or 'train/expert-02'; None for anything else."""
+    match = re.fullmatch(r"(?:train/)?expert-(\d+)", name)
+    return int(match[1]) if match else None
 
 
 def label_of(name: str) -> str:
-    """What a reader calls an arm or a unit: 'expert 2', 'monolith', 'judge'."""
+    """Return the label of an arm or a unit: 'expert 2', 'monolith', 'classifier'."""
     expert = expert_of(name)
     return name.rpartition("/")[2] if expert is None else f"expert {expert}"
 
 
 def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
-    """Loss against images seen, both logarithmic, one line per unit; `name` must differ among a page's plots."""
+    """Plot loss against images seen, both logarithmic, one line per unit; `name` must differ among a page's plots."""
     with _style(name):
         rows = -(-len(curves) // LEGEND_COLUMNS)
         figure, axes = _figure(2.9 + 0.2 * rows)
@@ -72,7 +72,7 @@ def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
 
 
 def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, list[float]], experts: int) -> str:
-    """How often the router is right by noise level, one line per way of asking, chance as a dashed line."""
+    """Plot the router's accuracy by noise level, one line per kind of condition, chance as a dashed line."""
     chance = {f"chance, 1/{experts}": 1 / experts}
     return by_time(name, noise_levels, accuracy, "right cluster", percent=True, levels=chance, limit=1.02)
 
@@ -86,9 +86,9 @@ def by_time(
     levels: dict[str, float] | None = None,
     limit: float | None = None,
 ) -> str:
-    """Anything against the noise level t, one line each, from t = 0 to 1 and from a value of 0 up.
+    """Plot values against the noise level t, one line per key, from t = 0 to 1 and from a value of 0 up.
 
-    levels: what is drawn as dashed lines, with their names; limit: the axis ends there, or above the highest point.
+    levels: values of dashed lines by name; limit: end of the axis, by default above the highest point.
     """
     levels = levels or {}
     with _style(name):
@@ -113,9 +113,9 @@ def by_time(
 
 
 def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
-    """Each expert's share of the samples as sampling goes from t = 1 to 0, stacked.
+    """Plot each expert's share of the samples as sampling goes from t = 1 to 0, stacked.
 
-    shares: (steps, K); times: where each step begins; it ends where the next one begins, the last at 0.
+    shares: (steps, K); times: start of each step; it ends at the start of the next one, the last at 0.
     """
     with _style(name):
         # Axes and labels take 0.7 inches; with many experts the areas need height for their numbers.
@@ -138,7 +138,7 @@ def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
 
 
 def swatch(expert: int) -> str:
-    """The CSS background that shows an expert's colour, striped where the colours repeat."""
+    """Return the CSS background that shows an expert's colour, striped where the colours repeat."""
     colour = _colour(expert)
     if _cycled(HATCHES, expert) is None:
         return colour
@@ -146,7 +146,7 @@ def swatch(expert: int) -> str:
 
 
 def _style(name: str) -> AbstractContextManager:
-    """The plots' settings on top of matplotlib's own defaults: a user's matplotlibrc must not change the page."""
+    """Return the plots' style on top of matplotlib's defaults: a user's matplotlibrc must not change the page."""
     return style.context(["default", STYLE | {"svg.hashsalt": name}])
 
 
@@ -164,7 +164,7 @@ def _colour(expert: int) -> str:
 
 
 def _line_style(name: str, number: int) -> dict:
-    """An expert's own style; for anything else the neutral one at its place in the plot."""
+    """Return an expert's style; for anything else the neutral one at its place in the plot."""
     expert = expert_of(name)
     if expert is None:
         return NEUTRAL[number % len(NEUTRAL)]
@@ -172,7 +172,7 @@ def _line_style(name: str, number: int) -> dict:
 
 
 def _averaged(curve: list[tuple[int, float]]) -> np.ndarray:
-    """The finite points (n, 2) of a curve, neighbours averaged where a logarithmic axis would crowd them."""
+    """Return the finite points (n, 2) of a curve, neighbours averaged where a logarithmic axis would crowd them."""
     points = np.array(curve, dtype=float).reshape(-1, 2)
     points = points[np.isfinite(points).all(axis=1) & (points > 0).all(axis=1)]
     if len(points) <= MAX_POINTS:
@@ -182,7 +182,7 @@ def _averaged(curve: list[tuple[int, float]]) -> np.ndarray:
 
 
 def _logarithmic(axes: Axes, points: np.ndarray) -> None:
-    """Logarithmic axes with few round ticks, for matplotlib leaves less than a decade nearly without any."""
+    """Set logarithmic axes with few round ticks, for matplotlib leaves less than a decade nearly without any."""
     points = points[np.isfinite(points).all(axis=1)]
     if not len(points):
         return
@@ -194,15 +194,15 @@ def _logarithmic(axes: Axes, points: np.ndarray) -> None:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """Four or more round values from low to high where there are so many."""
+    """Return at least four round values from low to high where there are so many."""
     if low == high:
         return [low]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for mantissas in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        found = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
-        found = [value for value in found if low <= value <= high]
-        if len(found) >= 4:
-            return found
+        values = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
+        values = [value for value in values if low <= value <= high]
+        if len(values) >= 4:
+            return values
     return [value for value in MaxNLocator(4).tick_values(low, high) if value > 0]
 
 
@@ -219,13 +219,13 @@ def _name_area(axes: Axes, expert: int, edges: np.ndarray, lower: np.ndarray, up
 
 
 def _svg(figure: Figure, name: str, description: str) -> str:
-    """The figure as an <svg> element for an HTML page: no prolog, no metadata, ids of its own, the page's looks."""
+    """Render the figure as an <svg> element for an HTML page: no prolog or metadata, unique ids, the page's colours."""
     file = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(file, metadata=nothing)
     text = file.getvalue()
     box = re.search(r'viewBox="[^"]*"', text)[0]
-    # The <style> that comes first would speak for the whole page; the page says the same of its plots.
+    # The <style> that comes first would apply to the whole page; the page's CSS has the same rules for its plots.
     text = f'<svg {box} role="img" aria-label="{html.escape(description)}">' + text[text.index("</defs>") + 7 :]
     text = re.sub(r" font-family: [^;]*;", "", text.replace("xlink:href", "href"))
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)

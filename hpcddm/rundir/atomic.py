@@ -1,4 +1,4 @@
-"""Files that exist whole or not at all: write aside, fsync, rename."""
+"""Atomic writing of files: write aside, fsync, rename."""
 
 import errno
 import hashlib
@@ -36,7 +36,7 @@ def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
 
 
 def unused() -> str:
-    """A part of a name that nobody has used; a process id is not, for two nodes may have the same."""
+    """Return a part of a file name that nobody has used; a process id would not do, as two nodes may share one."""
     return uuid.uuid4().hex[:16]
 
 
@@ -59,7 +59,7 @@ def write_json(path: Path, value: Any, durable: bool = True) -> None:
 
 
 def read_json(path: Path) -> Any | None:
-    """The content of a JSON file, or None when it is missing or torn."""
+    """Read a JSON file; None when it is missing or torn."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this user may still write below `folder`."""
+    """Return the bytes that this user may still write below `folder`."""
     statistics = os.statvfs(folder)
     return statistics.f_bavail * statistics.f_frsize
 
@@ -104,6 +104,6 @@ def sync(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""Looks at what another node may have made or removed a moment ago.
+"""Reads of names and files that another node may have made or removed a moment ago.
 
 An NFS client trusts a name that it found, and also one that it did not find, for half a minute and longer; to list the
-folder is what makes it look again. So whoever waits for a name, or concludes something from its absence, looks here.
+folder makes it look again. Code that waits for a name, or relies on its absence, must look through this module.
 """
 
 import os
@@ -13,7 +13,7 @@ from hpcddm.rundir import atomic
 
 
 def names(folder: Path) -> list[str]:
-    """The names in a folder as the server has them now; none when it is missing."""
+    """List the names in a folder as the server has them now; none when it is missing."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -32,7 +32,7 @@ def exists(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any | None:
-    """The content of a JSON file as it is now, or None when it is missing or torn."""
+    """Read a JSON file as it is now; None when it is missing or torn."""
     with suppress(OSError):
         names(path.parent)
     return atomic.read_json(path)

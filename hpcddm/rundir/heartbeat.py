@@ -1,4 +1,4 @@
-"""How far an attempt is: a small file that anyone who can read the run may look at."""
+"""Heartbeat of an attempt: its progress in a small file, which anyone who can read the run may look at."""
 
 import time
 from contextlib import suppress
@@ -11,14 +11,14 @@ from hpcddm.rundir import atomic
 
 FILE_NAME = "heartbeat.json"
 BEAT_SECONDS = 5.0
-"""The least time between two signs of life of one kind of work."""
+"""Least seconds between two heartbeats of one kind of work."""
 SILENT_SECONDS = 60
-"""An attempt that has not beaten for so long is not known to be running."""
+"""Seconds without a heartbeat after which an attempt is not known to be running."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One sign of life; `done` and `total` count images, times are seconds since the epoch."""
+    """One heartbeat; `done` and `total` count images, `rate` is images/s, times are seconds since the epoch."""
 
     time: float
     owner: str
@@ -29,12 +29,12 @@ class Heartbeat:
     rate: float = 0.0
     figures: dict[str, float] | None = None
     saved_images: int | None = None
-    """The newest training state, and when it was saved."""
+    """Images of the newest training state, which was saved at `saved_time`."""
     saved_time: float | None = None
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the unit gave a sign of life lately."""
+        """True if the last heartbeat is younger than `SILENT_SECONDS`."""
         return time.time() - self.time < SILENT_SECONDS
 
     @property
@@ -43,7 +43,7 @@ class Heartbeat:
         return (self.total - self.done) / self.rate if self.rate > 0 else None
 
 
-class Pulse:
+class HeartbeatWriter:
     """Writes the heartbeats of one attempt into its folder, at most one in `interval` seconds."""
 
     def __init__(self, folder: Path, owner: str, attempt: int, host: str, interval: float = BEAT_SECONDS) -> None:
@@ -55,7 +55,7 @@ class Pulse:
         self._started: tuple[float, int, int] | None = None
 
     def beat(self, done: int = 0, total: int = 0, **figures: float) -> None:
-        """Say that `done` of `total` images are through; cheap enough for every step."""
+        """Report that `done` of `total` images are through; cheap enough for every step."""
         now = time.time()
         # Another total is another kind of work, whose pace the first one does not tell.
         if self._started is None or self._started[2] != total:
@@ -71,13 +71,13 @@ class Pulse:
             atomic.write_json(self._file, asdict(beat), durable=False)
 
     def saved(self, images: int) -> None:
-        """Say that the training can be continued from here; the next beat, which is due at once, tells it."""
+        """Report a saved training state of so many images; the next beat, which is due at once, writes it."""
         self._saved = {"saved_images": images, "saved_time": time.time()}
         self._last = 0.0
 
 
 def read(folder: Path) -> Heartbeat | None:
-    """The last heartbeat in an attempt's folder, or None."""
+    """Read the last heartbeat in an attempt's folder; None where there is none."""
     content = atomic.read_json(folder / FILE_NAME)
     try:
         beat = Heartbeat(**content) if isinstance(content, dict) else None

@@ -1,8 +1,8 @@
-"""The name of a job: its id, and the cluster that gave it, for every cluster counts from 1."""
+"""Name of a job: its id and the cluster that gave it, as the ids of two clusters may be equal."""
 
 
 class JobId(str):
-    """A job, or one element of its array, as we write it: '81235', '81235_3', or '81235_3@annex' on a named cluster.
+    """Id of a job or of one element of its array: '81235', '81235_3', or '81235_3@annex' on a named cluster.
 
     The text is the identity: equal ids of two clusters differ. Slurm's commands take `number`, beside `on(cluster)`.
     """
@@ -11,7 +11,7 @@ class JobId(str):
 
     @classmethod
     def of(cls, number: str, cluster: str | None) -> "JobId":
-        """A job by what its cluster calls it; None is the cluster that Slurm's commands talk to by default."""
+        """Make an id from that on the cluster; None is the cluster that Slurm's commands talk to by default."""
         return cls(f"{number}@{cluster}" if cluster else number)
 
     @property
@@ -26,7 +26,7 @@ class JobId(str):
 
     @property
     def array(self) -> "JobId":
-        """The array that it belongs to."""
+        """Id of the array that it belongs to."""
         return JobId.of(self.number.partition("_")[0], self.cluster)
 
     @property
@@ -35,9 +35,9 @@ class JobId(str):
         return self.number.partition("_")[2]
 
     def element(self, index: int) -> "JobId":
-        """One element of this array."""
+        """Return the id of one element of this array."""
         return JobId.of(f"{self.array.number}_{index}", self.cluster)
 
     def range(self, last: int) -> str:
-        """The elements from 0 to `last` of this array, as text for people."""
+        """Return the elements from 0 to `last` of this array, as text for people."""
         return JobId.of(f"{self.array.number}_[0-{last}]", self.cluster)

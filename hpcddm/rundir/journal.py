@@ -1,4 +1,4 @@
-"""Everything that was submitted: the intent before the scheduler is called, the job id after."""
+"""Journal of everything that was submitted: the intent before the scheduler is called, the job id after."""
 
 import json
 import time
@@ -24,7 +24,7 @@ A cancellation is recorded before the scheduler is told; 'kept' takes it back wh
 a node on which the jobs of units ended before Python began.
 """
 LOST_SECONDS = 86_400
-"""A node that lost jobs longer ago may have been mended."""
+"""Seconds after which a node that lost jobs may have been mended."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,22 @@ class Submission:
     time: float
     name: str = ""
     job: JobId | None = None
-    """The scheduler's id; None when the submit did not live to see it."""
+    """Id that the scheduler gave; None where the submitting process died before it was recorded."""
     cluster: str | None = None
-    """The cluster that it went to; None where the site names none."""
+    """Cluster that it went to; None where the site names none."""
     user: str = ""
     """User who submitted it; '' in journals that do not tell."""
     cancelled: tuple[str, ...] = ()
-    """The units whose jobs somebody cancelled through us."""
+    """Units whose jobs were cancelled through hpcddm."""
 
     @property
     def job_name(self) -> str:
-        """Under which name the scheduler knows it: it carries the token, which no other submission has."""
+        """Name by which the scheduler knows it: it holds the token, which no other submission has."""
         return job_name(self.name, self.uuid)
 
 
 def job_name(array: str, token: str) -> str:
-    """The name of a job."""
+    """Return the name of a job."""
     return f"{array}-{token}"
 
 
@@ -94,40 +94,44 @@ class Journal:
             self._append(event="lost", uuid=token, units=[unit], node=node)
 
     def lost_nodes(self, site: str, cluster: str | None) -> list[str]:
-        """Nodes of a site's cluster that lost jobs within `LOST_SECONDS`, each once, the one seen last at the end."""
-        there = {one.uuid for one in self.submissions() if (one.site, one.cluster) == (site, cluster)}
+        """List the nodes of a site's cluster that lost jobs within `LOST_SECONDS`, each once, the latest loss last."""
+        there = {
+            submission.uuid
+            for submission in self.submissions()
+            if (submission.site, submission.cluster) == (site, cluster)
+        }
         since = time.time() - LOST_SECONDS
         losses = (event for event in self._events() if event["event"] == "lost" and event["uuid"] in there)
         nodes = [str(event["node"]) for event in losses if event["time"] > since]
         return list(dict.fromkeys(reversed(nodes)))[::-1]
 
     def submissions(self) -> list[Submission]:
-        """All submissions that were not refused, oldest first.
+        """List all submissions that were not refused, oldest first.
 
-        A torn line, and one that is no event, are passed over.
+        Torn lines and lines that are no event are skipped.
         """
-        found: dict[str, Submission] = {}
+        submissions: dict[str, Submission] = {}
         for event in self._events():
-            before = found.get(event["uuid"])
+            before = submissions.get(event["uuid"])
             if event["event"] == "intent":
                 values = {key: event[key] for key in KEYS["intent"]}
                 values |= {key: str(event.get(key, "")) for key in ("name", "user")} | {"cluster": event.get("cluster")}
-                found[event["uuid"]] = Submission(**values)
+                submissions[event["uuid"]] = Submission(**values)
             elif before and event["event"] == "submitted":
-                found[before.uuid] = replace(before, job=JobId(event["job"]))
+                submissions[before.uuid] = replace(before, job=JobId(event["job"]))
             elif before and event["event"] == "cancelled":
                 units = event.get("units", before.units)
-                found[before.uuid] = replace(before, cancelled=(*before.cancelled, *units))
+                submissions[before.uuid] = replace(before, cancelled=(*before.cancelled, *units))
             elif before and event["event"] == "kept":
                 cancelled = tuple(unit for unit in before.cancelled if unit not in event["units"])
-                found[before.uuid] = replace(before, cancelled=cancelled)
+                submissions[before.uuid] = replace(before, cancelled=cancelled)
             elif before and event["event"] == "refused":
-                del found[before.uuid]
-        return list(found.values())
+                del submissions[before.uuid]
+        return list(submissions.values())
 
     def is_cancelled(self, token: str, unit: str) -> bool:
         """Tell if somebody cancelled the job of a unit in one submission."""
-        return any(one.uuid == token and unit in one.cancelled for one in self.submissions())
+        return any(submission.uuid == token and unit in submission.cancelled for submission in self.submissions())
 
     def _append(self, **event: object) -> None:
         atomic.append_line(self._path, json.dumps(event | {"time": time.time()}))
@@ -148,14 +152,14 @@ class Journal:
 
 
 def current(submissions: list[Submission]) -> list[Submission]:
-    """Those that can still be in a queue.
+    """Select the submissions that can still be in a queue.
 
     A unit is submitted anew at the same site only after its job has left the queue there, so of the submissions of a
-    unit the last one counts; one that the submit did not live to see may have come late and always counts.
+    unit the last one counts; one without a recorded job id may have come late and always counts.
     """
-    last = {(one.site, unit): one.uuid for one in submissions for unit in one.units}
+    last = {(submission.site, unit): submission.uuid for submission in submissions for unit in submission.units}
     latest = set(last.values())
-    return [one for one in submissions if one.job is None or one.uuid in latest]
+    return [submission for submission in submissions if submission.job is None or submission.uuid in latest]
 
 
 def _is_event(value: object) -> bool:

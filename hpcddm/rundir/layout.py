@@ -1,4 +1,4 @@
-"""Where everything lies in a run directory."""
+"""Layout of a run directory: the paths of its files and folders."""
 
 import os
 import shutil
@@ -14,15 +14,15 @@ class RunDir:
     root: Path
 
     def unit(self, key: str) -> Path:
-        """The folder of a unit, named by `stage/unit`; the one unit `all` of a stage has the stage's folder itself."""
+        """Return the folder of the unit `stage/unit`; the unit `all` of a stage has the stage's folder itself."""
         return self.root / key.removesuffix("/all")
 
     def spec(self, key: str) -> Path:
-        """What the job of a unit is told."""
+        """Return the path of the spec that the job of a unit reads."""
         return self.root / "specs" / f"{key}.json"
 
     def logs(self, key: str) -> Path:
-        """The logs of a unit, one subfolder for each attempt."""
+        """Return the folder of a unit's logs, with one subfolder for each attempt."""
         return self.root / "logs" / key
 
     @property
@@ -32,61 +32,61 @@ class RunDir:
 
     @property
     def journal(self) -> Path:
-        """Everything that was submitted."""
+        """Journal of everything that was submitted."""
         return self.root / "journal.jsonl"
 
     @property
     def scripts(self) -> Path:
-        """Every batch script as it was submitted."""
+        """Folder of every batch script as it was submitted."""
         return self.root / "scripts"
 
     @property
     def template(self) -> Path:
-        """Copies of the user's own parts of the batch script's template, as they were last submitted."""
+        """Folder of the user's own parts of the batch script's template, as they were last submitted."""
         return self.root / "template"
 
     @property
     def jobs(self) -> Path:
-        """The scheduler's own small files."""
+        """Folder of the job scripts' small files: maps, stop files, outputs of Slurm."""
         return self.root / "jobs"
 
     @property
     def code(self) -> Path:
-        """The code that jobs run, one folder for each version of it that something was submitted with."""
+        """Folder of the code that jobs run, one subfolder for each submitted version."""
         return self.root / "code"
 
     @property
     def stop(self) -> Path:
-        """Where this file exists, every unit leaves after its current step and none comes back."""
+        """File that stops the run: while it exists, every unit leaves after its current step and none comes back."""
         return self.root / "STOP"
 
     def site(self, name: str) -> Path:
-        """A site as it was last used here, with all its keys."""
+        """Return the path of a site as it was last used here, with all its keys."""
         return self.root / "sites" / f"{name}.json"
 
     @property
     def lock(self) -> Path:
-        """Held while a submit looks at the run and changes it."""
+        """Lock that a submit holds while it looks at the run and changes it."""
         return self.root / ".submit.lock"
 
     @property
     def superseded(self) -> Path:
-        """What `--redo` moved out of the way."""
+        """Folder to which earlier contents of units are moved, as by `--redo`."""
         return self.root / "superseded"
 
 
 def relative_to_run(path: Path, run: RunDir) -> str:
-    """A path as a run stores it, so that moving the run together with the data keeps it true."""
+    """Return a path relative to the run, so that it stays true when the run moves together with the data."""
     return os.path.relpath(path.resolve(), run.root.resolve())
 
 
 def set_aside(run: RunDir, key: str) -> None:
     """Move what is in a unit's folder to `superseded/`, but for its lease: nothing is overwritten."""
-    found = [path for path in run.unit(key).glob("*") if path.name != ".lease"]
-    if not found:
+    content = [path for path in run.unit(key).glob("*") if path.name != ".lease"]
+    if not content:
         return
     # Nanoseconds, because a unit can be set aside twice within one second.
     target = RunDir(run.superseded / str(time.time_ns())).unit(key)
     target.mkdir(parents=True)
-    for path in found:
+    for path in content:
         shutil.move(path, target / path.name)

@@ -1,4 +1,4 @@
-"""One at a time: an advisory lock on a file that also says who holds it."""
+"""Lease of a folder by one process at a time: an advisory lock on a file that also says who holds it."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from hpcddm.errors import UserError
 
 
 class HeldElsewhere(UserError):
-    """Somebody else holds the lease; `holder` is what they wrote into it."""
+    """Error for a lease that another process holds; `holder` is what that process wrote into it."""
 
     def __init__(self, message: str, holder: str) -> None:
         super().__init__(message)
@@ -21,8 +21,9 @@ class HeldElsewhere(UserError):
 
 @contextmanager
 def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[None]:
-    """Hold the file at `path` locked; the lock goes when this process ends, however it ends
-    (over NFSv3 it may outlive a node that died).
+    """Hold the file at `path` locked; the lock goes when this process ends, however it ends.
+
+    Over NFSv3 it may outlive a node that died.
 
     Raises `HeldElsewhere`, naming the holder, when another process still has it after `patience_seconds`.
     """
@@ -36,8 +37,8 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
         while not _try_lock(descriptor, path):
             if time.time() >= deadline:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-                words = f"{path.parent}: {holder} is at work here; wait for it or stop it first"
-                raise HeldElsewhere(words, holder)
+                message = f"{path.parent}: {holder} is at work here; wait for it or stop it first"
+                raise HeldElsewhere(message, holder)
             time.sleep(0.5)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{purpose} (process {os.getpid()} on {socket.gethostname()})\n".encode(), 0)

@@ -1,4 +1,4 @@
-"""The JSON that makes a unit complete, and the fingerprint that says of what it is the result."""
+"""Manifest of a unit: the JSON file that makes it complete, and the fingerprint of its settings and inputs."""
 
 import hashlib
 import json
@@ -11,6 +11,8 @@ from hpcddm.rundir import atomic, fresh
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
+RESULTS = "facts"
+"""Key of the results in the file, as older runs also have it."""
 
 
 @dataclass(frozen=True)
@@ -24,39 +26,39 @@ class Output:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished unit is: its outputs, and everything that they are a function of."""
+    """Identity of a finished unit: its outputs, and everything that they are a function of."""
 
     stage: str
     unit: str
     settings: dict[str, Any]
     """The settings that shaped the outputs, as flat dotted keys."""
     inputs: dict[str, str]
-    """For every unit that was read, the digest of its outputs."""
+    """Digest of the outputs of every unit that was read, by key."""
     outputs: list[Output]
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What later stages and people want to know: counts, FLOPs, figures."""
+    results: dict[str, Any] = field(default_factory=dict)
+    """Results for later stages and for people: counts, FLOPs, figures."""
     record: dict[str, Any] = field(default_factory=dict)
-    """How it was made (versions, world size, seconds): recorded, never compared."""
+    """Circumstances of the making (versions, world size, seconds): recorded, never compared."""
     format: int = FORMAT
 
     @property
     def digest(self) -> str:
-        """One hash over all outputs: what a later stage records as its input."""
+        """Hash over all outputs, which a later stage records for its input."""
         return digest({output.path: output.sha256 for output in self.outputs})
 
     @property
     def fingerprint(self) -> str:
-        """One hash over the settings and the inputs."""
+        """Hash over the settings and the inputs."""
         return digest({"settings": self.settings, "inputs": self.inputs})
 
 
 def digest(value: Any) -> str:
-    """The SHA-256 of a value's canonical JSON."""
+    """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
-    """Nested settings as flat dotted keys."""
+    """Flatten nested settings to dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         inner = f"{place}.{key}" if place else str(key)
@@ -65,37 +67,40 @@ def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """The manifest of a unit's folder, or None when the unit is not finished (or its manifest is torn or foreign)."""
+    """Read the manifest of a unit's folder; None when the unit is not finished, or its manifest torn or foreign."""
     content = fresh.read_json(folder / FILE_NAME)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None
     try:
         outputs = [Output(**output) for output in content.pop("outputs")]
-        found = Manifest(outputs=outputs, **content)
+        manifest = Manifest(outputs=outputs, results=content.pop(RESULTS, {}), **content)
     except (TypeError, KeyError):
         return None
-    mappings = (found.settings, found.inputs, found.facts, found.record)
-    is_whole = all(isinstance(one, dict) for one in mappings) and all(isinstance(one.path, str) for one in outputs)
-    return found if is_whole else None
+    mappings = (manifest.settings, manifest.inputs, manifest.results, manifest.record)
+    is_whole = all(isinstance(mapping, dict) for mapping in mappings) and all(
+        isinstance(output.path, str) for output in outputs
+    )
+    return manifest if is_whole else None
 
 
 def publish(folder: Path, manifest: Manifest) -> None:
     """Make a unit complete; the last thing that is written."""
-    atomic.write_json(folder / FILE_NAME, asdict(manifest))
+    values = {RESULTS if key == "results" else key: value for key, value in asdict(manifest).items()}
+    atomic.write_json(folder / FILE_NAME, values)
 
 
 def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
     """Sync and hash the files of a unit that are its result."""
-    found = []
+    outputs = []
     for path in sorted(paths):
         file = folder / path
         atomic.sync(file)
-        found.append(Output(path, file.stat().st_size, atomic.sha256(file)))
-    return found
+        outputs.append(Output(path, file.stat().st_size, atomic.sha256(file)))
+    return outputs
 
 
 def damage(folder: Path, manifest: Manifest) -> str | None:
-    """What is wrong with the outputs (missing, or of another size), or None."""
+    """Return a complaint about the first output that is missing or of another size; None where all are whole."""
     for output in manifest.outputs:
         file = folder / output.path
         if not file.is_file():
@@ -106,7 +111,7 @@ def damage(folder: Path, manifest: Manifest) -> str | None:
 
 
 def record(started: float, world_size: int, origin: dict[str, Any]) -> dict[str, Any]:
-    """Code, versions and cost of a unit; no host, user or path, for manifests travel between sites.
+    """Return code, versions and cost of a unit; no host, user or path, as manifests travel between sites.
 
     origin: the code and the versions of the packages that it was made with.
     """

@@ -9,7 +9,7 @@ GROUP_BITS = 0o070
 
 
 def follow(folder: Path) -> None:
-    """Let this process, and all that it starts, write for the group where a folder, or what will hold it, is shared.
+    """Let this process and its children write for the group where a folder, or the parent that will hold it, is shared.
 
     The permissions of others stay as the user has them.
     """
@@ -23,7 +23,7 @@ def follow(folder: Path) -> None:
 
 
 def user() -> str:
-    """The name of the user of this process, or the number where nobody knows a name."""
+    """Return the name of the user of this process, or the user's number where there is no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

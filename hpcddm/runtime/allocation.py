@@ -1,4 +1,4 @@
-"""What the scheduler gave to this job: nodes, processors and time."""
+"""Allocation that the scheduler gave to this job: nodes, processors and time."""
 
 import os
 import re
@@ -10,9 +10,9 @@ from hpcddm.rundir.job import JobId
 from hpcddm.runtime.ranks import slurm_job
 
 STARTED_VARIABLE = "HPCDDM_STARTED"
-"""Set by the batch script: when it began, in seconds since the epoch."""
+"""Set by the batch script: its start, in seconds since the epoch."""
 ENDS_VARIABLE = "HPCDDM_ENDS"
-"""Set by the batch script: when the time limit ends the job, in seconds since the epoch."""
+"""Set by the batch script: the end of the job by its time limit, in seconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Allocation:
     """One execution of one job; a requeue starts the next one."""
 
     job: JobId | None
-    """The element; None without a queue."""
+    """The array element; None without a queue."""
     restart: int
     nodes: int
     node_list: str
@@ -29,15 +29,15 @@ class Allocation:
     gpus: int
     started: float
     ends: float | None
-    """When the time limit ends the job, None where nobody knows."""
+    """End of the job by its time limit, in seconds since the epoch; None where it is unknown."""
 
     def record(self) -> dict[str, Any]:
-        """What an attempt's record says of it."""
+        """Return the fields that the record of an attempt keeps: all but `ends`."""
         return {key: value for key, value in asdict(self).items() if key != "ends"}
 
 
 def from_environment(world_size: int, threads: int) -> Allocation:
-    """Read SLURM_* inside a job; elsewhere the processes of the unit are all there is."""
+    """Read the allocation from SLURM_* inside a job; elsewhere it holds this node and the unit's own processes."""
     started = float(os.environ.get(STARTED_VARIABLE) or time.time())
     if "SLURM_JOB_ID" not in os.environ:
         return Allocation(None, 0, 1, os.uname().nodename, world_size, world_size * threads, 0, started, None)
@@ -57,16 +57,16 @@ def from_environment(world_size: int, threads: int) -> Allocation:
 
 
 def gpus_on_node() -> int:
-    """GPUs of this node that Slurm says it gave to this job; 0 elsewhere."""
+    """Return the number of GPUs of this node that Slurm gave to this job; 0 outside of a job."""
     return int(os.environ.get("SLURM_GPUS_ON_NODE") or 0)
 
 
 def restart_count() -> int:
-    """How often this job was requeued before."""
+    """Return the number of times that this job was requeued before."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def _total(per_node: str) -> int:
-    """All processors of Slurm's '4(x2),8', which says 4 on each of two nodes and 8 on the third."""
-    found = re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node)
-    return sum(int(count) * int(times or 1) for count, times in found)
+    """Sum the processors of Slurm's list per node, such as '4(x2),8': 4 on each of two nodes and 8 on the third."""
+    groups = re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node)
+    return sum(int(count) * int(nodes or 1) for count, nodes in groups)

@@ -1,4 +1,4 @@
-"""One attempt at a unit: its folder of logs, where its ranks meet, and the record of how it ended."""
+"""Attempt at a unit: its folder of logs, the rendezvous of its ranks, and the record of its end."""
 
 import os
 import re
@@ -13,44 +13,45 @@ from typing import Any
 
 from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh
-from hpcddm.runtime.last_words import leave_word
+from hpcddm.runtime.failure_cause import write_rank_ending
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
 
 MEETING_SECONDS = 300
 OWNER, BEGUN, ENDED, VERDICT = "owner.json", "begun.json", "ended.json", "verdict.json"
-"""The record of an attempt: who makes it, what it continued from, its last word, and what its job did then."""
+"""Files of an attempt's record: its owner, its first step, its end, and the verdict of the batch script."""
 
 RESERVE, RESERVED_BYTES = ".reserve", 65536
 LOOK_BACK = 10
-"""So many attempts may have been opened by others since one's own was."""
+"""Number of newest attempts among which a rank looks for that of its owner."""
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.2, 2.0
-"""Pauses between the looks of a rank for what rank 0 is to write: short at first, longer when that takes long."""
+"""First and longest pause between a rank's looks for a file of rank 0; every pause is longer than the last one."""
 SUPERSEDED = "a later execution of the same job has begun"
 EXECUTION = re.compile(r"slurm-(?P<name>.+)-(?P<array>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
-"""The owner of an attempt under Slurm."""
+"""Pattern of the owner of an attempt under Slurm."""
 
 
 class Superseded(Stopped):
-    """A later execution of the same job has begun: this one owns the unit no more and may publish nothing."""
+    """Stop because a later execution of the same job has begun, so that this one may publish nothing any more."""
 
 
 @dataclass
 class Attempt:
-    """The folder `logs/<stage>/<unit>/attempt-N`, shared by all ranks of one job."""
+    """Attempt in the folder `logs/<stage>/<unit>/attempt-N`, which all ranks of one job share."""
 
     folder: Path
     number: int
     owner: str
     started: float
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What the last word will say beside the outcome: the images that were seen."""
+    results: dict[str, Any] = field(default_factory=dict)
+    """Entries of the record of the end beside the outcome, such as the number of images seen."""
     origin: dict[str, Any] = field(default_factory=dict)
     """The code and the packages of rank 0, as manifests record them."""
     changes: list[str] = field(default_factory=list)
     """Differences from the attempts that this one continues: 'since attempt 2 torch 2.12.0 -> 2.13.0'."""
     ranks: Ranks | None = field(default=None, compare=False)
-    """The place of this process in it."""
+    """Rank and world size of this process in the attempt."""
 
     def redirect_output(self, rank: int) -> None:
         """Send everything that this process prints, C++ libraries included, to the rank's log."""
@@ -62,50 +63,50 @@ class Attempt:
         os.close(descriptor)
 
     def begin(self, images: int, fingerprint: str) -> None:
-        """Record that the first step is made, how many images were seen before it, and of what training."""
+        """Record the first step: the number of images seen before it, and the fingerprint of the training."""
         begun = {"images": images, "fingerprint": fingerprint, "time": time.time()}
         atomic.write_json(self.folder / BEGUN, begun, durable=False)
 
-    def speak(self, outcome: str, reason: str, exit_code: int | None = None) -> None:
+    def speak(self, outcome: Outcome, reason: str, exit_code: int | None = None) -> None:
         """Record how this rank ended."""
         if self.ranks:
-            leave_word(self.folder, self.ranks, outcome, reason, exit_code)
+            write_rank_ending(self.folder, self.ranks, outcome, reason, exit_code)
 
-    def close(self, outcome: str, reason: str = "", exit_code: int | None = None) -> None:
-        """Record how the attempt ended; the first word stands, and every rank that fails leaves its own."""
-        ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.facts}
+    def close(self, outcome: Outcome, reason: str = "", exit_code: int | None = None) -> None:
+        """Record how the attempt ended, unless that is recorded already; a rank that fails also records its own end."""
+        ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.results}
         # On a full disk the last word takes the room that was kept for it.
         (self.folder / RESERVE).unlink(missing_ok=True)
         if fresh.read_json(self.folder / ENDED) is None:
             atomic.write_json(self.folder / ENDED, ended)
-        if outcome == "failed":
+        if outcome == Outcome.FAILED:
             self.speak(outcome, reason, exit_code)
 
     def is_superseded(self) -> bool:
-        """Whether a later execution of the same job has begun."""
+        """Tell if a later execution of the same job has begun."""
         later = (folder for number, folder in attempts(self.folder.parent) if number > self.number)
         return any(follows(owner_of(folder), self.owner) for folder in later)
 
     def succeeds(self, owner: str) -> bool:
-        """Whether `owner` is an earlier execution of this attempt's job."""
+        """Tell if `owner` is an earlier execution of this attempt's job."""
         return follows(self.owner, owner)
 
     def require_ownership(self) -> None:
-        """Raise `Superseded` when the unit belongs to a later attempt; asked before anything is published."""
+        """Raise `Superseded` when the unit belongs to a later attempt; to be called before anything is published."""
         if self.is_superseded():
             raise Superseded(SUPERSEDED)
 
     def announce_meeting(self, address: str, port: int) -> None:
-        """Rank 0 tells where it listens."""
+        """Publish the address on which rank 0 listens."""
         atomic.write_json(self.folder / "meeting.json", {"address": address, "port": port})
 
     def meeting(self) -> tuple[str, int]:
-        """Where rank 0 listens; waits for it, and for the file system to show it.
+        """Wait for the address and port on which rank 0 listens, and return them.
 
         Raises `Stopped` when rank 0 has left before, `TimeoutError` with the path when nothing came.
         """
         path = self.folder / "meeting.json"
-        for _ in _looks():
+        for _ in _polls():
             place = fresh.read_json(path)
             if isinstance(place, dict):
                 return place["address"], place["port"]
@@ -117,23 +118,23 @@ class Attempt:
 def open_attempt(
     logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = None, origin: dict[str, Any] | None = None
 ) -> Attempt:
-    """Rank 0 claims the next number; the other ranks find the newest folder of their owner.
+    """Open the attempt: rank 0 claims the next number, the other ranks find the newest folder of their owner.
 
     origin: the code and the packages of rank 0.
     """
     if ranks.rank == 0:
         return replace(_claim(logs, ranks.owner, allocation or {}, origin or {}), ranks=ranks)
     foreign: set[Path] = set()
-    for _ in _looks():
-        found = find_attempt(logs, ranks.owner, foreign)
-        if found:
-            return replace(found, ranks=ranks)
+    for _ in _polls():
+        attempt = find_attempt(logs, ranks.owner, foreign)
+        if attempt:
+            return replace(attempt, ranks=ranks)
     # No UserError: a slow file system is worth another attempt.
     raise TimeoutError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {MEETING_SECONDS} s; did it start?")
 
 
-def _looks() -> Iterator[None]:
-    """Say when to look again for what rank 0 writes, until it should have come."""
+def _polls() -> Iterator[None]:
+    """Yield whenever it is time to look again for a file of rank 0, for `MEETING_SECONDS` in all."""
     pause, deadline = POLL_SECONDS, time.time() + MEETING_SECONDS
     while time.time() < deadline:
         yield
@@ -142,7 +143,7 @@ def _looks() -> Iterator[None]:
 
 
 def find_attempt(logs: Path, owner: str, foreign: set[Path] | None = None) -> Attempt | None:
-    """The newest attempt of an owner, who is among those of the last few.
+    """Find the newest attempt of an owner among the last `LOOK_BACK`; None where there is none.
 
     foreign: folders of others, which are not read again; new ones are added.
     """
@@ -157,29 +158,29 @@ def find_attempt(logs: Path, owner: str, foreign: set[Path] | None = None) -> At
 
 
 def attempts(logs: Path) -> list[tuple[int, Path]]:
-    """All attempts at a unit, oldest first; other folders, such as a copy that somebody made, are passed over."""
+    """List all attempts at a unit as (number, folder), oldest first; folders with other names are skipped."""
     named = [(re.fullmatch("attempt-([0-9]+)", name), logs / name) for name in fresh.names(logs)]
     return sorted((int(match[1]), folder) for match, folder in named if match)
 
 
 def owner_of(folder: Path) -> str:
-    """Who makes the attempt in a folder, or ''."""
+    """Return the owner of the attempt in a folder, or '' where none is recorded."""
     record = fresh.read_json(folder / OWNER)
     return str(record.get("owner", "")) if isinstance(record, dict) else ""
 
 
 def submission_of(owner: str) -> tuple[str, str] | None:
-    """What all executions of one element have in common: its array's name, which carries the token, and its number."""
+    """Return the name of the array and the element, which all executions of an element share; None without Slurm."""
     match = EXECUTION.fullmatch(owner)
     return (match["name"], match["element"]) if match else None
 
 
 def follows(later: str, earlier: str) -> bool:
-    """Whether one owner is a later execution of the other's job: requeued, or submitted by itself under a new id."""
-    one, other = EXECUTION.fullmatch(later), EXECUTION.fullmatch(earlier)
-    if not one or not other or submission_of(later) != submission_of(earlier):
+    """Tell if owner `later` is a later execution of the job of `earlier`, requeued or resubmitted under a new id."""
+    later_match, earlier_match = EXECUTION.fullmatch(later), EXECUTION.fullmatch(earlier)
+    if not later_match or not earlier_match or submission_of(later) != submission_of(earlier):
         return False
-    order = [(int(match["array"]), int(match["restart"])) for match in (one, other)]
+    order = [(int(match["array"]), int(match["restart"])) for match in (later_match, earlier_match)]
     return order[0] > order[1]
 
 
@@ -210,7 +211,7 @@ def _changes(before: Path, origin: dict[str, Any]) -> list[str]:
     record, ended = (atomic.read_json(before / name) for name in (OWNER, ENDED))
     if not isinstance(record, dict) or not record.get("origin") or not origin:
         return []
-    if isinstance(ended, dict) and ended.get("outcome") == "complete":
+    if isinstance(ended, dict) and ended.get("outcome") == Outcome.COMPLETE:
         return []
     number = before.name.removeprefix("attempt-")
     new = provenance.changes(record["origin"], origin)

@@ -1,4 +1,4 @@
-"""Where every job starts: `run_unit(spec)` makes one unit of one stage complete, or says why not."""
+"""Entry point of every job: `run_unit(spec)` makes one unit of one stage complete, or records why it did not."""
 
 import errno
 import importlib
@@ -20,7 +20,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import fresh, sharing
 from hpcddm.rundir import manifest as manifests
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.manifest import Manifest
@@ -28,26 +28,27 @@ from hpcddm.runtime import allocation as allocations
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
 from hpcddm.runtime.inputs import NotReady, patient_gather
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
 
-COLLECTIVE_STAGES = ("train", "distill", "route", "critics")
+COLLECTIVE_STAGES = ("train", "distill", "route", "measuring")
 """Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
 
 LEAVING_SECONDS = 90
-"""How long a new attempt waits for the one before it, which may still be saving."""
+"""Seconds that a new attempt waits for the one before it, which may still be saving."""
 
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 """Errors of a file system that do not pass by themselves."""
 
 ASK_SECONDS = 10
-"""Seconds after which one rank of a node asks again whether the unit is to stop, or belongs to a later attempt."""
+"""Seconds after which one rank of a node checks again if the unit is to stop, or belongs to a later attempt."""
 LOOK_SECONDS = 60
-"""Seconds after which the other ranks of the node look again for themselves."""
+"""Seconds after which the other ranks of the node check the same again."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
-"""Set by the batch script: it makes this file when it is told to stop, for signals may not get through to us."""
+"""Set by the batch script: the file that it makes when it is told to stop, as signals may not reach Python."""
 
 
 def run_element(map_path: str) -> None:
@@ -76,63 +77,63 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     _prepare_environment(spec)
     allocation = allocations.from_environment(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}
-    with stop.cut_short():
+    with stop.exit_on_stop():
         attempt = open_attempt(run.logs(spec.key), ranks, allocation.record(), origin)
     attempt.redirect_output(ranks.rank)
     for change in attempt.changes:
         print(f"note: not as in the attempt before: {change}", flush=True)
-    stop.ends = allocation.ends
-    stop.keep_free(spec.signal_lead_seconds)
+    stop.deadline = allocation.ends
+    stop.reserve_seconds(spec.signal_lead_seconds)
     stop.watch(_conditions(run, ranks, attempt))
     outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
     # The others are through before the outputs are published, and the first word about the end stands.
-    if ranks.rank == 0 or outcome == "failed":
+    if ranks.rank == 0 or outcome == Outcome.FAILED:
         attempt.close(outcome, reason, code)
     elif reason:
         attempt.speak(outcome, reason, code)
     if reason:
         # The log may lie on a full disk; that must not hide how it ended.
         with suppress(OSError):
-            print(f"{outcome}: {reason}{_outlook(spec) if outcome == 'stopped' else ''}", flush=True)
+            print(f"{outcome}: {reason}{_outlook(spec) if outcome == Outcome.STOPPED else ''}", flush=True)
     return code
 
 
 def _outcome(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
-) -> tuple[str, str, int]:
-    """Make the unit and say how that ended: a word, the reason, and the exit code.
+) -> tuple[Outcome, str, int]:
+    """Make the unit and return the outcome, its reason, and the exit code.
 
-    One that was replaced ends with 0, for whatever reason it leaves: another code would let srun end its step, and that
-    has the number of its successor's, who is well.
+    A superseded attempt ends with 0 for whatever reason: another code would let srun end the step, whose number is also
+    that of its successor's running step.
     """
     outcome, reason, code = _attempted(spec, run, ranks, attempt, stop)
     if code and attempt.is_superseded():
-        return "superseded", f"{SUPERSEDED} ({reason})", 0
+        return Outcome.SUPERSEDED, f"{SUPERSEDED} ({reason})", 0
     return outcome, reason, code
 
 
 def _attempted(
     spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
-) -> tuple[str, str, int]:
-    """The same, for an attempt that owns its unit to the end."""
+) -> tuple[Outcome, str, int]:
+    """Make the unit and turn whatever is raised into the outcome, its reason, and the exit code."""
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
     except Superseded as superseded:
-        return "superseded", str(superseded), 0
+        return Outcome.SUPERSEDED, str(superseded), 0
     except Stopped as stopped:
-        return "stopped", str(stopped), 0
+        return Outcome.STOPPED, str(stopped), 0
     except HeldElsewhere as held:
-        return "held", str(held), EXIT_CODE
+        return Outcome.HELD, str(held), EXIT_CODE
     except NotReady as error:
-        return "waiting", str(error), error.exit_code
+        return Outcome.WAITING, str(error), error.exit_code
     except UserError as error:
         # To try this again would end the same way, unless it was a hiccup: the user has to mend something first.
-        attempt.facts["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
-        return "failed", str(error), error.exit_code
+        attempt.results["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
+        return Outcome.FAILED, str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        return "failed", f"{type(error).__name__}: {error}".splitlines()[0], 1
+        return Outcome.FAILED, f"{type(error).__name__}: {error}".splitlines()[0], 1
 
 
 def _outlook(spec: Spec) -> str:
@@ -142,22 +143,22 @@ def _outlook(spec: Spec) -> str:
 def _conditions(
     run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt
 ) -> list[tuple[float, Callable[[], str | None]]]:
-    """List what a rank asks the shared file system for while it works, each with the seconds between two questions.
+    """List the conditions that end a unit early, each with the seconds between two checks of it.
 
-    One rank of each node asks; the others hear of it at the next step, and look themselves now and then, for that one
-    may be gone and they in a wait without end.
+    One rank of each node checks often. The others hear of it at the next step and check seldom, in case that rank is
+    gone and they wait for it without end.
     """
-    told = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
-    by_user = partial(_told_by_user, [run, RunDir(told.parent.parent)])
-    by_script, superseded = partial(_told_by_script, told), partial(_leave_if_superseded, attempt)
+    stop_file = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
+    by_user = partial(_told_by_user, [run, RunDir(stop_file.parent.parent)])
+    by_script, superseded = partial(_told_by_script, stop_file), partial(_leave_if_superseded, attempt)
     if ranks.local_rank > 0:
-        return [(LOOK_SECONDS, one) for one in (by_script, by_user, superseded)]
+        return [(LOOK_SECONDS, condition) for condition in (by_script, by_user, superseded)]
     return [(0, by_script), (ASK_SECONDS, by_user), (ASK_SECONDS, superseded)]
 
 
-def _told_by_script(told: Path) -> str | None:
+def _told_by_script(stop_file: Path) -> str | None:
     """Return the reason to stop where the batch script says so by its file, else None."""
-    return "the job was told to stop" if told.exists() else None
+    return "the job was told to stop" if stop_file.exists() else None
 
 
 def _told_by_user(homes: list[RunDir]) -> str | None:
@@ -169,48 +170,50 @@ def _leave_if_superseded(attempt: Attempt) -> None:
     if not attempt.is_superseded():
         return
     try:
-        attempt.close("superseded", SUPERSEDED)
+        attempt.close(Outcome.SUPERSEDED, SUPERSEDED)
         print(f"superseded: {SUPERSEDED}; leaving at once", flush=True)
     finally:
         os._exit(0)
 
 
-def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> str:
+def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
     gathered = patient_gather(spec, run)
     inputs = gathered.found
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
-    expected = Manifest(*spec.key.split("/"), spec.covers, {key: found.digest for key, found in inputs.items()}, [])
+    expected = Manifest(
+        *spec.key.split("/"), spec.fingerprint_settings, {key: manifest.digest for key, manifest in inputs.items()}, []
+    )
     if _fits(folder, expected):
-        return "already complete"
+        return Outcome.ALREADY_COMPLETE
     folder.mkdir(parents=True, exist_ok=True)
-    pulse = Pulse(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
+    heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
     survival["gpus"] = max(spec.gpus, allocations.gpus_on_node())
-    unit = Unit(spec.key, run, ranks, attempt, pulse, stop, inputs, expected.fingerprint, **survival)
+    unit = Unit(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint, **survival)
     if ranks.rank > 0:
         _call_stage(spec, unit)
-        return "complete"
-    with _sole_work(folder, attempt, pulse):
+        return Outcome.COMPLETE
+    with _sole_work(folder, attempt, heartbeat):
         # The attempt before this one may have finished while it held the lease.
         if _fits(folder, expected):
-            return "already complete"
+            return Outcome.ALREADY_COMPLETE
         if (folder / manifests.FILE_NAME).exists():
             set_aside(run, spec.key)
-        pulse.beat()
+        heartbeat.beat()
         _publish(_call_stage(spec, unit), unit, expected)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
-    return "complete"
+    return Outcome.COMPLETE
 
 
-def _sole_work(folder: Path, attempt: Attempt, pulse: Pulse) -> ExitStack:
-    """Hold the unit's lease; it may stay with an execution of the same job whose node is lost, which publishes nothing.
+def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:
+    """Hold the unit's lease; go on without it where an earlier execution of the same job on a lost node has it.
 
     Raises `HeldElsewhere` when another job is at work on the unit.
     """
     held = ExitStack()
-    pulse.beat()
+    heartbeat.beat()
     try:
         held.enter_context(lease(folder / ".lease", attempt.owner, LEAVING_SECONDS))
     except HeldElsewhere as error:
@@ -221,7 +224,7 @@ def _sole_work(folder: Path, attempt: Attempt, pulse: Pulse) -> ExitStack:
 
 
 def _fits(folder: Path, expected: Manifest) -> bool:
-    """Whether the unit is there already, made of the same settings and inputs."""
+    """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
     present = manifests.read(folder)
     return bool(present) and present.fingerprint == expected.fingerprint and not manifests.damage(folder, present)
 
@@ -232,7 +235,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
     parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
-    manifests.publish(unit.folder, Manifest(*parts, outputs, result.facts, record))
+    manifests.publish(unit.folder, Manifest(*parts, outputs, result.results, record))
     # Nothing will be continued; and a folder that is copied to another site must hold no pickles.
     shutil.rmtree(unit.state, ignore_errors=True)
 
@@ -243,7 +246,7 @@ def _call_stage(spec: Spec, unit: Unit) -> Result:
 
 
 def _prepare_environment(spec: Spec) -> None:
-    """Set what libraries read at import: threads, and caches on a disk of this node."""
+    """Set the variables that libraries read at import: threads, and caches on a disk of this node."""
     threads = str(spec.threads)
     os.environ |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     cache = _own_cache()
@@ -252,13 +255,13 @@ def _prepare_environment(spec: Spec) -> None:
 
 
 def _own_cache() -> Path:
-    """A folder on a disk of this node to which nobody else can write: what lies in it is executed."""
+    """Return a folder on a disk of this node to which nobody else can write, as files in it are executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
     with suppress(OSError):
         folder.mkdir(mode=0o700)
     with suppress(OSError):
-        found = folder.lstat()
-        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-        if mine and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        status = folder.lstat()
+        mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+        if mine and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return folder
     return Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))

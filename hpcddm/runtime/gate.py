@@ -1,4 +1,4 @@
-"""Whether a job may start: what it reads may still be made under job ids that its dependency does not know.
+"""Gate before the start of a job, whose inputs may still be made under job ids that its dependency does not know.
 
 `python -m hpcddm.runtime.gate MAP` prints the job names to ask for, a line 'cluster|name,name' for each queue, or
 nothing; with the queues' answers ('A_T|name' lines, '?|cluster' where nobody answered) on its input and `start` after
@@ -20,9 +20,9 @@ from hpcddm.runtime.ranks import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
 TABLE = "table/all"
-"""The last job of a sweep: it reads whatever the others have made."""
+"""Key of the last job of a sweep, which reads whatever the others have made."""
 UNANSWERED = "?"
-"""Stands for the elements in the queue of a cluster that gave no answer: what it makes may be in the making."""
+"""Placeholder for the elements in the queue of a cluster that gave no answer, any of which may make an input."""
 LONGEST_SILENCE = 86_400
 """Seconds for which a job looks again at a cluster that gives no answer at all."""
 
@@ -36,24 +36,24 @@ def main() -> None:
     if Journal(home.journal).is_cancelled(token, name_in(home, run, spec.key)):
         print("!|cancelled")
         return
-    wanted = lacking(spec, run, home)
+    awaited = missing_units(spec, run, home)
     if len(sys.argv) > 2:
         queue = sys.stdin.read()
-        reason = silence(queue, wanted, home)
-        print(f"!{reason}" if reason else start_flag(queue, wanted, home, spec.look_again_seconds))
+        reason = silence(queue, awaited, home)
+        print(f"!{reason}" if reason else start_flag(queue, awaited, home, spec.look_again_seconds))
         return
-    for cluster, some in names(wanted, home).items():
-        print(f"{cluster or ''}|{','.join(some)}")
+    for cluster, job_names in names(awaited, home).items():
+        print(f"{cluster or ''}|{','.join(job_names)}")
 
 
-def silence(queue: str, wanted: set[str], home: RunDir) -> str:
-    """Reason to wait no longer: a cluster that makes some of these units has given no answer for too long; '' if none.
+def silence(queue: str, awaited: set[str], home: RunDir) -> str:
+    """Return the reason to wait no longer: a cluster that makes some of the units is silent for too long; '' if none.
 
-    Keeps the time of the first look that a cluster left unanswered, until it answers.
+    Stores the time of the first look that a cluster left unanswered, until it answers.
     """
     token, now = os.environ["SLURM_JOB_NAME"].rpartition("-")[2], time.time()
     silent = {line.partition("|")[2] for line in queue.splitlines() if line.partition("|")[0] == UNANSWERED}
-    for cluster in filter(None, names(wanted, home)):
+    for cluster in filter(None, names(awaited, home)):
         path = home.jobs / f"{token}@{cluster}.silent"
         if cluster not in silent:
             path.unlink(missing_ok=True)
@@ -67,15 +67,15 @@ def silence(queue: str, wanted: set[str], home: RunDir) -> str:
     return ""
 
 
-def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
-    """What may still be in the making of what the unit reads, as the journal of `home` names it."""
+def missing_units(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
+    """Return the inputs of a unit that may still be in the making, by their names in the journal of `home`."""
     if spec.key == TABLE:
-        return {unit for one in Journal(home.journal).submissions() for unit in one.units} - {TABLE}
+        return {unit for submission in Journal(home.journal).submissions() for unit in submission.units} - {TABLE}
     try:
         keys = gather(spec, run).missing
     except UserError:
         # What is there may be made anew just now, so it is asked for, too.
-        keys = [*spec.needs, *spec.wants]
+        keys = [*spec.requires, *spec.optional]
     top = home.root.resolve()
     if top == run.root.resolve():
         return set(keys)
@@ -84,23 +84,23 @@ def lacking(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
     return {f"{place}/all" if key.endswith("/all") else str(place) for key, place in places.items()}
 
 
-def names(wanted: set[str], home: RunDir) -> dict[str | None, list[str]]:
-    """The names of all jobs that were submitted for these units, by cluster."""
-    found: dict[str | None, list[str]] = {}
-    for one in Journal(home.journal).submissions():
-        if wanted.intersection(one.units):
-            found.setdefault(one.cluster, []).append(one.job_name)
-    return found
+def names(awaited: set[str], home: RunDir) -> dict[str | None, list[str]]:
+    """List the names of all jobs that were submitted for these units, by cluster."""
+    job_names: dict[str | None, list[str]] = {}
+    for submission in Journal(home.journal).submissions():
+        if awaited.intersection(submission.units):
+            job_names.setdefault(submission.cluster, []).append(submission.job_name)
+    return job_names
 
 
-def start_flag(queue: str, wanted: set[str], home: RunDir, longest: int) -> str:
-    """The flag of sbatch with which a job waits for the elements that make one of these units; '' when none does.
+def start_flag(queue: str, awaited: set[str], home: RunDir, longest: int) -> str:
+    """Return the flag of sbatch with which a job waits for the elements that make these units; '' when none does.
 
     No dependency crosses clusters, so for those of another one the job looks again later, after `longest` seconds at
     most. Jobs of its own cluster come first: there is time to look elsewhere when they have ended.
     """
-    submissions = {one.job_name: one for one in Journal(home.journal).submissions()}
-    own, cluster = (os.environ["SLURM_JOB_NAME"], slurm_element()), os.environ.get(CLUSTER_VARIABLE)
+    submissions = {submission.job_name: submission for submission in Journal(home.journal).submissions()}
+    this_job, cluster = (os.environ["SLURM_JOB_NAME"], slurm_element()), os.environ.get(CLUSTER_VARIABLE)
     after, is_elsewhere = [], False
     for line in queue.splitlines():
         known_as, _, name = line.strip().partition("|")
@@ -108,7 +108,7 @@ def start_flag(queue: str, wanted: set[str], home: RunDir, longest: int) -> str:
         known_as = known_as.removesuffix("_N/A")
         element = known_as if "_" in known_as else f"{known_as}_0"
         is_elsewhere |= known_as == UNANSWERED
-        if name not in submissions or (name, element) == own or not _makes(submissions[name], element, wanted):
+        if name not in submissions or (name, element) == this_job or not _makes(submissions[name], element, awaited):
             continue
         if submissions[name].cluster in (cluster, None):
             after.append(known_as)
@@ -116,17 +116,17 @@ def start_flag(queue: str, wanted: set[str], home: RunDir, longest: int) -> str:
             is_elsewhere = True
     if after:
         return f"--dependency=afterany:{':'.join(after)}"
-    age = time.time() - submissions[own[0]].time if own[0] in submissions else 0.0
+    age = time.time() - submissions[this_job[0]].time if this_job[0] in submissions else 0.0
     return f"--begin=now+{seconds_to_next_look(age, longest)}" if is_elsewhere else ""
 
 
-def _makes(submission: Submission, element: str, wanted: set[str]) -> bool:
+def _makes(submission: Submission, element: str, awaited: set[str]) -> bool:
     number = element.rpartition("_")[2]
-    return number.isdigit() and submission.units[int(number)] in wanted
+    return number.isdigit() and submission.units[int(number)] in awaited
 
 
 def seconds_to_next_look(age: float, longest: int) -> int:
-    """Seconds that a job, submitted `age` seconds ago, waits before it looks at another cluster again.
+    """Return the seconds that a job, submitted `age` seconds ago, waits before it asks another cluster again.
 
     A look costs a start of the job and a question to each cluster. A quarter of the time that it has waited already
     makes them few, and what they miss small beside the whole.

@@ -1,4 +1,4 @@
-"""What a unit reads, looked at when its job starts: nothing unfinished, and nothing that was made of something else."""
+"""Inputs of a unit, checked when its job starts: all complete, and all made from one another."""
 
 import time
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ PAUSES = (0.0, 1.0, 4.0)
 
 
 class NotReady(UserError):
-    """What a unit reads is not there, or not as it must be: not the unit's own failure."""
+    """Error for inputs of a unit that are missing or do not fit, which is no failure of the unit itself."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The manifests of the units that are there, by key, and the units that it wants and does without."""
+    """Manifests of the inputs that are there, by key, and the keys of the optional ones that are missing."""
 
     found: dict[str, Manifest]
     missing: list[str]
 
 
 def patient_gather(spec: Spec, run: RunDir) -> Inputs:
-    """As `gather`, after a second look where something is missing: a file system may show it to this node later."""
+    """Gather with a second look where an input is missing, as a file system may show it to this node later."""
     for pause in PAUSES:
         try:
             return gather(spec, run)
@@ -38,28 +38,32 @@ def patient_gather(spec: Spec, run: RunDir) -> Inputs:
 
 
 def gather(spec: Spec, run: RunDir) -> Inputs:
-    """Find everything that a unit reads: all that it needs, and what is there of what it wants.
+    """Read the manifests of the inputs of a unit: of all required ones, and of the optional ones that are there.
 
     Raises `NotReady` naming what is missing or does not fit, and how much of the minimum is there.
     """
-    found = {key: _needed(spec, run, key) for key in spec.needs}
+    inputs = {key: _needed(spec, run, key) for key in spec.requires}
     faults: dict[str, str] = {}
-    for key, covers in spec.wants.items():
+    for key, fingerprint_settings in spec.optional.items():
         present = manifests.read(run.unit(key))
-        fault = _fault(key, present, covers, found, run.unit(key)) if present else f"{key} is not complete"
+        fault = (
+            _fault(key, present, fingerprint_settings, inputs, run.unit(key)) if present else f"{key} is not complete"
+        )
         if fault:
             faults[key] = fault
         else:
-            found[key] = present
-    there = len(spec.wants) - len(faults)
-    if there < spec.minimum:
+            inputs[key] = present
+    there = len(spec.optional) - len(faults)
+    if there < spec.min_optional:
         listed = "; ".join(faults.values())
-        raise _refusal(spec, f"it needs {spec.minimum} of {len(spec.wants)} experts, {there} are there ({listed})", run)
-    for key in spec.needs:
-        conflict = _conflict(key, found[key], found) or _other_choice(key, found, spec)
+        raise _refusal(
+            spec, f"it needs {spec.min_optional} of {len(spec.optional)} experts, {there} are there ({listed})", run
+        )
+    for key in spec.requires:
+        conflict = _conflict(key, inputs[key], inputs) or _other_choice(key, inputs, spec)
         if conflict:
             raise _refusal(spec, conflict, run)
-    return Inputs(found, list(faults))
+    return Inputs(inputs, list(faults))
 
 
 def _refusal(spec: Spec, reason: str, run: RunDir) -> NotReady:
@@ -67,32 +71,34 @@ def _refusal(spec: Spec, reason: str, run: RunDir) -> NotReady:
 
 
 def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:
-    found = manifests.read(run.unit(key))
-    if found is None:
+    manifest = manifests.read(run.unit(key))
+    if manifest is None:
         raise _refusal(spec, f"{key} is not complete", run)
-    broken = manifests.damage(run.unit(key), found)
+    broken = manifests.damage(run.unit(key), manifest)
     if broken:
         delete = run.unit(key) / manifests.FILE_NAME
         raise UserError(f"{spec.key} cannot start: {broken}; delete {delete} and submit again")
-    return found
+    return manifest
 
 
-def _fault(key: str, present: Manifest, covers: dict[str, Any], found: dict[str, Manifest], folder: Path) -> str | None:
-    """Why a unit that is wanted cannot be used."""
-    if present.settings != covers:
+def _fault(
+    key: str, present: Manifest, fingerprint_settings: dict[str, Any], inputs: dict[str, Manifest], folder: Path
+) -> str | None:
+    """Return the reason for which an optional input cannot be used; None where it can."""
+    if present.settings != fingerprint_settings:
         return f"{key} was made with other settings"
-    return manifests.damage(folder, present) or _conflict(key, present, found)
+    return manifests.damage(folder, present) or _conflict(key, present, inputs)
 
 
-def _conflict(key: str, present: Manifest, found: dict[str, Manifest]) -> str | None:
-    """What a unit was made with that is another one now."""
-    other = (one for one, digest in present.inputs.items() if one in found and found[one].digest != digest)
-    return next((f"{key} was made with another {one}; submit again" for one in other), None)
+def _conflict(key: str, present: Manifest, inputs: dict[str, Manifest]) -> str | None:
+    """Return a complaint where a unit was made with another version of one of these inputs, else None."""
+    other = (unit for unit, digest in present.inputs.items() if unit in inputs and inputs[unit].digest != digest)
+    return next((f"{key} was made with another {unit}; submit again" for unit in other), None)
 
 
-def _other_choice(key: str, found: dict[str, Manifest], spec: Spec) -> str | None:
-    """How the wanted units that a unit was made with differ from those that are there now."""
-    used, there = (keys & spec.wants.keys() for keys in (found[key].inputs.keys(), found.keys()))
+def _other_choice(key: str, inputs: dict[str, Manifest], spec: Spec) -> str | None:
+    """Return a complaint where a unit was made with other optional inputs than are there now, else None."""
+    used, there = (keys & spec.optional.keys() for keys in (inputs[key].inputs.keys(), inputs.keys()))
     if not used or used == there:
         return None
     if there - used:

@@ -1,4 +1,4 @@
-"""Where the other ranks of a unit reach this node."""
+"""Address at which the other ranks of a unit reach this node."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ from hpcddm.errors import UserError
 
 
 def own_address(nodes: int, interface: str | None) -> str:
-    """The address of this node on the site's network interface, or by its name.
+    """Return the IPv4 address of this node on the site's interface, or by its name; loopback on a single node.
 
     Raises `UserError` naming the site key network_interface where neither gives one.
     """
@@ -27,7 +27,7 @@ def own_address(nodes: int, interface: str | None) -> str:
 
 
 def node_name() -> str:
-    """This node, as Slurm calls it."""
+    """Return the name by which Slurm knows this node."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 

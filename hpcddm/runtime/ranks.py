@@ -1,4 +1,4 @@
-"""Who this process is inside its unit: rank and world size from the scheduler's environment."""
+"""Rank, world size and owner of this process inside its unit, from the scheduler's environment."""
 
 import os
 import time
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from hpcddm.rundir.job import JobId
 
 LAUNCH_VARIABLE = "HPCDDM_LAUNCH"
-"""Set by the embedded launcher: one word that no other launch on any machine has."""
+"""Set by the embedded launcher: an identifier that no other launch on any machine has."""
 CLUSTER_VARIABLE = "HPCDDM_CLUSTER"
 """Set by the batch script: the name of its cluster, where the site names clusters."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The place of one process in its unit, and `owner`, the attempt that all its ranks share."""
+    """Place of one process in its unit; `owner` is the name of the execution that all its ranks share."""
 
     rank: int
     local_rank: int
@@ -24,7 +24,7 @@ class Ranks:
 
 
 def from_environment() -> Ranks:
-    """Read SLURM_* under srun, SUBMITIT_LOCAL_* under the embedded launcher, else be alone.
+    """Read SLURM_* under srun, SUBMITIT_LOCAL_* under the embedded launcher; elsewhere the world size is 1.
 
     Raises `KeyError` when the environment names a launcher and lacks one of its variables.
     """
@@ -40,21 +40,21 @@ def from_environment() -> Ranks:
 
 
 def slurm_owner() -> str:
-    """This execution of this job, as no other one is called.
+    """Return the name of this execution of this job, which no other execution has.
 
-    Clusters that share a folder give out the same ids, and one cluster gives them out again; the name is ours.
+    Clusters that share a folder give out the same ids, and one cluster gives them out again; the job's name is unique.
     """
     job = f"{os.environ['SLURM_JOB_NAME']}-{slurm_element()}"
     return f"slurm-{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
 def slurm_job() -> JobId:
-    """This job as we write it, with its cluster where the site names clusters."""
+    """Return the id of this job, with its cluster where the site names clusters."""
     return JobId.of(slurm_element(), os.environ.get(CLUSTER_VARIABLE))
 
 
 def slurm_element() -> str:
-    """This job as Slurm's commands name it: A_T for an array element.
+    """Return the id of this job for Slurm's commands: A_T for an array element.
 
     One element of an array carries the array's own id as SLURM_JOB_ID, so the bare id can mean all of them.
     """

@@ -1,4 +1,4 @@
-"""What the attempts at a unit wrote down: who, from where, how far, and how each one ended."""
+"""Records of the attempts at a unit: owner, first step, progress and end of each."""
 
 import re
 from dataclasses import dataclass
@@ -9,19 +9,17 @@ from hpcddm.rundir import atomic, fresh, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
-from hpcddm.runtime.last_words import cause_of
+from hpcddm.runtime.failure_cause import cause_of
+from hpcddm.runtime.outcome import Outcome
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
-"""An owner under Slurm: the job's name, which ends in the token of its submission, the element and the restart."""
+"""Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""
 
 NAMES = (OWNER, BEGUN, ENDED, VERDICT)
 
-COMES_BACK = ("requeue", "resubmit", "superseded")
-"""Verdicts after which the scheduler starts the next attempt by itself."""
-
 
 @dataclass(frozen=True)
-class Record:
+class AttemptRecord:
     """One attempt, from its folder; a file that is missing, torn or foreign counts as not written."""
 
     number: int
@@ -34,7 +32,7 @@ class Record:
 
     @property
     def job(self) -> JobId | None:
-        """The element of the scheduler that ran it, such as '81235_3'."""
+        """Id of the job or array element that ran it, such as '81235_3'; None where no queue was involved."""
         return JobId(self.owner["job"]) if self.owner.get("job") else None
 
     @property
@@ -51,24 +49,24 @@ class Record:
 
     @property
     def changes(self) -> list[str]:
-        """In words, what code and packages of it are other than those of the attempts that it continues."""
-        told = self.owner.get("changes")
-        return [str(one) for one in told] if isinstance(told, list) else []
+        """Differences of its code and packages from those of the attempts that it continues, as text."""
+        changes = self.owner.get("changes")
+        return [str(change) for change in changes] if isinstance(changes, list) else []
 
     @property
     def decision(self) -> str | None:
-        """What the batch script decided after it; None where none was written."""
+        """Decision of the batch script after the attempt; None where none was written."""
         return self.verdict.get("decision")
 
     @property
     def outcome(self) -> str | None:
-        """How rank 0 says that it ended; None while it runs, and when it died."""
+        """Outcome that rank 0 recorded; None while it runs, and when it died."""
         return self.ended.get("outcome")
 
     @property
     def reason(self) -> str:
         """Reason for its end: in the words of the verdict, else of the rank whose error was the cause."""
-        if not self.verdict and self.outcome == "failed" and (as_number(self.owner, "ranks") or 1) > 1:
+        if not self.verdict and self.outcome == Outcome.FAILED and (as_number(self.owner, "ranks") or 1) > 1:
             cause = cause_of(self.folder, int(self.owner["ranks"]))
             if cause:
                 return cause.reason
@@ -76,46 +74,46 @@ class Record:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has said that it ended."""
+        """True if no end is recorded."""
         return not self.verdict and not self.ended
 
     @property
     def ended_well(self) -> bool:
-        """Whether it says that the unit is complete."""
-        return self.decision == "complete" or self.outcome in ("complete", "already complete")
+        """True if the unit is complete by this record."""
+        return self.decision == Outcome.COMPLETE or self.outcome in (Outcome.COMPLETE, Outcome.ALREADY_COMPLETE)
 
     @property
     def started(self) -> float | None:
-        """When its job's script started, in seconds since the epoch."""
+        """Start of the job's script, in seconds since the epoch."""
         return as_number(self.owner, "started") or as_number(self.verdict, "started")
 
     @property
     def stopped(self) -> float | None:
-        """When it is recorded to have ended."""
+        """Recorded end, in seconds since the epoch."""
         return as_number(self.verdict, "ended") or as_number(self.ended, "ended")
 
     @property
     def images(self) -> float | None:
-        """How many images its training had seen at the end, or at its last sign of life."""
+        """Number of images that its training had seen at the end, or at its last heartbeat."""
         last = as_number(self.ended, "images")
         return last if last is not None else self.beat.done if self.beat and self.beat.total else None
 
 
-def records(logs: Path) -> list[Record]:
-    """All attempts at a unit, oldest first."""
+def records(logs: Path) -> list[AttemptRecord]:
+    """Read the records of all attempts at a unit, oldest first."""
     return [read_record(number, folder) for number, folder in attempts(logs)]
 
 
-def read_record(number: int, folder: Path) -> Record:
-    """One attempt."""
+def read_record(number: int, folder: Path) -> AttemptRecord:
+    """Read the record of one attempt."""
     # A name that is not listed may be there all the same for a node that knew it, and the other way round.
     present = fresh.names(folder)
     files = (_mapping(folder / name) if name in present else {} for name in NAMES)
-    return Record(number, folder, *files, heartbeat.read(folder))
+    return AttemptRecord(number, folder, *files, heartbeat.read(folder))
 
 
 def as_number(values: dict[str, Any], key: str) -> float | None:
-    """A number of a record, None where it is missing or no number."""
+    """Return a number of a record; None where it is missing or no number."""
     value = values.get(key)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 

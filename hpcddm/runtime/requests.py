@@ -18,14 +18,14 @@ class Request:
     memory_gb: float | None
     minutes: int | None
     cpus: int | None = None
-    """By how many processors the memory of a node is divided; None where a job asks for it as a whole."""
+    """Number of processors among which the memory of a node is divided; None where a job asks for it as a whole."""
 
     def advised_memory_gb(self, factor: float = MORE_MEMORY) -> int | None:
         """Memory to ask for, in GB, where this was too little; None where none was asked for."""
         return math.ceil(self.memory_gb * factor) if self.memory_gb else None
 
     def updates(self, before: "Request") -> str:
-        """Words of `scontrol update` that change the memory to this; empty where it does not differ.
+        """Return the arguments of `scontrol update` that change the memory to this; empty where it does not differ.
 
         The time limit of a job that exists is for operators to raise.
         """
@@ -34,13 +34,13 @@ class Request:
         return f"MinMemory{'CPU' if self.cpus else 'Node'}={self._megabytes()}"
 
     def flags(self) -> str:
-        """The words of sbatch that ask for this."""
-        words = []
+        """Return the options of sbatch that ask for this."""
+        options = []
         if self.memory_gb:
-            words.append(f"--mem{'-per-cpu' if self.cpus else ''}={self._megabytes()}M")
+            options.append(f"--mem{'-per-cpu' if self.cpus else ''}={self._megabytes()}M")
         if self.minutes:
-            words.append(f"--time={self.minutes}")
-        return " ".join(words)
+            options.append(f"--time={self.minutes}")
+        return " ".join(options)
 
     def _megabytes(self) -> int:
         return int((self.memory_gb or 0) * 1024 // (self.cpus or 1))
@@ -85,12 +85,12 @@ def raised(
 
 
 def minutes(text: str) -> int | None:
-    """Slurm's [days-][hours:]minutes:seconds in minutes; None for none or no limit."""
+    """Convert Slurm's [days-][hours:]minutes:seconds to minutes; None for none or no limit."""
     return seconds_of(text) // 60 or None
 
 
 def seconds_of(text: str) -> int:
-    """Slurm's [days-][hours:]minutes:seconds in seconds; 0 for anything else."""
+    """Convert Slurm's [days-][hours:]minutes:seconds to seconds; 0 for anything else."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     days, hours, mins, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
     return ((24 * days + hours) * 60 + mins) * 60 + seconds

@@ -1,4 +1,4 @@
-"""What a job is told: one JSON file for each unit, the only thing that the two sides share."""
+"""Specification of a unit: the one JSON file by which a submission tells a job what to make."""
 
 import json
 from dataclasses import dataclass, field, fields
@@ -12,29 +12,29 @@ from hpcddm.rundir.layout import RunDir
 
 @dataclass(frozen=True)
 class Spec:
-    """One unit to be made: `key` is stage/unit, `covers` what its fingerprint covers, `needs` what it reads."""
+    """One unit to be made; `key` is stage/unit, `requires` lists the keys of its required inputs."""
 
     key: str
     num_units: int
     experiment: dict[str, Any]
-    covers: dict[str, Any]
-    needs: list[str]
+    fingerprint_settings: dict[str, Any]
+    requires: list[str]
     threads: int
     gpus: int = 0
-    """Number of GPUs that it was given on each node."""
+    """Number of GPUs that the unit gets on each node."""
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20
     requeue: str = "none"
-    """How a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
+    """Way in which a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
     look_again_seconds: int = 300
-    """The longest time after which it looks again for what another cluster makes."""
+    """Longest time in seconds after which a job looks again for inputs that another cluster makes."""
     escalate: dict[str, float] = field(default_factory=dict)
     """Factors by which the next attempt asks for more memory_gb, or more minutes, after there were too few."""
-    wants: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Units that it reads when they are there, with the settings that they must have been made with."""
-    minimum: int = 0
-    """How many of those are enough."""
+    optional: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Optional inputs, by key, with the settings that they must have been made with."""
+    min_optional: int = 0
+    """Least number of optional inputs that must be there."""
 
     @property
     def stage(self) -> str:
@@ -45,18 +45,18 @@ class Spec:
         """Store the spec in the run and return its path."""
         path = run.spec(self.key)
         # On one line and without a copy of the experiment: a sweep writes thousands.
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         atomic.write_text(path, json.dumps(values, allow_nan=False) + "\n", durable=False)
         return path
 
 
 def name_in(home: RunDir, run: RunDir, key: str) -> str:
-    """Name of a unit of a run in the journal of `home`, where a setting of a sweep stands before it."""
+    """Return the name of a unit in the journal of `home`, where the run's name stands before it in a sweep."""
     return key if home.root.resolve() == run.root.resolve() else f"{run.root.name}/{key}"
 
 
 def read_map(path: Path) -> list[Path]:
-    """The specs of an array's elements, from `<run>/jobs/<token>.json`, which names them relative to itself."""
+    """Read the spec paths of an array's elements from `<run>/jobs/<token>.json`, which are relative to it."""
     content = atomic.read_json(path)
     if content is None:
         raise UserError(f"{path}: it does not say which unit is which element; submit the run again")

@@ -19,24 +19,24 @@ SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 SLOT_ENDS = "the allocation is about to end"
 
 SAVING_SECONDS = 120
-"""How long a process may still run when its launcher is gone."""
+"""Seconds for which a process may still run when its launcher is gone."""
 POLL_SECONDS = 2.0
-"""The least time between two questions to conditions that come without a signal."""
+"""Least seconds between two checks of conditions that come without a signal."""
 WAITING_SECONDS = 3
-"""How long a process that was told to stop goes on waiting for the other ranks."""
+"""Seconds for which a process that was told to stop goes on waiting for the other ranks."""
 EXIT_CODE = exit_codes.LEAVES
-"""The exit code of a rank that left such a wait: not 0, so that it takes the ranks that wait for it with it."""
+"""Exit code of a rank that left such a wait: not 0, so that srun also ends the ranks that wait for it."""
 
 
 class StopFlag:
-    """Says whether, and why, this process should leave at the next step boundary."""
+    """Flag with the reason for which this process is to leave at the next step boundary; None while it may go on."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.ends: float | None = None
-        """When the allocation ends, in seconds since the epoch."""
+        self.deadline: float | None = None
+        """End of the allocation, in seconds since the epoch."""
         self.lead_seconds = 0.0
-        """How long before that the flag is set."""
+        """Seconds before that end at which the flag is set."""
 
     def install(self) -> None:
         """Catch the signals (TERM can come more than once) and watch the launcher."""
@@ -53,38 +53,38 @@ class StopFlag:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
     def watch(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
-        """Ask for the end of the allocation and for these, which give a reason or None, again and again.
+        """Check the end of the allocation and these conditions, which return a reason or None, again and again.
 
-        Each condition comes with the seconds between two questions.
+        Each condition comes with the seconds between two checks.
         """
-        asked = ((POLL_SECONDS, self._deadline), *conditions)
-        threading.Thread(target=self._ask, args=(asked,), daemon=True).start()
+        checks = ((POLL_SECONDS, self._allocation_end), *conditions)
+        threading.Thread(target=self._ask, args=(checks,), daemon=True).start()
 
-    def keep_free(self, seconds: float) -> None:
+    def reserve_seconds(self, seconds: float) -> None:
         """Leave at least so long before the end of the allocation."""
         self.lead_seconds = max(self.lead_seconds, seconds)
 
     @contextmanager
-    def cut_short(self, last_words: Callable[[str], None] | None = None) -> Iterator[None]:
+    def exit_on_stop(self, on_exit: Callable[[str], None] | None = None) -> Iterator[None]:
         """End this process soon after the flag is set: for a wait in which it has nothing to lose.
 
-        `last_words` is called with the reason just before.
+        `on_exit` is called with the reason just before.
         """
         over = threading.Event()
-        threading.Thread(target=self._cut, args=(over, last_words), daemon=True).start()
+        threading.Thread(target=self._cut, args=(over, on_exit), daemon=True).start()
         try:
             yield
         finally:
             over.set()
 
-    def _cut(self, over: threading.Event, last_words: Callable[[str], None] | None) -> None:
+    def _cut(self, over: threading.Event, on_exit: Callable[[str], None] | None) -> None:
         while not over.wait(0.1):
             if self.reason is None:
                 continue
             if not over.wait(WAITING_SECONDS):
                 try:
-                    if last_words:
-                        last_words(f"{self.reason}, while it waited for the other ranks")
+                    if on_exit:
+                        on_exit(f"{self.reason}, while it waited for the other ranks")
                 finally:
                     os._exit(EXIT_CODE)
             return
@@ -92,8 +92,8 @@ class StopFlag:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.reason = self.reason or signal.Signals(number).name
 
-    def _deadline(self) -> str | None:
-        if self.ends is None or time.time() < self.ends - self.lead_seconds:
+    def _allocation_end(self) -> str | None:
+        if self.deadline is None or time.time() < self.deadline - self.lead_seconds:
             return None
         return SLOT_ENDS
 
@@ -107,8 +107,8 @@ class StopFlag:
                 due[number] = time.monotonic() + seconds
                 # A hiccup of the file system must not end the watch.
                 with suppress(OSError, UserError):
-                    told = ask()
-                    self.reason = self.reason or told
+                    reason = ask()
+                    self.reason = self.reason or reason
             time.sleep(POLL_SECONDS)
 
     def _listen(self, reading: int) -> None:
@@ -137,4 +137,4 @@ def _is_alive(process: int) -> bool:
 
 
 class Stopped(Exception):
-    """The unit left early, at a place where nothing is lost; the same command makes it complete."""
+    """Early end of a unit at a place where nothing is lost; the same command continues it."""

@@ -1,10 +1,10 @@
-"""The piece of a stage that a process works on, as the stages see it."""
+"""Unit of a stage on which a process works, as the stages see it."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import Attempt
@@ -14,21 +14,21 @@ from hpcddm.runtime.stopping import StopFlag, Stopped
 
 @dataclass(frozen=True)
 class Unit:
-    """Everything about one unit that is not a setting."""
+    """One unit as its stage sees it: everything but the settings of the experiment."""
 
     key: str
     run: RunDir
     ranks: Ranks
     attempt: Attempt
-    pulse: Pulse
+    heartbeat: HeartbeatWriter
     stop: StopFlag
     inputs: dict[str, Manifest]
-    """The manifests of the units that this one reads, by key."""
+    """Manifests of the input units, by key."""
     fingerprint: str
     network_interface: str | None = None
     watchdog_minutes: float = 20
     gpus: int = 0
-    """GPUs that it was given on each of its nodes."""
+    """Number of GPUs that the unit got on each of its nodes."""
 
     @property
     def name(self) -> str:
@@ -37,22 +37,22 @@ class Unit:
 
     @property
     def folder(self) -> Path:
-        """Where the outputs go."""
+        """Folder of the outputs."""
         return self.run.unit(self.key)
 
     @property
     def state(self) -> Path:
-        """Where the state of an unfinished training goes."""
+        """Folder of the state of an unfinished training."""
         return self.folder / "state"
 
     def input(self, key: str, path: str) -> Path:
-        """An output of a unit that this one reads."""
+        """Return the path of an output of an input unit; raises `KeyError` for a unit that is no input of this one."""
         if key not in self.inputs:
             raise KeyError(f"{self.key} reads {key} without saying so in pipeline.py")
         return self.run.unit(key) / path
 
     def inputs_of(self, stage: str) -> dict[str, Manifest]:
-        """The manifests of all units of one stage that this unit reads, by key."""
+        """Return the manifests of all input units of one stage, by key."""
         return {key: manifest for key, manifest in self.inputs.items() if key.split("/")[0] == stage}
 
     def leave_if_told(self) -> None:
@@ -63,13 +63,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class Result:
-    """What a stage made: its output files, relative to the unit's folder, and facts for later stages."""
+    """Result of a stage: its output files, relative to the unit's folder, and results for later stages."""
 
     outputs: list[str]
-    facts: dict
+    results: dict
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise `UserError` unless the condition holds; for what only the data can tell."""
+    """Raise `UserError` unless the condition holds; for conditions that only the data can tell."""
     if not condition:
         raise UserError(message)

@@ -1,7 +1,7 @@
-"""What the batch script does when srun is over: come back, stop with a reason, or be done.
+"""Verdict that the batch script carries out after srun: come back, stop with a reason, or be done.
 
 `scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
-changes is what the next attempt asks for: words of `scontrol update`, or of sbatch where the decision is to resubmit.
+changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
 Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that asks for the
 user's hand; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
 """
@@ -20,29 +20,28 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
-from hpcddm.runtime.last_words import Cause, cause_of, oom_kills, tails
-from hpcddm.runtime.records import Record, read_record, records
+from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, tails
+from hpcddm.runtime.outcome import ASK_FOR_THE_USER, Outcome
+from hpcddm.runtime.records import AttemptRecord, read_record, records
 from hpcddm.runtime.requests import raised, request_of
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 from hpcddm.runtime.stopping import SLOT_ENDS
 
 FRUITLESS = 3
-"""So many attempts in a row without progress stop a unit."""
+"""Number of attempts in a row without progress that stops a unit."""
 EARLY_SECONDS = 60
-"""Slurm may send the signal before the time limit so much too early."""
+"""Seconds by which Slurm may send the signal before the time limit too early."""
 SIGNAL_CODES = (138, 140, 143)
 """Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
-ASK_FOR_THE_USER = ("failed", "gave up", "by hand")
-"""Decisions after which nothing more happens by itself."""
 UPDATE = "update"
 WAIT = "wait"
 LAST_UNITS = ("report/all", "table/all")
-"""With it a run ends, and with the other one a sweep; the report of a sweep's setting is not the end of all."""
+"""Last unit of a run and last unit of a sweep; the report of one setting of a sweep is neither."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How one execution of a job ended: the ranks' exit code, what Slurm says of the job, its limits."""
+    """End of one execution of a job: the ranks' exit code, what Slurm says of the job, its limits."""
 
     code: int
     job: dict[str, str]
@@ -57,37 +56,37 @@ class Ending:
 
     @property
     def is_requeued(self) -> bool:
-        """Whether Slurm has started the job anew by itself, as it does when a node is lost."""
+        """True if Slurm has started the job anew by itself, as it does when a node is lost."""
         return int(self.job.get("Restarts", 0)) > self.restart
 
     @property
     def is_preempted(self) -> bool:
-        """Whether a job of a higher partition wants the nodes."""
+        """True if a job of a higher partition wants the nodes."""
         return self.job.get("PreemptTime", "None") != "None"
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody wants it to end; the time limit, a lost node and preemption leave traces of their own."""
+        """True if somebody cancelled it; the time limit, a lost node and preemption leave other traces."""
         ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
         return ending and self.job.get("Reason") == "None" and not self.is_preempted
 
-    def is_at_the_slots_end(self, last: Record) -> bool:
+    def is_at_the_slots_end(self, last: AttemptRecord) -> bool:
         """Tell if the attempt ended because its time was over."""
         slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
         return slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit"
 
-    def is_from_outside(self, last: Record) -> bool:
-        """Whether somebody ended the attempt; the end of the slot is no such thing, for the next one is as short."""
+    def is_from_outside(self, last: AttemptRecord) -> bool:
+        """Tell if somebody ended the attempt; the end of the slot does not count, as the next slot is as short."""
         if self.is_at_the_slots_end(last):
             return False
-        return last.outcome == "stopped" or self.code in SIGNAL_CODES or self.is_preempted
+        return last.outcome == Outcome.STOPPED or self.code in SIGNAL_CODES or self.is_preempted
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Decision for the batch script to carry out, and the reason for it."""
 
-    decision: str
+    decision: Outcome
     reason: str
     changes: str = ""
     """Resources that the next attempt asks for instead, in the words of scontrol or sbatch."""
@@ -96,19 +95,19 @@ class Verdict:
 
 
 def main() -> None:
-    """Judge the attempt that has just ended, record the verdict, print it for the script."""
+    """Decide what follows the attempt that has just ended, record the verdict, print it for the script."""
     map_path, code = Path(sys.argv[1]), int(sys.argv[2])
-    refused, words = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
+    refused, message = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = allocation.from_environment(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
     sharing.follow(run.root)
     owner, logs = ranks.slurm_owner(), run.logs(spec.key)
-    executions = [one for one in records(logs) if submission_of(_owner(one)) == submission_of(owner)]
-    tried = [one for one in executions if not follows(_owner(one), owner)]
+    executions = [record for record in records(logs) if submission_of(_owner(record)) == submission_of(owner)]
+    tried = [record for record in executions if not follows(_owner(record), owner)]
     is_own = bool(tried) and _owner(tried[-1]) == owner
     if refused == UPDATE:
-        _remark(tried[-1] if is_own else None, f"Slurm refuses to change what it asks for ({words})")
+        _remark(tried[-1] if is_own else None, f"Slurm refuses to change what it asks for ({message})")
         return
     is_replaced = ending.is_requeued or len(tried) < len(executions)
     if not is_replaced and not is_own:
@@ -117,111 +116,113 @@ def main() -> None:
     home = RunDir(map_path.parent.parent)
     name = name_in(home, run, spec.key)
     if is_replaced:
-        found = Verdict("superseded", "Slurm has started the job anew by itself, or will")
+        verdict = Verdict(Outcome.SUPERSEDED, "Slurm has started the job anew by itself, or will")
     elif refused == WAIT:
-        found = Verdict("by hand", words)
+        verdict = Verdict(Outcome.BY_HAND, message)
     elif refused:
-        reason = f"Slurm refuses to {refused} it ({words}): submit again; the site key is requeue"
-        found = Verdict("by hand", reason)
+        reason = f"Slurm refuses to {refused} it ({message}): submit again; the site key is requeue"
+        verdict = Verdict(Outcome.BY_HAND, reason)
     else:
         token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
         is_told_off = Journal(home.journal).is_cancelled(token, name)
         ending = replace(ending, is_told_off=is_told_off, cause=_cause(tried[-1], map_path, granted))
-        found = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
+        verdict = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
     if is_own:
-        _record(tried[-1], ending, granted.started, found)
-    reason = found.reason.replace("|", "/")
-    print(found.decision, _event(found.decision, name), name, found.changes, reason, sep="|")
+        _record(tried[-1], ending, granted.started, verdict)
+    reason = verdict.reason.replace("|", "/")
+    print(verdict.decision, _event(verdict.decision, name), name, verdict.changes, reason, sep="|")
 
 
-def _verdict(spec: Spec, run: RunDir, tried: list[Record], ending: Ending, stops: list[Path]) -> Verdict:
-    """The decision, what the next attempt asks for, and what the user may do where there is none."""
+def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending, stops: list[Path]) -> Verdict:
+    """Return the decision with the request of the next attempt, or with advice to the user where none follows."""
     reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], request_of(ending.job)
-    decision, reason = judge(spec.requeue, tried, ending, reached, stops)
+    decision, reason = decide_requeue(spec.requeue, tried, ending, reached, stops)
     is_memory = ending.cause is not None and ending.cause.is_memory
-    if decision in ("requeue", "resubmit") and spec.escalate:
+    if decision in (Outcome.REQUEUE, Outcome.RESUBMIT) and spec.escalate:
         is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
         after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
         reason = "; ".join(filter(None, (reason, remark)))
         if after.minutes != before.minutes:
             # Only operators may raise the time limit of a job that exists; anybody may submit one with another limit.
-            decision = "resubmit"
-        return Verdict(decision, reason, after.updates(before) if decision == "requeue" else after.flags())
+            decision = Outcome.RESUBMIT
+        return Verdict(decision, reason, after.updates(before) if decision == Outcome.REQUEUE else after.flags())
     advised = before.advised_memory_gb() if is_memory and decision in ASK_FOR_THE_USER else None
     if advised:
         reason += f"; next: hpcddm retry {run.root} {spec.key} --resource memory_gb={advised}"
     return Verdict(decision, reason, memory_gb=advised)
 
 
-def _cause(last: Record, map_path: Path, granted: allocation.Allocation) -> Cause | None:
+def _cause(last: AttemptRecord, map_path: Path, granted: allocation.Allocation) -> Cause | None:
     """Find out why the ranks failed, from what they, srun and the kernel left."""
-    if last.outcome not in (None, "failed"):
+    if last.outcome not in (None, Outcome.FAILED):
         return None
     srun = map_path.parent / f"{granted.job}.{granted.restart}.srun"
     output = tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
     return cause_of(last.folder, None, tails([srun], 0.0), output, oom_kills())
 
 
-def _remark(own: Record | None, remark: str) -> None:
-    """Add something to a verdict that stands."""
-    if own and own.verdict:
+def _remark(record: AttemptRecord | None, remark: str) -> None:
+    """Append a remark to the reason of a verdict that is recorded already."""
+    if record and record.verdict:
         with suppress(OSError, UserError):
-            atomic.write_json(own.folder / VERDICT, own.verdict | {"reason": f"{own.reason}; {remark}"})
+            atomic.write_json(record.folder / VERDICT, record.verdict | {"reason": f"{record.reason}; {remark}"})
 
 
-def _owner(record: Record) -> str:
+def _owner(record: AttemptRecord) -> str:
     return str(record.owner.get("owner"))
 
 
-def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> Record:
-    """The record of a job whose Python never came so far as to open its attempt; on a full disk it stays a thought."""
+def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> AttemptRecord:
+    """Open and read the attempt of a job whose Python never came so far; on a full disk return an empty record."""
     try:
-        own = open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
+        attempt = open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
     except (OSError, UserError):
-        return Record(0, logs, {}, {}, {}, {}, None)
-    return read_record(own.number, own.folder)
+        return AttemptRecord(0, logs, {}, {}, {}, {}, None)
+    return read_record(attempt.number, attempt.folder)
 
 
-def _record(own: Record, ending: Ending, started: float, found: Verdict) -> None:
-    verdict: dict[str, Any] = {"decision": found.decision, "reason": found.reason, "exit_code": ending.code}
-    verdict |= {"memory_gb": found.memory_gb} if found.memory_gb else {}
-    verdict |= {"outside": ending.is_from_outside(own), "started": started, "ended": time.time()}
+def _record(record: AttemptRecord, ending: Ending, started: float, verdict: Verdict) -> None:
+    content: dict[str, Any] = {"decision": verdict.decision, "reason": verdict.reason, "exit_code": ending.code}
+    content |= {"memory_gb": verdict.memory_gb} if verdict.memory_gb else {}
+    content |= {"outside": ending.is_from_outside(record), "started": started, "ended": time.time()}
     # On a full disk the decision counts, not its record.
     with suppress(OSError, UserError):
-        (own.folder / RESERVE).unlink(missing_ok=True)
-        atomic.write_json(own.folder / VERDICT, verdict)
+        (record.folder / RESERVE).unlink(missing_ok=True)
+        atomic.write_json(record.folder / VERDICT, content)
 
 
-def judge(way: str, tried: list[Record], ending: Ending, reached: int, stops: list[Path]) -> tuple[str, str]:
-    """The decision and its reason.
+def decide_requeue(
+    way: str, tried: list[AttemptRecord], ending: Ending, reached: int, stops: list[Path]
+) -> tuple[str, str]:
+    """Decide what follows the last attempt, and return the decision and its reason.
 
     way: the site key requeue; tried: the attempts of this job, the one that has just ended last; reached: images of the
     newest training state; stops: the files that tell everybody to stop.
     """
     last = tried[-1]
-    told = last.ended.get("reason") or f"the ranks ended with exit code {ending.code}"
-    reason = ending.cause.reason if ending.cause else str(told)
+    message = last.ended.get("reason") or f"the ranks ended with exit code {ending.code}"
+    reason = ending.cause.reason if ending.cause else str(message)
     if last.ended_well:
-        return "complete", ""
+        return Outcome.COMPLETE, ""
     if last.ended.get("final"):
-        return "failed", reason
+        return Outcome.FAILED, reason
     if ending.is_told_off:
-        return "cancelled", "by hpcddm cancel"
+        return Outcome.CANCELLED, "by hpcddm cancel"
     if ending.is_cancelled:
-        return "cancelled", "cancelled by scancel"
+        return Outcome.CANCELLED, "cancelled by scancel"
     if stops:
-        return "stopped", f"{stops[0]} says so: remove it and submit again"
-    if last.outcome == "waiting":
-        return "waiting", reason
+        return Outcome.STOPPED, f"{stops[0]} says so: remove it and submit again"
+    if last.outcome == Outcome.WAITING:
+        return Outcome.WAITING, reason
     if fruitless(tried, reached, ending.is_from_outside(last)) >= FRUITLESS:
-        return "gave up", f"{FRUITLESS} attempts without progress; the last one: {reason}"
+        return Outcome.GAVE_UP, f"{FRUITLESS} attempts without progress; the last one: {reason}"
     if way == "none":
-        return "by hand", f"{reason}; this site lets no job come back: submit again"
-    return ("requeue" if way == "scontrol" else "resubmit"), reason
+        return Outcome.BY_HAND, f"{reason}; this site lets no job come back: submit again"
+    return (Outcome.REQUEUE if way == "scontrol" else Outcome.RESUBMIT), reason
 
 
-def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
-    """How many attempts in a row, up to the last one, made no progress that lasts.
+def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
+    """Count the attempts in a row, up to the last one, that made no progress that lasts.
 
     reached: images of the newest training state. One that was ended from outside before its first step does not
     count; `outside` says that of the last one, the earlier ones have it in their verdicts.
@@ -239,23 +240,23 @@ def fruitless(tried: list[Record], reached: int, outside: bool) -> int:
     return count
 
 
-def saved_images(folder: Path, tried: list[Record]) -> int:
-    """Images of the newest state of the training that these attempts made; those of other settings do not count."""
-    fingerprints = {one.begun["fingerprint"] for one in tried if "fingerprint" in one.begun}
-    found = [atomic.read_json(path) for path in (folder / "state").glob("images-*/state.json")]
-    whole = (state for state in found if isinstance(state, dict) and state.get("fingerprint") in fingerprints)
+def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
+    """Return the images of the newest training state of these attempts; states of other settings do not count."""
+    fingerprints = {record.begun["fingerprint"] for record in tried if "fingerprint" in record.begun}
+    states = [atomic.read_json(path) for path in (folder / "state").glob("images-*/state.json")]
+    whole = (state for state in states if isinstance(state, dict) and state.get("fingerprint") in fingerprints)
     return max((state["images"] for state in whole), default=0)
 
 
 def parse_job(text: str) -> dict[str, str]:
-    """The key=value words of `scontrol show job -o`."""
+    """Parse the key=value words of `scontrol show job -o`."""
     pairs: Any = (word.partition("=") for word in text.split())
     return {key: value for key, equals, value in pairs if equals}
 
 
-def _event(decision: str, name: str) -> str:
-    """What the user's hook is told, '' for nothing: the end of the run, or a unit that stops for good."""
-    if decision == "complete":
+def _event(decision: Outcome, name: str) -> str:
+    """Return the event for the user's hook: the end of the run, or a unit that stops for good; '' for none."""
+    if decision == Outcome.COMPLETE:
         return "complete" if name in LAST_UNITS else ""
     return "stopped" if decision in ASK_FOR_THE_USER else ""
 

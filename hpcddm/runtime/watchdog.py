@@ -1,4 +1,4 @@
-"""Ends a training that makes no step: a rank that waits for ever burns its whole allocation."""
+"""Watchdog that ends a training without steps, as a rank that waits for ever wastes its whole allocation."""
 
 import faulthandler
 import os
@@ -20,12 +20,12 @@ No clock is read: it runs on while the scheduler has suspended the job, and a ti
 class Watchdog:
     """Ends this process when `touch` is not called for `seconds`; srun then takes down the other ranks.
 
-    `last_words` is called with the reason just before.
+    `on_exit` is called with the reason just before.
     """
 
-    def __init__(self, seconds: float, last_words: Callable[[str], None]) -> None:
+    def __init__(self, seconds: float, on_exit: Callable[[str], None]) -> None:
         self._seconds = seconds
-        self._last_words = last_words
+        self._on_exit = on_exit
         self._over = threading.Event()
         self._ticks = 0
 
@@ -38,7 +38,7 @@ class Watchdog:
         self._over.set()
 
     def touch(self) -> None:
-        """Say that a step was made."""
+        """Record that a step was made."""
         self._ticks = 0
 
     def _watch(self) -> None:
@@ -51,6 +51,6 @@ class Watchdog:
             try:
                 print(f"no step in {self._seconds:.0f} s; where the threads are:", file=sys.stderr, flush=True)
                 faulthandler.dump_traceback(all_threads=True)
-                self._last_words(f"no step in {self._seconds:.0f} s; rank's log shows where it hung")
+                self._on_exit(f"no step in {self._seconds:.0f} s; rank's log shows where it hung")
             finally:
                 os._exit(EXIT_CODE)

@@ -1,4 +1,4 @@
-"""What the small jobs left behind, and what is to be said where they left nothing."""
+"""Evidence of the small jobs: the files that they left, and the rows of checks for which there are none."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Resources, Site
 
 CHECKED_STAGE = "train"
-"""Its shape is tried: it has the most nodes, and its units are what must come back."""
+"""Stage whose shape is tried: it has the most nodes, and its units are those that must come back."""
 
 
 class Part(StrEnum):
-    """The two submissions: three elements on one node each, and one job over all nodes of a training."""
+    """Submission of the trial: three elements on one node each, or one job over all nodes of a training."""
 
     ARRAY = "array"
     NODES = "nodes"
 
 
 class Element:
-    """What the elements of the array are there for."""
+    """Numbers of the array's elements, by what each of them tries."""
 
     ENVIRONMENT, SIGNALS, REQUEUE = range(3)
     COUNT = 3
@@ -32,7 +32,7 @@ FOLDER = re.compile(r"(?P<part>array|nodes)-(?P<job>[0-9]+)_(?P<element>[0-9]+)\
 
 
 def checked(site: Site, cluster: str | None) -> str:
-    """The stage whose shape is tried on a cluster: the checked one, or the first one that the site sends there."""
+    """Return the stage whose shape is tried on a cluster: the checked one, or the first that the site sends there."""
     for name in (CHECKED_STAGE, *site.stages):
         if site.resources_for(*name.partition("/")[::2]).cluster == cluster:
             return name
@@ -40,8 +40,8 @@ def checked(site: Site, cluster: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Start:
-    """One start of one element, with the folder that the batch script made for it."""
+class JobStart:
+    """Start of one element of a part, with the folder that the batch script made for it."""
 
     part: str
     job: int
@@ -50,48 +50,48 @@ class Start:
     folder: Path
 
     def text(self, name: str) -> str | None:
-        """The content of a file that the job left, stripped; None where it left none."""
+        """Read a file that the job left, stripped; None where it left none."""
         try:
             return (self.folder / name).read_text(errors="replace").strip()
         except OSError:
             return None
 
     def json(self, name: str) -> Any | None:
-        """The content of a JSON file that the job left."""
+        """Read a JSON file that the job left; None where it left none."""
         return atomic.read_json(self.folder / f"{name}.json")
 
     @property
     def time(self) -> float:
-        """When the batch script began, in seconds since the epoch."""
+        """Start of the batch script, in seconds since the epoch; 0 where it left none."""
         return float(self.text("started") or 0)
 
     @property
     def is_done(self) -> bool:
-        """Whether the batch script came to its end."""
+        """True if the batch script came to its end."""
         return (self.folder / "done").exists()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that the verdicts follow from."""
+    """Evidence for the verdicts: the site and the folder in which the jobs left their files."""
 
     site: Site
     folder: Path
     submitted: dict[str, str] = field(default_factory=dict)
-    """The job id of each part that was accepted."""
+    """Job id of each part that was accepted."""
     waiting: dict[str, str] = field(default_factory=dict)
-    """The parts that were still in the queue when time was up: 'pending because (Resources)', 'running on h1'."""
+    """State of each part that was still in the queue in the end: 'pending because (Resources)', 'running on h1'."""
     cluster: str | None = None
     """The cluster of the site that is tried; None where it names none."""
 
     @property
     def resources(self) -> Resources:
-        """What a unit of the checked stage asks for."""
+        """Resources of a unit of the checked stage."""
         return self.site.resources_for(*checked(self.site, self.cluster).partition("/")[::2])
 
     @property
     def element_resources(self) -> Resources:
-        """What an element of the array asks for: one rank of such a unit."""
+        """Resources of an element of the array: those of one rank of such a unit."""
         whole = self.resources
         return whole.model_copy(
             update={
@@ -102,22 +102,22 @@ class Evidence:
             }
         )
 
-    def starts(self, part: str, element: int | None = None) -> list[Start]:
-        """All starts of a part, or of one of its elements, oldest first."""
-        found = []
+    def starts(self, part: str, element: int | None = None) -> list[JobStart]:
+        """List all starts of a part, or of one of its elements, oldest first."""
+        starts = []
         for folder in self.folder.iterdir():
             match = FOLDER.fullmatch(folder.name)
             if match and match["part"] == part and element in (None, int(match["element"])):
                 numbers = (int(match[name]) for name in ("job", "element", "restart"))
-                found.append(Start(part, *numbers, folder))
-        return sorted(found, key=lambda start: (start.job, start.restart, start.element))
+                starts.append(JobStart(part, *numbers, folder))
+        return sorted(starts, key=lambda start: (start.job, start.restart, start.element))
 
-    def last(self, part: str, element: int = 0) -> Start | None:
-        """The last start of an element."""
+    def last(self, part: str, element: int = 0) -> JobStart | None:
+        """Return the last start of an element; None where there is none."""
         return next(reversed(self.starts(part, element)), None)
 
     def absent(self, check: str, part: str, element: int, step: str) -> Row:
-        """The row of a check whose answer is missing."""
+        """Return the row of a check whose result is missing, with the reason why."""
         if part not in self.submitted and self.site.scheduler == "slurm":
             return Row(check, Verdict.NOT_RUN, None, "not submitted", "see submit")
         start = self.last(part, element)
@@ -128,20 +128,20 @@ class Evidence:
         if start.text(f"{step}.exit") is None and part in self.waiting:
             advice = f"look at {self.folder}, then try with a longer --timeout"
             return Row(check, Verdict.FAIL, None, f"no answer in time: {self.waiting[part]}", advice)
-        code, said = start.text(f"{step}.exit") or "nothing", last_line(start.text(f"{step}.out"))
-        seen = f"ended with {code} and without an answer" + (f": {said}" if said else "")
-        return Row(check, Verdict.FAIL, None, seen, f"look at {start.folder}/{step}.out")
+        code, message = start.text(f"{step}.exit") or "nothing", last_line(start.text(f"{step}.out"))
+        finding = f"ended with {code} and without an answer" + (f": {message}" if message else "")
+        return Row(check, Verdict.FAIL, None, finding, f"look at {start.folder}/{step}.out")
 
     def _never_started(self, check: str, part: str, element: int) -> Row:
         if part in self.waiting:
             return Row(check, Verdict.NOT_RUN, None, self.waiting[part], "try again with a longer --timeout")
         of_cluster = f" of cluster {self.cluster}" if self.cluster else ""
         advice = f"do the compute nodes{of_cluster} see {self.folder}? choose another --folder, on a shared file system"
-        said = last_line(self.output(part, element))
-        return Row(check, Verdict.FAIL, None, said or "left the queue without a trace in the folder", advice)
+        message = last_line(self.output(part, element))
+        return Row(check, Verdict.FAIL, None, message or "left the queue without a trace in the folder", advice)
 
     def output(self, part: str, element: int) -> str | None:
-        """What the batch script of an element printed."""
+        """Read what the batch script of an element printed; None where there is nothing."""
         try:
             return (self.folder / f"{self.submitted[part]}_{element}.out").read_text(errors="replace")
         except (OSError, KeyError):
@@ -149,7 +149,7 @@ class Evidence:
 
 
 def last_line(text: str | None) -> str:
-    """The last line that says something; Slurm's remarks about the end of a step say less than what ended it."""
+    """Return the last line of a text; one of Slurm's remarks about the end of a step only where there is no other."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith("srun:") and " CANCELLED " not in line]
-    return (own or lines or [""])[-1]
+    relevant = [line for line in lines if not line.startswith("srun:") and " CANCELLED " not in line]
+    return (relevant or lines or [""])[-1]

@@ -1,4 +1,4 @@
-"""The questions that make sense on this machine alone, asked without any scheduler."""
+"""Checks that make sense on this machine alone, run without any scheduler."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from hpcddm.site import Site
 
 
 class LocalTrial:
-    """The same steps in processes of this machine, which leave the same files."""
+    """Trial that runs the same steps in processes of this machine, which leave the same files."""
 
     def __init__(self, site: Site, folder: Path) -> None:
         self.evidence = Evidence(site, folder)
@@ -26,7 +26,7 @@ class LocalTrial:
         self._deadline = 0.0
 
     def run(self, seconds: float) -> None:
-        """Ask everything, one question after the other; what takes longer than `seconds` in all is ended."""
+        """Run the steps one after the other; a process that still runs after `seconds` in all is ended."""
         self._deadline = time.time() + seconds
         site = self.evidence.site
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": 0}

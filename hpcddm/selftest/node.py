@@ -7,11 +7,11 @@ from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import collective, environment, rendezvous, signals, storage
 
 SPEC = "spec.json"
-"""Beside the folders of the starts: what the jobs are told."""
+"""File beside the folders of the starts: the settings that the jobs read."""
 
 
 def main(folder: Path, step: str) -> None:
-    """Answer one question from inside a job, into the folder of this start of its element."""
+    """Run one step inside a job and write its result into the folder of this start of its element."""
     spec = atomic.read_json(folder.parent / SPEC)
     if step == "environment":
         environment.observe(folder, spec)

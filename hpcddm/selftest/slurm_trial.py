@@ -1,4 +1,4 @@
-"""The small jobs of a site with Slurm: rendered, submitted, waited for, cancelled."""
+"""Small jobs of a site with Slurm: rendering, submitting, waiting, cancelling."""
 
 import math
 import os
@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcddm.launch.client import Silent, ask, call, on
+from hpcddm.launch.client import SlurmUnavailable, call, on, query
 from hpcddm.launch.template import render
+from hpcddm.package_data import AROUND, share_file
+from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.selftest.checks import requeue, submit
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
-from hpcddm.share import AROUND, share_file
 from hpcddm.site import Resources, Site
-from hpcddm.weights import cache_folder
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 MINUTES = 5
-"""The time limit of the jobs, which take seconds: short ones are started earlier."""
+"""Time limit of the jobs in minutes; they take seconds, and short jobs are started earlier."""
 GONE_SECONDS = 5
-"""How long what a job wrote may take to be seen here after it has left the queue."""
+"""Seconds that a file of a job may take to be seen here after the job has left the queue."""
 LONGEST_PAUSE_SECONDS = 10
 HOPELESS = (
     "PartitionTimeLimit",
@@ -39,7 +39,7 @@ HOPELESS_SECONDS = 5
 
 
 class SlurmTrial:
-    """Two arrays of one name: three elements of one node each, and one element over all nodes of a training."""
+    """Two arrays of one job name: three elements of one node each, and one element over all nodes of a training."""
 
     def __init__(self, site: Site, folder: Path, cluster: str | None = None) -> None:
         self.evidence = Evidence(site, folder, cluster=cluster)
@@ -49,12 +49,12 @@ class SlurmTrial:
 
     @property
     def minutes(self) -> int:
-        """The time limit of the jobs; Slurm's signal at its end must not come at once."""
+        """Time limit of the jobs in minutes, long enough that Slurm's signal before its end does not come at once."""
         lead = math.ceil(self.evidence.site.signal_lead_seconds / 60)
         return min(MINUTES + lead, self.evidence.resources.minutes)
 
     def text(self, part: str, resources: Resources) -> str:
-        """The batch script of a part.
+        """Render the batch script of a part.
 
         Raises `UserError` naming the template when it has a mistake.
         """
@@ -74,7 +74,7 @@ class SlurmTrial:
         )
 
     def prepare(self) -> None:
-        """Write what the jobs read, and their scripts."""
+        """Write the spec that the jobs read, and their scripts."""
         site, folder = self.evidence.site, self.evidence.folder
         gpus = self.evidence.element_resources.gpus_per_node
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": gpus}
@@ -89,12 +89,12 @@ class SlurmTrial:
         (self.evidence.folder / "submitted").touch()
         for part in self._shapes:
             try:
-                answer = call("sbatch", *self._on, "--parsable", f"--job-name={self._name}", str(self._script(part)))
+                completed = call("sbatch", *self._on, "--parsable", f"--job-name={self._name}", str(self._script(part)))
             except (OSError, subprocess.TimeoutExpired) as error:
                 return str(error)
-            job = answer.stdout.strip().split(";")[0]
-            if answer.returncode or not job.isdigit():
-                return submit.complaint(answer)
+            job = completed.stdout.strip().split(";")[0]
+            if completed.returncode or not job.isdigit():
+                return submit.complaint(completed)
             self.evidence.submitted[part] = job
         return ""
 
@@ -105,45 +105,45 @@ class SlurmTrial:
         evidence.
         """
         deadline, pause, next_look = time.time() + 60 * minutes, 0.5, 0.0
-        left: dict[str, float] = {}
+        gone_since: dict[str, float] = {}
         hopeless_since = None
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
             now = time.time()
             if now > next_look:
                 pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)
                 next_look = now + pause
-                self._look(left)
+                self._poll(gone_since)
                 hopeless = next((text for text in self.evidence.waiting.values() if _is_hopeless(text)), None)
                 hopeless_since = (hopeless_since or now) if hopeless else None
                 if hopeless and now - hopeless_since >= HOPELESS_SECONDS:
                     return f"accepted, but {hopeless}"
             say(", ".join(f"{part}: {self.evidence.waiting.get(part, 'ended')}" for part in open_parts))
-            if now > deadline or all(now - left.get(part, now) > GONE_SECONDS for part in open_parts):
+            if now > deadline or all(now - gone_since.get(part, now) > GONE_SECONDS for part in open_parts):
                 return ""
             time.sleep(0.3)
         return ""
 
-    def _look(self, left: dict[str, float]) -> None:
+    def _poll(self, gone_since: dict[str, float]) -> None:
         """Ask the queue, and note since when a part is not there any more."""
         try:
-            lines = ask(
+            lines = query(
                 "squeue", *self._on, "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N"
             ).splitlines()
-        except Silent as why:
-            self.evidence.waiting.update(dict.fromkeys(self.evidence.submitted, f"unknown: {why}"))
+        except SlurmUnavailable as error:
+            self.evidence.waiting.update(dict.fromkeys(self.evidence.submitted, f"unknown: {error}"))
             return
         for part in self.evidence.submitted:
-            found = [_describe(*rest) for job, *rest in (line.split("|") for line in lines) if self._part(job) == part]
-            if found:
+            states = [_describe(*rest) for job, *rest in (line.split("|") for line in lines) if self._part(job) == part]
+            if states:
                 # What waits is what holds the answer up.
-                self.evidence.waiting[part] = min(found)
-                left.pop(part, None)
+                self.evidence.waiting[part] = min(states)
+                gone_since.pop(part, None)
             else:
                 self.evidence.waiting.pop(part, None)
-                left.setdefault(part, time.time())
+                gone_since.setdefault(part, time.time())
 
     def _part(self, job: str) -> str:
-        """The part of a job; one that nobody submitted here is an element that submitted itself."""
+        """Return the part of a job; one that was not submitted here is an element that submitted itself."""
         return Part.NODES if job == self.evidence.submitted.get(Part.NODES) else Part.ARRAY
 
     def _has_answered(self, part: str) -> bool:

@@ -1,11 +1,11 @@
-"""What a check says: one row of the table."""
+"""Verdict of a check: one row of the table."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Whether training can rely on what was checked."""
+    """Degree to which training can rely on what was checked."""
 
     OK = "ok"
     WARN = "warn"
@@ -15,7 +15,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """One check: its verdict, how long the checked thing took, what was seen, and what to do."""
+    """Row of one check: verdict, seconds that the checked operation took, observation, and advice."""
 
     check: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""How fast an experiment's networks are on this machine: asks `measure`, which runs some steps of the real thing."""
+"""Speed of an experiment's networks on this machine, from some real steps that `benchmark_process` runs."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from hpcddm.errors import UserError
 from hpcddm.stages.costs import Work
 
 SECONDS = 1.0
-"""How long each kind of step is repeated."""
+"""Seconds for which each kind of step is repeated."""
 
 
 class Benchmark:
@@ -39,7 +39,7 @@ class Benchmark:
         self._errors.close()
 
     def seconds(self, work: Work, ranks: int, threads: int, on_gpu: bool) -> float:
-        """How long a unit of so many ranks, of so many threads each, is at one piece of its work.
+        """Return the seconds that a unit of so many ranks, of so many threads each, takes for one piece of its work.
 
         Raises `UserError` with the reason when it cannot be run here.
         """
@@ -53,7 +53,7 @@ class Benchmark:
     def _ask(self, line: str) -> float:
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "hpcddm.stages.measure"],
+                [sys.executable, "-m", "hpcddm.stages.benchmark_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -61,13 +61,13 @@ class Benchmark:
             )
             self._say(self._experiment.model_dump_json())
         self._say(line)
-        answer = self._child.stdout.readline()
-        if answer:
-            return float(answer)
+        reply = self._child.stdout.readline()
+        if reply:
+            return float(reply)
         self._child, child = None, self._child
         self._errors.seek(0)
-        said = self._errors.read().splitlines()
-        raise UserError(f"no measurement here, exit code {child.wait()}: {said[-1] if said else 'no reason given'}")
+        errors = self._errors.read().splitlines()
+        raise UserError(f"no measurement here, exit code {child.wait()}: {errors[-1] if errors else 'no reason given'}")
 
     def _say(self, line: str) -> None:
         # Of a child that died the missing answer tells.
@@ -78,7 +78,7 @@ class Benchmark:
 
 @cache
 def machine(on_gpu: bool) -> str:
-    """What is measured on, and whether it is busy with something else."""
+    """Name the device that is measured, with a remark where the machine is busy with something else."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     busy = f", busy (load {load:.0f} on {cores} cores): times may be too long" if load > 1.5 * cores else ""
     if on_gpu:

@@ -1,4 +1,4 @@
-"""Samples of a finished run outside any stage: what the verb sample draws."""
+"""Samples of a finished run outside any stage, for the verb sample."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -24,29 +24,29 @@ def draw(
     seed: int,
     advance: Callable[[int], None],
 ) -> np.ndarray:
-    """Images of the given classes, uint8 (N, H, W, C), in the batches of the evaluation.
+    """Draw images of the given classes, uint8 (N, H, W, C), in the batches of the evaluation.
 
     needed: the units that the arm reads and that are there; an ensemble does without an expert that is not among
     them. The arm that reads the clusters, the oracle, takes for image i the cluster of the i-th held-out image of its
-    class, and the router's opinion where the expert of that cluster is missing.
+    class, and the router's probabilities where the expert of that cluster is missing.
     """
     data, evaluate, device = settings.data, settings.evaluate, current_device()
     clusters = _oracle_clusters(settings, run, classes).to(device) if CLUSTER in needed else None
-    members = networks.load_members(settings, run.unit, needed, device)
+    ensemble = networks.load_ensemble(settings, run.unit, needed, device)
     shape = (data.channels, data.image_size, data.image_size)
     blocks = []
     for start in range(0, len(classes), evaluate.batch):
         rows = range(start, min(start + evaluate.batch, len(classes)))
         labels = torch.tensor([classes[row] for row in rows], device=device)
-        own = None if clusters is None else clusters[rows.start : rows.stop]
-        field = members.field(arm, evaluate, own)
+        batch_clusters = None if clusters is None else clusters[rows.start : rows.stop]
+        field = ensemble.field(arm, evaluate, batch_clusters)
         blocks.append(to_images(sample(field, seed, rows, labels, shape, evaluate)))
         advance(len(rows))
     return np.concatenate(blocks)
 
 
 def oracle_clusters(heldout: np.ndarray, classes: Sequence[int], names: Sequence[str]) -> np.ndarray:
-    """For each class, the cluster of the next held-out image of that class, round and round: int64 (N,).
+    """Take for each class the cluster of the next held-out image of that class, cyclically: int64 (N,).
 
     names: of all classes. Raises `UserError` naming a class that has no held-out image.
     """
@@ -57,12 +57,12 @@ def oracle_clusters(heldout: np.ndarray, classes: Sequence[int], names: Sequence
                 f"the oracle needs a held-out image of class {names[label]}, there is none;"
                 " take another --class or --strategy"
             )
-    seen = dict.fromkeys(of_class, 0)
-    found = []
+    taken = dict.fromkeys(of_class, 0)
+    chosen = []
     for label in classes:
-        found.append(int(of_class[label][seen[label] % len(of_class[label])]))
-        seen[label] += 1
-    return np.array(found, dtype=np.int64)
+        chosen.append(int(of_class[label][taken[label] % len(of_class[label])]))
+        taken[label] += 1
+    return np.array(chosen, dtype=np.int64)
 
 
 def _oracle_clusters(settings: Experiment, run: RunDir, classes: Sequence[int]) -> torch.Tensor:

@@ -30,7 +30,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         unit.leave_if_told()
         rows = range(start, min(start + IMAGES_AT_ONCE, len(samples)))
         blocks.append(encode(reader.images(rows)))
-        unit.pulse.beat(rows.stop, len(samples))
+        unit.heartbeat.beat(rows.stop, len(samples))
     features = np.concatenate(blocks)
     with atomic.replacing(unit.folder / FEATURES, durable=False) as staged, h5py.File(staged, "w") as file:
         file.create_dataset("features", data=features)

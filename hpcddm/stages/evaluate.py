@@ -11,10 +11,10 @@ from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
-from hpcddm.ensemble.members import MONOLITH_ARM, STUDENT_ARM, Members
+from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM, Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.pipeline import EXTRACTOR, JUDGE, evaluate_range, missing_experts
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, evaluate_range, missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import networks
@@ -28,9 +28,11 @@ REFERENCE, REAL = "heldout", "train"
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
-    device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
-    members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
-    critics = [networks.load_critic(settings, key, unit.run.unit, device) for key in (EXTRACTOR, JUDGE)]
+    device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
+    ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
+    measuring_networks = [
+        networks.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)
+    ]
     real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
     arms = {name: Arm() for name in (*arm_names(settings), *real)}
     total = (stop - start) * len(arms)
@@ -38,12 +40,12 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         rows = range(first, first + settings.evaluate.batch)
         for number, (name, arm) in enumerate(arms.items()):
             unit.leave_if_told()
-            unit.pulse.beat((first - start) * len(arms) + number * len(rows), total)
+            unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
             if name in real:
-                arm.add(real[name].images(rows), *critics)
+                arm.add(real[name].images(rows), *measuring_networks)
             else:
-                arm.add(_draw(settings, members, name, rows, real[REFERENCE], arm, device), *critics)
-    unit.pulse.beat(total, total)
+                arm.add(_draw(settings, ensemble, name, rows, real[REFERENCE], arm, device), *measuring_networks)
+    unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
             arm.write(file.create_group(name), num_classes=settings.data.num_classes, start=start)
@@ -52,7 +54,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def arm_names(settings: Experiment) -> list[str]:
-    """The arms that draw images, dense models first."""
+    """List the arms that draw images, dense models first."""
     labels = [strategies.parse(strategy).label for strategy in settings.evaluate.strategies]
     dense = {MONOLITH_ARM: settings.monolith.enabled, STUDENT_ARM: settings.distill is not None}
     return [*(arm for arm, is_there in dense.items() if is_there), *labels]
@@ -60,7 +62,7 @@ def arm_names(settings: Experiment) -> list[str]:
 
 @dataclass
 class Arm:
-    """What one arm has gathered so far."""
+    """Images of one arm so far, with their features, the classes named for them, and the usage of the experts."""
 
     images: list[np.ndarray] = field(default_factory=list)
     features: list[np.ndarray] = field(default_factory=list)
@@ -68,15 +70,15 @@ class Arm:
     usage: np.ndarray | None = None
 
     @torch.no_grad()
-    def add(self, images: np.ndarray, extractor: nn.Module, judge: nn.Module) -> None:
-        """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the judge names."""
-        tensor = to_tensor(images).to(next(judge.parameters()).device)
+    def add(self, images: np.ndarray, extractor: nn.Module, classifier: nn.Module) -> None:
+        """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the classifier names."""
+        tensor = to_tensor(images).to(next(classifier.parameters()).device)
         self.images.append(images)
         self.features.append(extractor.features(tensor).cpu().numpy())
-        self.named.append(judge(tensor).argmax(1).cpu().numpy())
+        self.named.append(classifier(tensor).argmax(1).cpu().numpy())
 
     def write(self, group: h5py.Group, num_classes: int, start: int) -> None:
-        """Store images, features, the judge's agreement and the mergeable statistics."""
+        """Store images, features, the classifier's agreement and the mergeable statistics."""
         features, named = np.concatenate(self.features), np.concatenate(self.named)
         labels = np.arange(start, start + len(named)) % num_classes
         group.create_dataset("images", data=np.concatenate(self.images))
@@ -93,12 +95,18 @@ def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
 
 
 def _draw(
-    settings: Experiment, members: Members, name: str, rows: range, reference: TarReader, arm: Arm, device: torch.device
+    settings: Experiment,
+    ensemble: Ensemble,
+    name: str,
+    rows: range,
+    reference: TarReader,
+    arm: Arm,
+    device: torch.device,
 ) -> np.ndarray:
     """Sample one batch; the oracle follows the cluster of the held-out image at the same place."""
     data, evaluate = settings.data, settings.evaluate
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)
-    field = members.field(name, evaluate, reference.clusters(rows).to(device))
+    field = ensemble.field(name, evaluate, reference.clusters(rows).to(device))
     shape = (data.channels, data.image_size, data.image_size)
     images = to_images(sample(field, settings.seed, rows, classes, shape, evaluate))
     used = torch.stack(field.usage).double().cpu().numpy()

@@ -8,49 +8,55 @@ import torch
 from torch import nn
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, Recipe
+from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.stages import critics, denoisers, outputs, routing
+from hpcddm.stages import denoisers, measuring, outputs, routing
 from hpcddm.training.loop import WEIGHTS, load_weights
 
 DENSE = (MONOLITH, STUDENT)
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-def load_members(
+def load_ensemble(
     settings: Experiment, folder_of: Callable[[str], Path], needed: Collection[str], device: torch.device
-) -> Members:
-    """Experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
+) -> Ensemble:
+    """Load experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
 
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
-    where `evaluate.residency` wants them.
+    where `evaluate.placement` wants them.
     """
     evaluate = settings.evaluate
-    recipes = {expert_key(index): settings.recipe(index) for index in range(settings.cluster.experts)}
-    recipes = {key: one for key, one in (recipes | dict.fromkeys(DENSE, settings.recipe())).items() if key in needed}
-    on_host = {
-        key: _verified(denoisers.build(settings, recipe), folder_of(key)).to(DTYPES[recipe.precision])
-        for key, recipe in recipes.items()
+    configs = {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
+    configs = {
+        key: config
+        for key, config in (configs | dict.fromkeys(DENSE, settings.expert_config())).items()
+        if key in needed
     }
-    placed = plugins.load("ensemble/residencies", evaluate.residency.name).place(evaluate.residency, on_host, device)
-    found = {key: _denoiser(settings, recipes[key], network) for key, network in placed.items()}
-    experts = [found.get(expert_key(index)) for index in range(settings.cluster.experts)]
+    on_host = {
+        key: _verified(denoisers.build(settings, config), folder_of(key)).to(DTYPES[config.precision])
+        for key, config in configs.items()
+    }
+    placed = plugins.load("ensemble/placements", evaluate.placement.name).place(evaluate.placement, on_host, device)
+    loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
+    experts = [loaded.get(expert_key(index)) for index in range(settings.cluster.experts)]
     router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
-    return Members(experts, router, found.get(MONOLITH), found.get(STUDENT), settings.data.num_classes)
+    return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), settings.data.num_classes)
 
 
-def _denoiser(settings: Experiment, recipe: Recipe, network: Callable) -> Denoiser:
+def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
     conversion = settings.evaluate.conversion
-    converted = plugins.load("ensemble/conversions", conversion.name).Conversion(conversion, recipe.precision)
-    return Denoiser(network, denoisers.objective_of(recipe), converted)
+    converted = plugins.load("ensemble/conversions", conversion.name).Conversion(conversion, config.precision)
+    return Denoiser(network, denoisers.objective_of(config), converted)
 
 
-def load_critic(settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device) -> nn.Module:
-    """The extractor or the judge, in fp32: distances must not depend on the precision of a sampler."""
-    critic = getattr(settings.critics, key.split("/")[1])
-    return _verified(critics.build(settings, critic), folder_of(key)).to(device)
+def load_measuring_network(
+    settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
+) -> nn.Module:
+    """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
+    network = getattr(settings.measuring, key.split("/")[1])
+    return _verified(measuring.build(settings, network), folder_of(key)).to(device)
 
 
 def _ready(device: torch.device, network: nn.Module, folder: Path, precision: str) -> nn.Module:
@@ -58,6 +64,6 @@ def _ready(device: torch.device, network: nn.Module, folder: Path, precision: st
 
 
 def _verified(network: nn.Module, folder: Path) -> nn.Module:
-    """The network with its weights, whose bytes must be those that its manifest names."""
+    """Load a network's weights, whose bytes must be those that its manifest names."""
     outputs.intact(folder, WEIGHTS)
     return load_weights(network, folder)

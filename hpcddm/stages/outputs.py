@@ -1,4 +1,4 @@
-"""The files of finished units, which are read only if they are what their manifest says."""
+"""Output files of finished units, read only if their bytes are those that the manifest names."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ from hpcddm.runtime.unit import require
 
 
 def names(folder: Path) -> set[str]:
-    """The outputs that the manifest of a unit's folder lists; none where there is no manifest."""
-    found = manifest.read(folder)
-    return {output.path for output in found.outputs} if found else set()
+    """Return the outputs that the manifest of a unit's folder lists; none where there is no manifest."""
+    listed = manifest.read(folder)
+    return {output.path for output in listed.outputs} if listed else set()
 
 
 def intact(folder: Path, name: str) -> Path:
-    """One output of a unit; raises `UserError` unless its bytes are those that the manifest names."""
-    found = manifest.read(folder)
-    expected = {output.path: output.sha256 for output in found.outputs} if found else {}
+    """Return the path of an output; raises `UserError` unless its bytes are those that the manifest names."""
+    listed = manifest.read(folder)
+    expected = {output.path: output.sha256 for output in listed.outputs} if listed else {}
     file = folder / name
     require(
         file.is_file() and atomic.sha256(file) == expected.get(name),

@@ -13,7 +13,7 @@ from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.diagnostics import diagnose
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.diversity import diversity
 from hpcddm.metrics.frechet import frechet_distance
@@ -21,14 +21,15 @@ from hpcddm.metrics.kernel import kernel_distance
 from hpcddm.metrics.precision_recall import DENSITY_NEIGHBOURS, NEIGHBOURS, precision_recall
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import (
+    CLASSIFIER,
     EXTRACTOR,
-    JUDGE,
     MONOLITH,
     ROUTER,
     STUDENT,
     class_names,
     evaluate_range,
     expert_keys,
+    expert_number,
     missing_experts,
 )
 from hpcddm.report import page
@@ -36,7 +37,7 @@ from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import facts, networks
+from hpcddm.stages import networks, run_summary
 from hpcddm.stages import samples as sample_lists
 from hpcddm.stages.evaluate import EVALUATION, REAL, REFERENCE, arm_names
 from hpcddm.training.loop import CURVE, WEIGHTS
@@ -44,13 +45,13 @@ from hpcddm.training.loop import CURVE, WEIGHTS
 PAGE, METRICS = "index.html", "metrics.json"
 PICTURES_PER_CLUSTER = 48
 GALLERY_PICTURES = 20
-"""Also the samples on which the diagnostics look, which ask every expert at every step."""
+"""Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""
 ENSEMBLE = "ensemble"
-"""All arms that are no dense model have one training and one bill."""
+"""Name for all arms that are no dense model, which share one training and its FLOPs."""
 WAYS = {"accuracy": "with class", "accuracy_without_class": "without class"}
 CALIBRATION = {"calibration_error": "as made", "scaled_calibration_error": "with temperature"}
 SURPRISE = {"nll": "as made", "scaled_nll": "with temperature"}
-"""The lists by noise level among the facts of the router's unit, and what the page calls their lines."""
+"""Lists by noise level among the results of the router's unit, and the labels of their lines on the page."""
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
@@ -64,7 +65,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
 
 
 def _merge(unit: Unit, arm: str) -> dict[str, Any]:
-    """One arm over all units, in the samples' order: statistics in float64, features, agreement, usage."""
+    """Merge one arm over all units, in the samples' order: statistics in float64, features, agreement, usage."""
     statistics, features, agreed, usage = None, [], [], 0
     for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
         with h5py.File(unit.input(key, EVALUATION)) as file:
@@ -91,8 +92,9 @@ def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]
         "floor": floor,
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
-        "extractor": _critic(settings, unit, EXTRACTOR),
-        "judge": _critic(settings, unit, JUDGE),
+        "extractor": _measuring_network(settings, unit, EXTRACTOR),
+        # The key by which the files of earlier runs and their readers know it.
+        "judge": _measuring_network(settings, unit, CLASSIFIER),
         "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
@@ -100,7 +102,7 @@ def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]
 
 
 def _remark(settings: Experiment, unit: Unit) -> str:
-    """What everybody who reads the results has to know of the experts that are missing; '' when none is."""
+    """Return a remark on the experts that are missing, for every reader of the results; '' when none is."""
     missing, num_experts = missing_experts(settings, unit.inputs), settings.cluster.experts
     if not missing:
         return ""
@@ -118,7 +120,7 @@ def _remark(settings: Experiment, unit: Unit) -> str:
 
 
 def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) -> dict[str, Any]:
-    """All measures of an arm against the held-out images; the class of image i is i % num_classes in both."""
+    """Measure an arm against the held-out images; the class of image i is i % num_classes in both."""
     labels = np.arange(len(arm["features"])) % num_classes
     return {
         "fd": frechet_distance(arm["statistics"], reference["statistics"]),
@@ -131,24 +133,24 @@ def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) 
 
 
 def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
-    """Training FLOPs by arm: of each dense model that is there, and of the experts that are there with the router.
+    """Sum the training FLOPs by arm: of each dense model, and of the experts with the router, as far as they are there.
 
-    What they started from is on every arm's bill, but once.
+    The FLOPs of initial weights count for every arm that started from them, but once.
     """
     dense = {key.split("/")[1]: _bill([inputs[key]]) for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = [found for key, found in inputs.items() if key.startswith("train/expert-")]
+    experts = [manifest for key, manifest in inputs.items() if expert_number(key) is not None]
     return dense | {ENSEMBLE: _bill([*experts, inputs[ROUTER]])}
 
 
 def _bill(units: list[Manifest]) -> int:
-    own = sum(found.facts["train_flops"] for found in units)
-    return own + sum(start["train_flops"] or 0 for start in facts.starts_of(units).values())
+    trained = sum(unit.results["train_flops"] for unit in units)
+    return trained + sum(start["train_flops"] or 0 for start in run_summary.initial_weights_of(units).values())
 
 
-def _critic(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
-    (weights,) = (output for output in unit.inputs[key].outputs if output.path == WEIGHTS)
-    name = getattr(settings.critics, key.split("/")[1]).model.name
-    return {"name": name, "sha256": weights.sha256, "heldout_accuracy": unit.inputs[key].facts["heldout_accuracy"]}
+def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
+    (output,) = (file for file in unit.inputs[key].outputs if file.path == WEIGHTS)
+    name = getattr(settings.measuring, key.split("/")[1]).model.name
+    return {"name": name, "sha256": output.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
 def _content(
@@ -162,89 +164,89 @@ def _content(
     usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name not in dense}
     return Content(
         name=settings.name,
-        facts=facts.rows(settings, metrics, unit.inputs),
+        summary=run_summary.rows(settings, metrics, unit.inputs),
         metrics=metrics,
-        denoisers=facts.trained_denoisers(settings, unit.inputs),
+        denoisers=run_summary.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
         gallery_classes=[names[number % len(names)] for number in range(GALLERY_PICTURES)],
         galleries=galleries,
         curves=_curves(unit),
-        router=_router(unit.inputs[ROUTER].facts),
+        router=_router(unit.inputs[ROUTER].results),
         usage={name: used / used.sum(1, keepdims=True) for name, used in usage.items()},
     )
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
-    """The loss curves of all units that trained something."""
-    trained = [key for key, found in unit.inputs.items() if any(output.path == CURVE for output in found.outputs)]
+    """Read the loss curves of all units that trained something."""
+    trained = [key for key, manifest in unit.inputs.items() if any(output.path == CURVE for output in manifest.outputs)]
     return {key: atomic.read_json(unit.input(key, CURVE)) for key in trained}
 
 
-def _router(found: dict[str, Any]) -> Router | None:
-    """What the router's unit measured on held-out images by noise level; None where it measured nothing."""
-    if "noise_levels" not in found:
+def _router(results: dict[str, Any]) -> Router | None:
+    """Collect what the router's unit measured on held-out images by noise level; None where it measured nothing."""
+    if "noise_levels" not in results:
         return None
     lines = [
-        {label: found[key] for key, label in kind.items() if key in found} for kind in (WAYS, CALIBRATION, SURPRISE)
+        {label: results[key] for key, label in kind.items() if key in results} for kind in (WAYS, CALIBRATION, SURPRISE)
     ]
-    return Router(found["noise_levels"], *lines)
+    return Router(results["noise_levels"], *lines)
 
 
 def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
-    found = []
+    clusters = []
     for index in range(settings.cluster.experts):
         name = f"expert-{index:02d}"
         samples = sample_lists.clustered(unit, name)
         reader = sample_lists.reader(unit, "train", samples)
         # Not the first ones: sources are often sorted by class.
         rows = noise.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER]
-        found.append(Cluster(index, len(samples), reader.images(rows)))
-    return found
+        clusters.append(Cluster(index, len(samples), reader.images(rows)))
+    return clusters
 
 
 class Shown:
-    """The few samples that are shown and looked into: the same noise and classes in every arm."""
+    """Samples of the gallery and of the diagnostics: the same noise and classes in every arm."""
 
     def __init__(self, settings: Experiment, unit: Unit):
         self.settings, self.unit = settings, unit
         data = settings.data
-        device = own_device(unit, uses_all=settings.evaluate.residency.uses_all_gpus)
-        self.members: Members = networks.load_members(settings, unit.run.unit, unit.inputs, device)
+        device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
+        self.ensemble: Ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
         self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)
         reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]
         self.clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
         self.shape = (data.channels, data.image_size, data.image_size)
         self.arms = arm_names(settings)
-        self.alone = [f"expert-{index}" for index, expert in enumerate(self.members.experts) if expert is not None]
+        self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
 
     def galleries(self) -> list[Gallery]:
-        """What every arm and every expert alone makes of that noise."""
-        evaluate, found = self.settings.evaluate, []
+        """Draw the gallery of every arm and of every expert alone, all from the same noise."""
+        evaluate, galleries = self.settings.evaluate, []
         for arm in (*self.arms, *self.alone):
             self._go_on()
-            field = self.members.field(arm, evaluate, self.clusters)
+            field = self.ensemble.field(arm, evaluate, self.clusters)
             images = sample(field, self.settings.seed, self.rows, self.classes, self.shape, evaluate)
-            found.append(Gallery(arm, to_images(images)))
-        return found
+            galleries.append(Gallery(arm, to_images(images)))
+        return galleries
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:
-        """The router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
-        evaluate, found = self.settings.evaluate, {}
+        """Measure the router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
+        evaluate, by_arm = self.settings.evaluate, {}
         for arm in self.arms:
             self._go_on()
-            found[arm] = diagnose(
-                partial(self.members.field, arm, evaluate, self.clusters),
+            by_arm[arm] = diagnose(
+                partial(self.ensemble.field, arm, evaluate, self.clusters),
                 self.settings.seed,
                 self.rows,
                 self.classes,
                 self.shape,
                 evaluate,
             )
-        return found
+        return by_arm
 
     def _go_on(self) -> None:
         self.unit.leave_if_told()
-        self.unit.pulse.beat(self.done, 2 * len(self.arms) + len(self.alone))
+        self.unit.heartbeat.beat(self.done, 2 * len(self.arms) + len(self.alone))
         self.done += 1

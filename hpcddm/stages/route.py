@@ -47,21 +47,21 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)
     reader = sample_lists.reader(unit, "heldout", rows)
-    found, temperatures = quality(settings, corrected, reader, unit.leave_if_told)
+    measured, temperatures = quality(settings, corrected, reader, unit.leave_if_told)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
         atomic.write_json(unit.folder / CALIBRATION, calibration)
         outputs.append(CALIBRATION)
-    return Result(outputs, made.facts | found)
+    return Result(outputs, made.results | measured)
 
 
 def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
-    """Train on real images or on the experts'; the log prior that the logits lack, zeros at natural frequency."""
-    outputs, facts = [], {}
+    """Train on real images or the experts' samples; return also the log prior that the logits lack."""
+    outputs, results = [], {}
     if settings.router.samples:
         reader, plan = draw(settings, unit)
-        outputs, facts = [SAMPLES, DRAWN], {"sampling_flops": sampling_flops(settings, plan.images)}
+        outputs, results = [SAMPLES, DRAWN], {"sampling_flops": sampling_flops(settings, plan.images)}
     else:
         reader = _clustered(unit)
     order, log_prior = None, [0.0] * settings.cluster.experts
@@ -73,27 +73,27 @@ def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     loss = _loss(settings, unit.key)
     task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
     trained = train(task, training, unit)
-    facts |= trained.facts | {"images": training.images}
-    facts |= {"train_flops": fit_flops(settings) + facts.get("sampling_flops", 0)}
-    return Result(outputs + trained.outputs, facts | denoisers.started(settings, unit)), log_prior
+    results |= trained.results | {"images": training.images}
+    results |= {"train_flops": fit_flops(settings) + results.get("sampling_flops", 0)}
+    return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
 
 
 def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     """Compute a router that is not trained from all training images; one rank does it."""
-    facts = {"images": 0, "train_flops": 0}
+    results = {"images": 0, "train_flops": 0}
     if unit.ranks.rank == 0:
         reader, router = _clustered(unit), build(settings)
-        facts["images"] = len(reader)
+        results["images"] = len(reader)
 
         def advance(done: int) -> None:
             unit.leave_if_told()
-            unit.pulse.beat(done, len(reader))
+            unit.heartbeat.beat(done, len(reader))
 
         router.fit(reader, advance)
         unit.attempt.require_ownership()
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
             save_tensors(router.state_dict(), staged)
-    return Result([WEIGHTS], facts), [0.0] * settings.cluster.experts
+    return Result([WEIGHTS], results), [0.0] * settings.cluster.experts
 
 
 def _clustered(unit: Unit) -> TarReader:
@@ -106,7 +106,7 @@ def _loss(settings: Experiment, stream: str) -> Callable:
     dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        t = randomness.times(batch)
+        t = randomness.uniform_times(batch)
         classes = randomness.classes(batch, dropout, null_class)
         logits = model(path.linear(batch.x0, randomness.gaussian(batch), t), t, classes)
         return F.cross_entropy(logits, batch.clusters, reduction="none")

@@ -1,4 +1,4 @@
-"""What a router is made of, what it costs, and how a finished one is read."""
+"""Routers: building, loading a finished one, and FLOPs."""
 
 import json
 from collections.abc import Callable
@@ -7,26 +7,26 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpcddm import plugins, starts
+from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment, Training
+from hpcddm.initial_weights import InitRequest
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.flops import training_flops
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.stages import denoisers, outputs
-from hpcddm.starts import Wanted
 
 CALIBRATION = "calibration.json"
-"""The arguments of `CalibratedRouter`; it is there where there is something to correct."""
+"""File with the arguments of `CalibratedRouter`; missing where there is nothing to correct."""
 
 
 def build(settings: Experiment) -> nn.Module:
-    """A router before any training."""
+    """Build a router as it is before any training."""
     model = settings.router.model
     return plugins.load("models", model.name).build(model, settings.data, settings.cluster.experts)
 
 
 def trainable(settings: Experiment) -> nn.Module:
-    """A router with what a refit leaves as it is frozen."""
+    """Build a router whose body is frozen where it is refitted."""
     router = build(settings)
     if settings.router.refit is not None:
         _freeze_body(router)
@@ -34,20 +34,20 @@ def trainable(settings: Experiment) -> nn.Module:
 
 
 def initial(settings: Experiment, unit: Unit) -> nn.Module:
-    """A router ready to be trained: its prompts filled in, and for a refit all but the head copied and frozen.
+    """Build a router ready to be trained: its prompts filled in, and for a refit all but the head copied and frozen.
 
     Raises `UserError` naming the file and the tensor when the other router's weights do not fit.
     """
     router = build(settings)
     denoisers.fill_prompts(router, settings.router.model, settings)
     if settings.router.refit is not None:
-        _copy_body(router, starts.wanted(settings, unit.key), unit)
+        _copy_body(router, initial_weights.init_request(settings, unit.key), unit)
         _freeze_body(router)
     return router
 
 
 def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, str], nn.Module]) -> nn.Module:
-    """The finished router of a unit's folder, calibrated where that is part of the result.
+    """Load the finished router of a unit's folder, calibrated where that is part of the result.
 
     ready: function (network, folder, precision) -> network with the folder's weights, where it is to run.
     Raises `UserError` when the calibration's bytes are not those that the manifest names.
@@ -59,12 +59,12 @@ def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, s
 
 
 def precision(settings: Experiment) -> str:
-    """That in which the router is asked: as it was trained; fp32 where it was not."""
+    """Return the precision in which the router runs: that of its training; fp32 where it was not trained."""
     return settings.router.training.precision if settings.router.training else "fp32"
 
 
 def router_training(settings: Experiment) -> Training | None:
-    """The router's training in whole batches; None for one that is not trained."""
+    """Return the router's training in whole batches; None for one that is not trained."""
     training = settings.router.training
     if training is None:
         return None
@@ -72,7 +72,7 @@ def router_training(settings: Experiment) -> Training | None:
 
 
 def router_flops(settings: Experiment) -> int:
-    """All FLOPs that the router costs before it is asked, which are on the ensemble's bill: training and its samples.
+    """Count the FLOPs of the router before it is used, which count for the ensemble: training and its samples.
 
     Of the samples every expert draws as many here; of experts that differ in size the manifest tells the exact sum.
     """
@@ -81,7 +81,7 @@ def router_flops(settings: Experiment) -> int:
 
 
 def fit_flops(settings: Experiment) -> int:
-    """FLOPs of the training alone; of a refit the backward pass ends at the head."""
+    """Count the FLOPs of the training alone; in a refit the backward pass ends at the head."""
     training = router_training(settings)
     if training is None:
         return 0
@@ -89,23 +89,23 @@ def fit_flops(settings: Experiment) -> int:
 
 
 def sampling_flops(settings: Experiment, images: list[int]) -> int:
-    """FLOPs of drawing so many images from each expert, for a router that is trained on them."""
+    """Count the FLOPs of drawing so many images from each expert, for a router that is trained on them."""
     samples = settings.router.samples
     if samples is None:
         return 0
-    looks = samples.steps * (1 if samples.guidance == 1 else 2)
+    nfe = samples.steps * (1 if samples.guidance == 1 else 2)
     each = denoisers.of_each(settings, range(len(images)), denoisers.sample_flops)
-    return looks * sum(count * one for count, one in zip(images, each, strict=True))
+    return nfe * sum(count * flops for count, flops in zip(images, each, strict=True))
 
 
-def _copy_body(router: nn.Module, wanted: Wanted, unit: Unit) -> None:
-    path, stored = denoisers.starting_weights(wanted, unit)
+def _copy_body(router: nn.Module, request: InitRequest, unit: Unit) -> None:
+    path, stored = denoisers.read_initial_weights(request, unit)
     for name, parameter in _body(router).items():
-        found = stored.get(name, torch.empty(0)).shape
+        shape = stored.get(name, torch.empty(0)).shape
         require(
-            found == parameter.shape,
-            f"{wanted.place}.weights: {path}: {name} is {list(found)}, here it is {list(parameter.shape)};"
-            f" {wanted.advice}",
+            shape == parameter.shape,
+            f"{request.place}.weights: {path}: {name} is {list(shape)}, here it is {list(parameter.shape)};"
+            f" {request.advice}",
         )
         parameter.data.copy_(stored[name])
 
@@ -116,6 +116,6 @@ def _freeze_body(router: nn.Module) -> None:
 
 
 def _body(router: nn.Module) -> dict[str, nn.Parameter]:
-    """All parameters but the head's."""
+    """Return all parameters but the head's, by name."""
     head = router.head_parameters()
     return {name: parameter for name, parameter in router.named_parameters() if name not in head}

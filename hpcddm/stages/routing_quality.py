@@ -1,4 +1,4 @@
-"""How right a router is, how far it can be believed, and its temperatures: on held-out images, by noise level."""
+"""Accuracy, calibration and temperatures of a router on held-out images, by noise level."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,20 +16,20 @@ from hpcddm.objectives import path
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
-"""Held-out images at most: everything is measured on one half, temperatures are fitted on the other."""
+"""Largest number of held-out images: measures are taken on one half, temperatures are fitted on the other."""
 IMAGES_AT_ONCE = 250
 
 
 def heldout_rows(samples: np.ndarray, seed: int) -> np.ndarray:
-    """The held-out samples that are looked at: a random choice, so that clusters have their natural frequency."""
+    """Choose the held-out samples at random, so that clusters have their natural frequency."""
     return samples[noise.permutation(seed, "route/heldout", len(samples))[:MEASURED_IMAGES]]
 
 
-def looks(settings: Experiment, heldout: int) -> int:
-    """How often the router looks at an image here, of so many that are held out."""
-    seen = min(heldout, MEASURED_IMAGES)
-    measured = seen // 2
-    fitted = seen - measured if settings.router.temperature in TEMPERATURES else 0
+def router_nfe(settings: Experiment, heldout: int) -> int:
+    """Count the router's evaluations for measuring and fitting here, with so many held-out images."""
+    images = min(heldout, MEASURED_IMAGES)
+    measured = images // 2
+    fitted = images - measured if settings.router.temperature in TEMPERATURES else 0
     return len(NOISE_LEVELS) * (2 * measured + fitted)
 
 
@@ -37,25 +37,29 @@ def looks(settings: Experiment, heldout: int) -> int:
 def quality(
     settings: Experiment, router: nn.Module, reader: TarReader, pause: Callable[[], None]
 ) -> tuple[dict[str, Any], list[float]]:
-    """Facts by noise level, and the temperatures of the levels: ones where the setting says none.
+    """Measure the router by noise level and fit the temperatures of the levels: ones where the setting says none.
 
     router: with its prior corrected, but of temperature 1, on any device; reader: held-out images at their natural
     frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the class,
     and serve those without it, too.
     """
-    look = partial(_logits, settings, router, reader, pause)
+    logits_of = partial(_logits, settings, router, reader, pause)
     measured, fitted = range(1, len(reader), 2), range(0, len(reader), 2)
-    known, unknown, own = look(measured, True), look(measured, False), reader.clusters(measured).numpy()
-    facts: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
-    facts["accuracy"] = [_accuracy(logits, own) for logits in known]
-    facts["accuracy_without_class"] = [_accuracy(logits, own) for logits in unknown]
-    facts |= _belief(known, own, [1.0] * len(known))
+    with_class, without_class, clusters = (
+        logits_of(measured, True),
+        logits_of(measured, False),
+        reader.clusters(measured).numpy(),
+    )
+    results: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
+    results["accuracy"] = [_accuracy(logits, clusters) for logits in with_class]
+    results["accuracy_without_class"] = [_accuracy(logits, clusters) for logits in without_class]
+    results |= _belief(with_class, clusters, [1.0] * len(with_class))
     fit = TEMPERATURES.get(settings.router.temperature)
     if fit is None:
-        return facts, [1.0] * len(known)
-    temperatures = fit(look(fitted, True), reader.clusters(fitted).numpy())
-    facts |= {f"scaled_{name}": values for name, values in _belief(known, own, temperatures).items()}
-    return facts | {"temperatures": temperatures}, temperatures
+        return results, [1.0] * len(with_class)
+    temperatures = fit(logits_of(fitted, True), reader.clusters(fitted).numpy())
+    results |= {f"scaled_{name}": values for name, values in _belief(with_class, clusters, temperatures).items()}
+    return results | {"temperatures": temperatures}, temperatures
 
 
 def _logits(
@@ -66,9 +70,9 @@ def _logits(
     rows: range,
     with_class: bool,
 ) -> np.ndarray:
-    """Logits (levels, N, K) of some rows at every noise level."""
+    """Compute the logits (levels, N, K) of some rows at every noise level."""
     device = next(router.parameters()).device
-    found = []
+    blocks = []
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
@@ -76,9 +80,9 @@ def _logits(
         classes = labels if with_class else torch.full_like(labels, settings.data.num_classes)
         eps = noise.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        asked = [router(path.linear(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
-        found.append(torch.stack(asked).cpu().numpy())
-    return np.concatenate(found, axis=1)
+        logits = [router(path.linear(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
+        blocks.append(torch.stack(logits).cpu().numpy())
+    return np.concatenate(blocks, axis=1)
 
 
 def _accuracy(logits: np.ndarray, clusters: np.ndarray) -> float:
@@ -86,15 +90,15 @@ def _accuracy(logits: np.ndarray, clusters: np.ndarray) -> float:
 
 
 def _belief(logits: np.ndarray, clusters: np.ndarray, temperatures: list[float]) -> dict[str, list[float]]:
-    """Negative log-likelihood and expected calibration error of every level, logits being (levels, N, K)."""
+    """Compute negative log-likelihood and expected calibration error of every level from logits (levels, N, K)."""
     each = list(zip(logits, temperatures, strict=True))
     return {
-        "nll": [nll(one, clusters, temperature) for one, temperature in each],
-        "calibration_error": [ece(probabilities(one, temperature), clusters) for one, temperature in each],
+        "nll": [nll(level, clusters, temperature) for level, temperature in each],
+        "calibration_error": [ece(probabilities(level, temperature), clusters) for level, temperature in each],
     }
 
 
-def _one(logits: np.ndarray, clusters: np.ndarray) -> list[float]:
+def _common(logits: np.ndarray, clusters: np.ndarray) -> list[float]:
     common = fit_temperature(np.concatenate(logits), np.tile(clusters, len(logits)))
     return [common] * len(logits)
 
@@ -104,6 +108,6 @@ def _by_level(logits: np.ndarray, clusters: np.ndarray) -> list[float]:
 
 
 TEMPERATURES: dict[str, Callable[[np.ndarray, np.ndarray], list[float]]] = {
-    "one": _one,
+    "one": _common,
     "by_level": _by_level,
 }

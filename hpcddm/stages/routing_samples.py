@@ -16,7 +16,7 @@ from hpcddm.config import EvaluateSettings, Experiment
 from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.pipeline import expert_keys
@@ -25,71 +25,73 @@ from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
-from hpcddm.schema import covered
+from hpcddm.schema import hashed
 from hpcddm.stages import networks
 
 SAMPLES, DRAWN = "samples.npy", "samples.json"
 FIRST_NUMBER = 1 << 40
-"""The number of the first image, from which its noise comes: no evaluation draws so many."""
+"""Number of the first image, from which its noise comes; larger than that of any evaluation's image."""
 POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is drawn: how many images of each class from each expert, int64 (K, classes), in batches of so many."""
+    """Plan of the images to draw: `counts` of each class from each expert, int64 (K, classes), and the batch."""
 
     counts: np.ndarray
     batch: int
     key: str
-    """A hash over everything that the images depend on."""
+    """Hash over everything that the images depend on."""
 
     @classmethod
     def of(cls, settings: Experiment, inputs: dict[str, Manifest]) -> "Plan":
-        """Experts in proportion to their clusters, classes as frequent as in the expert's own, where that is told.
+        """Share the images among experts in proportion to their clusters, and among classes as in each cluster.
 
-        A site that keeps its class counts to itself has all classes equally often.
+        Classes are equally frequent for an expert whose class counts are not published.
         Raises `UserError` when the images are too few for an expert to draw a single one.
         """
         samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
-        images = shares([found.facts["samples"] for found in experts], samples.images * len(experts))
+        images = shares([expert.results["samples"] for expert in experts], samples.images * len(experts))
         even = [1] * settings.data.num_classes
-        rows = [shares(one.facts.get("class_counts", even), n) for one, n in zip(experts, images, strict=True)]
+        rows = [shares(expert.results.get("class_counts", even), n) for expert, n in zip(experts, images, strict=True)]
         for number, count in enumerate(images):
             require(count > 0, f"router.samples.images: {samples.images} leave none for expert {number}; draw more")
-        batch, conversion = settings.evaluate.batch, covered(settings.evaluate.conversion)
-        origin = {"experts": [(one.fingerprint, one.digest) for one in experts], "conversion": conversion}
-        drawn = {"samples": covered(samples), "batch": batch, "seed": settings.seed}
+        batch, conversion = settings.evaluate.batch, hashed(settings.evaluate.conversion)
+        origin = {"experts": [(expert.fingerprint, expert.digest) for expert in experts], "conversion": conversion}
+        drawn = {"samples": hashed(samples), "batch": batch, "seed": settings.seed}
         return cls(np.stack(rows), batch, digest(origin | drawn | {"counts": np.stack(rows).tolist()}))
 
     @property
     def images(self) -> list[int]:
-        """How many images each expert draws."""
+        """Number of images that each expert draws."""
         return self.counts.sum(1).tolist()
 
     @property
     def labels(self) -> np.ndarray:
-        """The classes of all images, expert after expert."""
+        """Classes of all images, expert after expert, (N,)."""
         classes = np.tile(np.arange(self.counts.shape[1]), len(self.counts))
         return np.repeat(classes, self.counts.reshape(-1))
 
     @property
     def clusters(self) -> np.ndarray:
-        """The experts of all images."""
+        """Experts of all images, (N,)."""
         return np.repeat(np.arange(len(self.counts)), self.images)
 
     def batches(self) -> list[tuple[int, range]]:
-        """(expert, rows) of what is drawn together."""
-        found, start = [], 0
+        """List the batches that are drawn together, as (expert, rows)."""
+        batches, start = [], 0
         for expert, count in enumerate(self.images):
             stop = start + count
-            found += [(expert, range(first, min(first + self.batch, stop))) for first in range(start, stop, self.batch)]
+            batches += [
+                (expert, range(first, min(first + self.batch, stop))) for first in range(start, stop, self.batch)
+            ]
             start = stop
-        return found
+        return batches
 
 
-def shares(weights: Sequence[int], total: int) -> np.ndarray:
-    """`total` split in proportion to weights, by largest remainders: int64, summing to `total`."""
-    exact = total * np.asarray(weights, dtype=np.float64) / np.sum(weights)
+def shares(proportions: Sequence[int], total: int) -> np.ndarray:
+    """Split `total` by `proportions`, by largest remainders: int64, summing to `total`."""
+    exact = total * np.asarray(proportions, dtype=np.float64) / np.sum(proportions)
     whole = np.floor(exact).astype(np.int64)
     largest = np.argsort(whole - exact, kind="stable")[: total - whole.sum()]
     whole[largest] += 1
@@ -97,7 +99,7 @@ def shares(weights: Sequence[int], total: int) -> np.ndarray:
 
 
 def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
-    """Draw what is missing, all ranks together, and read it: the images lie in the unit's folder.
+    """Draw the missing images, all ranks together, and open them all: they lie in the unit's folder.
 
     Every batch that is drawn is stored at once, so that an attempt draws none that an earlier one has stored.
     Raises `Stopped` between two batches when the unit was told to leave.
@@ -115,8 +117,8 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
 
 
 def _is_there(unit: Unit, plan: Plan) -> bool:
-    found = fresh.read_json(unit.folder / DRAWN)
-    return isinstance(found, dict) and found.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
+    record = fresh.read_json(unit.folder / DRAWN)
+    return isinstance(record, dict) and record.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
 
 
 def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
@@ -128,42 +130,44 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
         # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
         return
     total, device = sum(plan.images), own_device(unit)
-    for expert, batches in groupby(missing, key=lambda one: one[0]):
-        members = networks.load_members(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
+    for expert, batches in groupby(missing, key=lambda batch: batch[0]):
+        ensemble = networks.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
             unit.leave_if_told()
-            images = _draw_batch(settings, members, expert, rows, plan.labels[rows.start : rows.stop], device)
+            images = _draw_batch(settings, ensemble, expert, rows, plan.labels[rows.start : rows.stop], device)
             unit.attempt.require_ownership()
             with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
             if unit.ranks.rank == 0:
-                unit.pulse.beat(rows.stop, total)
+                unit.heartbeat.beat(rows.stop, total)
 
 
 def _draw_batch(
     settings: Experiment,
-    members: Members,
+    ensemble: Ensemble,
     expert: int,
     rows: range,
     labels: np.ndarray,
     device: torch.device,
 ) -> np.ndarray:
-    """Images of one expert, uint8 (N, H, W, C): with the evaluation's conversion and residency and Euler's method."""
+    """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
     data, samples, evaluate = settings.data, settings.router.samples, settings.evaluate
-    own = EvaluateSettings(
+    sampling = EvaluateSettings(
         steps=samples.steps,
         guidance=samples.guidance,
         conversion=evaluate.conversion,
-        residency=evaluate.residency,
+        placement=evaluate.placement,
     )
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
     shape = (data.channels, data.image_size, data.image_size)
     classes = torch.from_numpy(labels).to(device)
-    return to_images(sample(members.field(f"expert-{expert}", own), settings.seed, numbers, classes, shape, own))
+    return to_images(
+        sample(ensemble.field(f"expert-{expert}", sampling), settings.seed, numbers, classes, shape, sampling)
+    )
 
 
 def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
-    """All batches in one file, when the other ranks have drawn theirs."""
+    """Pack all batches into one file, once the other ranks have drawn theirs."""
     data, files = settings.data, [_file(folder, rows) for _, rows in plan.batches()]
     while not {file.name for file in files} <= set(fresh.names(folder)):
         _wait(unit)
@@ -177,7 +181,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
         np.lib.format.write_array_header_1_0(target, header)
         for file in files:
             target.write(np.load(file).tobytes())
-    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **covered(settings.router.samples)}
+    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(settings.router.samples)}
     atomic.write_json(unit.folder / DRAWN, drawn)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -196,7 +200,7 @@ def _file(folder: Path, rows: range) -> Path:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that appears under its name when it is complete; `UserError` when the disk takes no more."""
+    """Open a file that appears under its name once it is complete; raises `UserError` when the disk takes no more."""
     try:
         with atomic.replacing(path) as staged, open(staged, "wb") as file:
             yield file

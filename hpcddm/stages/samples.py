@@ -1,4 +1,4 @@
-"""How the stages find the samples of a run: tars, expert lists, balanced held-out images."""
+"""Samples of a run for its stages: tars, expert lists, balanced held-out images."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from hpcddm.stages.shard import INDEX, TAR
 
 
 def keys_of(unit: Unit, stage: str, split: str) -> list[str]:
-    """The units of a stage that hold a split, in the order of their numbers."""
-    found = [key for key in unit.inputs_of(stage) if key.startswith(f"{stage}/{split}-")]
-    return sorted(found, key=lambda key: int(key.rsplit("-", 1)[1]))
+    """List the units of a stage that hold a split, in the order of their numbers."""
+    keys = [key for key in unit.inputs_of(stage) if key.startswith(f"{stage}/{split}-")]
+    return sorted(keys, key=lambda key: int(key.removeprefix(f"{stage}/{split}-")))
 
 
 def indices(unit: Unit, split: str) -> np.ndarray:
-    """All samples of a split with their place in the split as `id`, (N,) of dtype `tar.SAMPLE`."""
+    """Read all samples of a split with their place in the split as `id`, (N,) of dtype `tar.SAMPLE`."""
     keys = keys_of(unit, "shard", split)
     samples = np.concatenate([np.load(unit.input(key, INDEX)) for key in keys])
     samples["id"] = np.arange(len(samples))
@@ -27,23 +27,23 @@ def indices(unit: Unit, split: str) -> np.ndarray:
 
 
 def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
-    """A reader of samples of a split."""
+    """Open a reader of samples of a split."""
     keys = keys_of(unit, "shard", split)
     return TarReader([unit.input(key, TAR) for key in keys], samples)
 
 
 def clustered(unit: Unit, name: str) -> np.ndarray:
-    """A list that the stage cluster wrote: of a split ('train', 'heldout') or of one expert ('expert-00')."""
+    """Read a list that the stage cluster wrote: of a split ('train', 'heldout') or of one expert ('expert-00')."""
     return np.load(unit.input(CLUSTER, f"{name}.npy"))
 
 
 def evaluated(unit: Unit, settings: Experiment, split: str = "heldout") -> np.ndarray:
-    """The samples of a split that the evaluation takes, place by place."""
+    """Return the samples of a split that the evaluation takes, in its order."""
     return balanced(clustered(unit, split), class_names(settings, unit.inputs), settings.evaluate.images)
 
 
 def balanced(samples: np.ndarray, names: Sequence[str], count: int) -> np.ndarray:
-    """The first `count` samples with class i % num_classes at place i; names: of all classes.
+    """Select the first `count` samples with class i % num_classes at place i; names: of all classes.
 
     Raises `UserError` when a class has too few.
     """

@@ -44,5 +44,5 @@ def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record
     for number in range(start, stop):
         if number % BEAT_EVERY == 0:
             unit.leave_if_told()
-        unit.pulse.beat(number - start, stop - start)
+        unit.heartbeat.beat(number - start, stop - start)
         yield records[number]

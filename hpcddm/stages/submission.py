@@ -1,4 +1,4 @@
-"""The last job of a submission that the queue had no room for: submits the rest. It is no stage of the pipeline."""
+"""Last job of a submission for which the queue had no room; it submits the rest and is no stage of the pipeline."""
 
 import subprocess
 import sys
@@ -10,16 +10,16 @@ from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
-    """Do what the command that was cut short would do now.
+    """Continue the submission that was cut short.
 
-    Raises `UserError` when that fails; its words are in the log.
+    Raises `UserError` when that fails, with the cause in the log, and `RuntimeError` when it is worth another attempt.
     """
     command = [sys.executable, "-P", "-m", "hpcddm.cli", "continue-submission", str(unit.run.root)]
     code = subprocess.run(command, check=False).returncode
     if code in (exit_codes.SILENT, exit_codes.LEAVES):
         # Not final: the next attempt may find a scheduler that answers, and the run free.
-        why = "the scheduler does not answer" if code == exit_codes.SILENT else "another command is at work here"
-        raise RuntimeError(f"{why}, so the rest could not be submitted yet")
+        reason = "the scheduler does not answer" if code == exit_codes.SILENT else "another command is at work here"
+        raise RuntimeError(f"{reason}, so the rest could not be submitted yet")
     if code:
         raise UserError(f"the rest could not be submitted (exit code {code}); see the log, then submit again by hand")
     return Result([], {})

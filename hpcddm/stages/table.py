@@ -1,4 +1,4 @@
-"""The last job of a sweep: the table and the plot of what is complete by then. It is none of the pipeline's stages."""
+"""Last job of a sweep: table and plot of the settings complete by then; it is no stage of the pipeline."""
 
 from hpcddm.config import Experiment
 from hpcddm.runtime.unit import Result, Unit

@@ -1,4 +1,4 @@
-"""How long a unit will take, and how that is known: given, told by the run's own attempts, or measured here and now."""
+"""Estimates of a unit's time from a given speed, from the run's own attempts, or from a benchmark here and now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
-from hpcddm.runtime.records import Record, as_number, records
+from hpcddm.runtime.records import AttemptRecord, as_number, records
 from hpcddm.site import Resources
 from hpcddm.stages.benchmark import Benchmark, machine
 from hpcddm.stages.costs import Costs
 
 ENOUGH = 0.05
-"""An attempt tells how fast it is once it has done this part of its work."""
+"""Part of its work after which the speed of an attempt counts."""
 GIVEN, RECORDED, MEASURED, UNKNOWN = "given", "this run", "benchmark", "unknown"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a unit costs; None where nobody can tell, and then `detail` says why."""
+    """Estimated cost of a unit; None where it is unknown, and then `detail` says why."""
 
     flops: int | None
     seconds: float | None
@@ -30,7 +30,7 @@ class Estimate:
 class Clock:
     """Estimates for the units of one run.
 
-    is_here: whether the jobs will run on this very machine; speed: FLOPs per second of one rank, if given.
+    is_here: the jobs will run on this very machine; speed: FLOPs per second of one rank, if given.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Clock:
         self._costs, self._benchmark, self._run, self._is_here, self._speed = costs, benchmark, run, is_here, speed
 
     def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
-        """What a unit will cost; siblings: the units of its stage, whose attempts tell about it."""
+        """Estimate the cost of a unit; siblings: the units of its stage, whose attempts show their speed."""
         try:
             flops = sum(self._costs.flops(work) for work in self._costs.work(key))
         except UserError as error:
@@ -47,15 +47,17 @@ class Clock:
         ranks = resources.ranks if key.split("/")[0] in COLLECTIVE_STAGES else 1
         if self._speed and flops:
             return Estimate(flops, flops / (self._speed * ranks), GIVEN, f"{self._speed:.3g} FLOPs per second and rank")
-        found = self._recorded(key, siblings, ranks)
-        return Estimate(flops, *(found or self._measured(key, resources, ranks)))
+        recorded = self._recorded(key, siblings, ranks)
+        return Estimate(flops, *(recorded or self._measured(key, resources, ranks)))
 
     def _recorded(self, key: str, siblings: Sequence[str], ranks: int) -> tuple[float, str, str] | None:
-        """From the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
+        """Estimate from the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
         for group in ([key], siblings):
-            found = [(record, one) for one in group for record in records(self._run.logs(one)) if _tells(record)]
-            if found:
-                record, measured = max(found, key=lambda pair: pair[0].beat.time)
+            candidates = [
+                (record, unit) for unit in group for record in records(self._run.logs(unit)) if _tells(record)
+            ]
+            if candidates:
+                record, measured = max(candidates, key=lambda pair: pair[0].beat.time)
                 beat, ranks_then = record.beat, as_number(record.owner, "ranks") or ranks
                 seconds = beat.total / beat.rate * self._weight(key) / self._weight(measured) * ranks_then / ranks
                 detail = f"{measured} attempt {record.number}: {beat.rate:.3g} images/s on {ranks_then:g} ranks"
@@ -71,7 +73,7 @@ class Clock:
             return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
         threads = resources.cpus_per_rank
         try:
-            seconds = sum(self._benchmark.seconds(one, ranks, threads, on_gpu) for one in work)
+            seconds = sum(self._benchmark.seconds(piece, ranks, threads, on_gpu) for piece in work)
         except UserError as error:
             return None, UNKNOWN, str(error)
         detail = f"one process of {threads} threads on {machine(on_gpu)}; no communication, reading or start-up"
@@ -79,9 +81,9 @@ class Clock:
 
     def _weight(self, key: str) -> int:
         work = self._costs.work(key)
-        return sum(self._costs.flops(one) for one in work) or sum(one.images for one in work) or 1
+        return sum(self._costs.flops(piece) for piece in work) or sum(piece.images for piece in work) or 1
 
 
-def _tells(record: Record) -> bool:
+def _tells(record: AttemptRecord) -> bool:
     beat = record.beat
     return beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= ENOUGH * beat.total

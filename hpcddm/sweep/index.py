@@ -1,4 +1,4 @@
-"""What a sweep's folder knows of itself: `sweep.json`, and the links from each setting's run to what it shares."""
+"""Index of a sweep's folder: `sweep.json`, and the links from each setting's run to the work that it shares."""
 
 import os
 from collections import defaultdict
@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.files import SWEEP_FILE
+from hpcddm.loading import SWEEP_FILE
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 
 INSIDE = RunDir(Path())
-"""Any run, for places as seen from its folder."""
+"""Run with an empty root, for paths relative to a run's folder."""
 
 
 @dataclass
 class Index:
-    """The settings of a sweep, and whose run holds the work that several of them share."""
+    """Settings of a sweep, and the owners of the work that several of them share."""
 
     name: str = ""
     current: list[str] = field(default_factory=list)
-    """The labels of the settings that the YAML file named last, in its order."""
+    """Labels of the settings that the YAML file named last, in its order."""
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """All settings that ever were, by label."""
+    """Settings by label, those removed from the file included."""
     owners: dict[str, str] = field(default_factory=dict)
-    """For every identity of a unit the label of the member in whose run it is made."""
+    """Identity of a unit -> label of the setting in whose run it is made."""
 
     @property
     def left_out(self) -> list[str]:
@@ -35,9 +35,9 @@ class Index:
 
 
 def read_index(home: RunDir) -> Index:
-    """The index of a sweep, without owners whose run somebody has removed; a new one where there is none.
+    """Read the index of a sweep, without owners whose run was removed; a new one where there is none.
 
-    Raises `UserError` when the file is there and torn.
+    Raises `UserError` when the file is torn.
     """
     path = home.root / SWEEP_FILE
     content = atomic.read_json(path)
@@ -49,8 +49,8 @@ def read_index(home: RunDir) -> Index:
         index = Index(**content)
     except TypeError:
         raise UserError(f"{path}: no index; remove it and run the sweep again: what is made is found") from None
-    there = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
-    index.owners = {identity: label for identity, label in index.owners.items() if label in there}
+    folders = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
+    index.owners = {identity: label for identity, label in index.owners.items() if label in folders}
     return index
 
 
@@ -60,11 +60,11 @@ def write_index(index: Index, home: RunDir) -> None:
 
 
 def link(run: RunDir, owners: Mapping[str, str]) -> None:
-    """Let the folders of units that other members own, and those of their logs, be relative links to theirs.
+    """Make the folders of units that other settings own, and of their logs, relative links to the owners'.
 
-    owners: unit -> label. A stage that one other member owns as a whole is one link. Nothing but links is replaced.
+    owners: unit -> label. A stage that one other setting owns as a whole is one link. Nothing but links is replaced.
     """
-    root, own = str(run.root), run.root.name
+    root, label = str(run.root), run.root.name
     stages: dict[str, dict[str, str]] = defaultdict(dict)
     for key, owner in owners.items():
         stages[key.split("/")[0]][key] = owner
@@ -72,33 +72,33 @@ def link(run: RunDir, owners: Mapping[str, str]) -> None:
         labels = set(units.values())
         for place in (RunDir.unit, RunDir.logs):
             folder = place(INSIDE, stage).as_posix()
-            together = len(labels) == 1 and own not in labels
+            together = len(labels) == 1 and label not in labels
             if together and _point(root, folder, next(iter(labels))):
                 continue
             _point(root, folder, None)
             for key, owner in units.items():
-                _point(root, place(INSIDE, key).as_posix(), None if owner == own else owner)
+                _point(root, place(INSIDE, key).as_posix(), None if owner == label else owner)
 
 
 def _point(root: str, inside: str, owner: str | None) -> bool:
-    """Make a place in a member's run a link to the same place in its owner's, or, without one, no link at all.
+    """Make a path in a setting's run a link to the same path in its owner's run; without an owner remove the link.
 
-    Says whether it is as wanted now: a folder that is there stays. Strings, for a large sweep has thousands of links.
+    Returns False where a folder stands in the way of a link. Paths are strings: a large sweep has thousands of links.
     """
     path = f"{root}/{inside}"
-    wanted = f"{'../' * (inside.count('/') + 1)}{owner}/{inside}" if owner else None
+    target = f"{'../' * (inside.count('/') + 1)}{owner}/{inside}" if owner else None
     try:
-        if os.readlink(path) == wanted:
+        if os.readlink(path) == target:
             return True
         os.unlink(path)
     except FileNotFoundError:
         pass
     except OSError:
-        return wanted is None
-    if wanted:
+        return target is None
+    if target:
         try:
-            os.symlink(wanted, path)
+            os.symlink(target, path)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path))
-            os.symlink(wanted, path)
+            os.symlink(target, path)
     return True

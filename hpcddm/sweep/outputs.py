@@ -1,4 +1,4 @@
-"""What a sweep leaves beside its settings: `table.csv`, `table.png` and, over several seeds, `seeds.csv`."""
+"""Output files of a sweep: `table.csv`, `table.png` and, over several seeds, `seeds.csv`."""
 
 from collections.abc import Mapping
 
@@ -9,8 +9,8 @@ from hpcddm.sweep.table import CSV, PLOT, Result, results, write_csv
 
 
 def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[Result]:
-    """Write them and return the table's rows."""
-    # matplotlib takes half a second, and most calls of the verb draw nothing.
+    """Write the output files and return the table's rows."""
+    # matplotlib takes half a second, and most calls of the command draw nothing.
     from hpcddm.sweep.plot import write_plot
 
     rows = results(index, home, states)

@@ -1,4 +1,4 @@
-"""One picture of a sweep: a panel for each metric, a line for each arm where one number varies, else bars."""
+"""Plot of a sweep: a panel for each metric, a line for each arm where one number varies, else bars."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")
 MARKERS = "osD^vP"
 FLOOR_STYLE = {"color": "0.45", "linestyle": (0, (4, 2)), "linewidth": 1.2}
 MAX_BARS = 40
-"""Settings that bars can show side by side; of more the best ones are shown."""
+"""Largest number of settings shown as bars; of more the best ones are shown."""
 BETTER = dict.fromkeys(METRICS, "higher is better") | {
     "fd": "lower is better",
     "kid": "lower is better",
@@ -25,12 +25,12 @@ BETTER = dict.fromkeys(METRICS, "higher is better") | {
 SHARES = ("agreement", "precision", "recall", "coverage")
 LINE_PANELS = tuple(METRICS)
 BAR_PANELS = ("fd", "kid", "agreement", "recall")
-"""Many settings need their room for bars; the CSV has the rest."""
+"""Metrics shown as bars, few for want of room; the CSV has all."""
 MISSING = float("nan")
 
 
 def write_plot(rows: list[Result], path: Path, title: str) -> bool:
-    """Write the picture as PNG and say whether there was anything to show."""
+    """Write the plot as PNG and return whether there was anything to show."""
     complete = [row for row in rows if row.arms]
     if not complete:
         return False
@@ -51,7 +51,7 @@ def _lines(rows: list[Result], key: str) -> Figure:
     for axes, metric in zip(figure.subplots(2, len(LINE_PANELS) // 2).flat, LINE_PANELS, strict=True):
         for number, arm in enumerate(_arms(rows)):
             points = [(row.setting[key], row.arms[arm].get(metric, MISSING)) for row in rows if arm in row.arms]
-            axes.plot(*zip(*points, strict=True), **_look(arm, number), label=arm, markersize=4)
+            axes.plot(*zip(*points, strict=True), **_line_style(arm, number), label=arm, markersize=4)
         axes.set(xlabel=key)
         _dress(axes, metric)
     _legend(figure, axes)
@@ -81,8 +81,8 @@ def _bars(rows: list[Result], keys: list[str]) -> Figure:
         axes.margins(y=0.01)
         _dress(axes, metric, "x")
     axes.invert_yaxis()
-    left = f"; the {MAX_BARS} settings of lowest FD" if len(shown) < len(rows) else ""
-    figure.supylabel(", ".join(key.rpartition(".")[2] for key in keys) + left, size=9)
+    cut = f"; the {MAX_BARS} settings of lowest FD" if len(shown) < len(rows) else ""
+    figure.supylabel(", ".join(key.rpartition(".")[2] for key in keys) + cut, size=9)
     _legend(figure, axes)
     return figure
 
@@ -101,12 +101,12 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 
 def _arms(rows: list[Result]) -> list[str]:
-    """All arms that some setting has, the floor last."""
-    found = dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR)
-    return [*found, FLOOR]
+    """Return the arms of all settings, the floor last."""
+    arms = dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR)
+    return [*arms, FLOOR]
 
 
-def _look(arm: str, number: int) -> dict[str, Any]:
+def _line_style(arm: str, number: int) -> dict[str, Any]:
     if arm == FLOOR:
         return FLOOR_STYLE
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "linewidth": 1.5}
@@ -122,7 +122,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Whole or not at all, because two may write it at once."""
+    """Write the file atomically, because two processes may write it at once."""
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file)
     with atomic.replacing(path, durable=False) as staged:

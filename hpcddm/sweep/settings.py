@@ -1,4 +1,4 @@
-"""A sweep as its YAML file tells it: an experiment, and which of its settings are tried."""
+"""Settings of a sweep, read from its YAML file: an experiment, and the values that are tried."""
 
 import itertools
 import json
@@ -12,14 +12,14 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Experiment
-from hpcddm.files import read_yaml, resolve_folder, set_value
+from hpcddm.loading import read_yaml, resolve_folder, set_value
+from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
 from hpcddm.schema import Name, StrictModel, validate
-from hpcddm.share import find_yaml
 
 FOLDER = "experiments/sweeps"
 MAX_LABEL = 100
-"""Characters of a setting's label: it is a folder's name."""
+"""Largest number of characters of a setting's label: it is a folder's name."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
 Setting = dict[str, Any]
@@ -27,30 +27,30 @@ Listed = list[Setting]
 
 
 class SweepFile(StrictModel):
-    """What a sweep's YAML file may hold; keys are dotted keys of the experiment."""
+    """Content of a sweep's YAML file; keys are dotted keys of the experiment."""
 
     name: Name
     experiment: str
     set: Setting = {}
-    """What all settings have in common."""
+    """Values that all settings have in common."""
     grid: dict[str, Values] = {}
-    """Every value of a key with every value of the others."""
+    """Values by key, tried in all combinations."""
     zip: dict[str, Values] = {}
-    """The first values of all keys together, then the second ones, and so on."""
+    """Values by key, tried together: the first of all keys, then the second ones, and so on."""
     list: Listed = []
-    """Whole settings, one by one."""
+    """Settings tried one by one."""
 
     @model_validator(mode="after")
     def _is_a_sweep(self) -> "SweepFile":
         lengths = {key: len(values) for key, values in self.zip.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-            raise PydanticCustomError("inner", "{text}", {"text": f"zip: needs as many values of every key; {told}"})
+            counts = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+            raise PydanticCustomError("inner", "{text}", {"text": f"zip: needs as many values of every key; {counts}"})
         places = {"set": self.set, "grid": self.grid, "zip": self.zip, "list": self._listed_keys()}
-        for (one, first), (other, second) in itertools.combinations(places.items(), 2):
+        for (place, first), (other, second) in itertools.combinations(places.items(), 2):
             for key in first:
                 if key in second:
-                    text = f"{key}: stands in {one} and in {other}"
+                    text = f"{key}: stands in {place} and in {other}"
                     raise PydanticCustomError("inner", "{text}", {"text": text})
         if not (self.grid or self.zip or self.list):
             raise PydanticCustomError("inner", "{text}", {"text": "needs grid, zip or list: nothing is varied"})
@@ -61,11 +61,11 @@ class SweepFile(StrictModel):
 
     @property
     def varied(self) -> dict[str, None]:
-        """All keys that are not the same in all settings, in the order of the file."""
+        """Keys that differ between settings, in the order of the file."""
         return dict.fromkeys([*self.grid, *self.zip, *self._listed_keys()])
 
     def settings(self) -> Iterable[Setting]:
-        """The product of grid, zip and list."""
+        """Yield the product of grid, zip and list."""
         grid = [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
         zipped = [dict(zip(self.zip, values, strict=True)) for values in zip(*self.zip.values(), strict=True)]
         for parts in itertools.product(grid, zipped or [{}], self.list or [{}]):
@@ -74,7 +74,7 @@ class SweepFile(StrictModel):
 
 @dataclass(frozen=True)
 class Sweep:
-    """All settings of a sweep, by the label that is also the name of the setting's run folder."""
+    """Settings and experiments of a sweep by label, which is also the name of a setting's run folder."""
 
     name: str
     file: Path
@@ -83,13 +83,13 @@ class Sweep:
     settings: dict[str, Setting]
     experiments: dict[str, Experiment]
     folded: list[tuple[str, str]]
-    """Settings that mean the same as one before them: (left out, taken)."""
+    """Labels of settings that give the same experiment as an earlier one: (left out, taken)."""
 
 
 def read_sweep(name: str, base: str | None = None) -> Sweep:
     """Read a sweep by name or path and validate every setting.
 
-    base: path of the experiment that the file names, where that was found before.
+    base: path of the experiment that the file names, if already resolved.
     Raises `ConfigError` with the file, the setting, the key and the valid values.
     """
     path = find_yaml(name, FOLDER, "sweep")
@@ -98,30 +98,30 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     values = _base(file, path, place)
     short = short_names(file.varied)
     sweep = Sweep(file.name, path, place, {}, {}, [])
-    known: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for setting in file.settings():
         label = label_of(setting, short)
         experiment = _experiment(values, setting, path, label)
         # The same in every key, defaults filled in, however it is written.
         whole = experiment.model_dump_json()
-        if whole in known:
-            sweep.folded.append((label, known[whole]))
+        if whole in labels:
+            sweep.folded.append((label, labels[whole]))
             continue
         if label in sweep.settings:
             label = _hashed(label, setting)
-        known[whole] = label
+        labels[whole] = label
         sweep.settings[label], sweep.experiments[label] = setting, experiment
     return sweep
 
 
 def _base_file(file: SweepFile, path: Path) -> Path:
-    """The experiment's file; its path is relative to the sweep's file."""
+    """Return the experiment's file; its path is relative to the sweep's file."""
     beside = path.parent / file.experiment
     return beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
 
 
 def _base(file: SweepFile, path: Path, place: Path) -> dict[str, Any]:
-    """The experiment's values, from the file at `place`, with what all settings have in common."""
+    """Read the experiment's values from the file at `place` and set those that all settings share."""
     values = read_yaml(place)
     resolve_folder(values, place.resolve().parent)
     for key, value in file.set.items():
@@ -131,15 +131,15 @@ def _base(file: SweepFile, path: Path, place: Path) -> dict[str, Any]:
 
 def _experiment(values: dict[str, Any], setting: Setting, path: Path, label: str) -> Experiment:
     place = f"{path}: setting {label}"
-    own = dict(values)
+    merged = dict(values)
     for key, value in setting.items():
-        set_value(own, key, value, place)
-    resolve_folder(own, path.resolve().parent)
-    return validate(Experiment, own, place)
+        set_value(merged, key, value, place)
+    resolve_folder(merged, path.resolve().parent)
+    return validate(Experiment, merged, place)
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """For every dotted key the fewest of its last parts that tell it from the others."""
+    """Shorten every dotted key to the fewest of its last parts that differ from those of all others."""
     keys = list(keys)
     short = {}
     for key in keys:
@@ -152,9 +152,9 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
 
 
 def label_of(setting: Setting, short: dict[str, str]) -> str:
-    """A setting as a folder's name, for instance 'guidance=1.5,steps=8'; long ones end in a hash of the whole."""
-    words = ",".join(f"{short[key]}={_word(value)}" for key, value in setting.items())
-    label = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", words) or "as-it-stands"
+    """Make a folder's name for a setting, for instance 'guidance=1.5,steps=8'; long ones end in a hash."""
+    joined = ",".join(f"{short[key]}={_word(value)}" for key, value in setting.items())
+    label = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", joined) or "as-it-stands"
     return label if len(label) <= MAX_LABEL else _hashed(label, setting)
 
 

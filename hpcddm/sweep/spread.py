@@ -1,4 +1,4 @@
-"""What the seeds of a sweep say together: mean and standard deviation of every figure."""
+"""Statistics over the seeds of a sweep: mean and standard deviation of every metric."""
 
 import csv
 import io
@@ -14,22 +14,22 @@ from hpcddm.sweep.table import METRICS, Result
 SEED = "seed"
 SEEDS_CSV = "seeds.csv"
 SHARES = ("agreement", "precision", "recall", "coverage")
-"""Metrics that are told in percent."""
+"""Metrics that are shown in percent."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One arm of one setting over its seeds."""
+    """Metrics of one arm of one setting over its seeds."""
 
     setting: dict[str, Any]
-    """The setting without its seed."""
+    """Setting without its seed."""
     arm: str
     seeds: int
     figures: dict[str, tuple[float, float | None]]
-    """Metric -> mean and sample standard deviation, which one seed alone does not have."""
+    """Metric -> mean and sample standard deviation, None for one seed alone."""
 
     def told(self, metric: str) -> str:
-        """'64.4 +- 2.0', shares in percent; '' where the reports do not have the metric."""
+        """Format a metric as '64.4 +- 2.0', shares in percent; '' where the reports do not have it."""
         if metric not in self.figures:
             return ""
         mean, deviation = self.figures[metric]
@@ -39,7 +39,7 @@ class Spread:
 
 
 def over_seeds(rows: Iterable[Result]) -> list[Spread]:
-    """One entry for each setting and arm, in the rows' order; empty unless several seeds were tried."""
+    """Compute one entry for each setting and arm, in the rows' order; none unless several seeds were tried."""
     rows = list(rows)
     if len({row.setting.get(SEED) for row in rows}) < 2:
         return []
@@ -49,17 +49,17 @@ def over_seeds(rows: Iterable[Result]) -> list[Spread]:
         _, arms = groups.setdefault(repr(setting), (setting, {}))
         for arm, metrics in row.arms.items():
             arms.setdefault(arm, []).append(metrics)
-    return [_spread(setting, arm, found) for setting, arms in groups.values() for arm, found in arms.items()]
+    return [_spread(setting, arm, by_seed) for setting, arms in groups.values() for arm, by_seed in arms.items()]
 
 
-def _spread(setting: dict[str, Any], arm: str, found: list[dict[str, Any]]) -> Spread:
+def _spread(setting: dict[str, Any], arm: str, by_seed: list[dict[str, Any]]) -> Spread:
     figures = {}
     for metric in METRICS:
-        values = [metrics[metric] for metrics in found if metrics.get(metric) is not None]
+        values = [metrics[metric] for metrics in by_seed if metrics.get(metric) is not None]
         if values:
             deviation = statistics.stdev(values) if len(values) > 1 else None
             figures[metric] = statistics.fmean(values), deviation
-    return Spread(setting, arm, len(found), figures)
+    return Spread(setting, arm, len(by_seed), figures)
 
 
 def write_seeds(spreads: list[Spread], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The results of a sweep side by side, from the manifests of the reports."""
+"""Table of a sweep's results, from the manifests of the reports."""
 
 import csv
 import io
@@ -7,62 +7,59 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import REPORT, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.status import State, UnitStatus, activity, survey
+from hpcddm.runtime.outcome import SETTLED
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import short_names
+from hpcddm.unit_states import State, UnitStatus, activity, survey
 
 CSV, PLOT = "table.csv", "table.png"
 METRICS = {
     "fd": "FD",
     "kid": "KID",
-    "agreement": "judge agrees",
+    "agreement": "classifier agrees",
     "precision": "precision",
     "recall": "recall",
     "density": "density",
     "coverage": "coverage",
     "diversity": "diversity",
 }
-"""Reports that were made before some of them existed do not have those."""
+"""Metrics and their titles; older reports may lack some."""
 FLOOR = "floor"
-"""The arm of real images; it has no networks and no training."""
-
-
-SETTLED = ("failed", "gave up", "cancelled", "by hand", "stopped", "waiting")
-"""Words of an attempt after which nothing happens by itself."""
+"""Name of the arm of real images, without networks and training."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One setting: what it was, and its arms' metrics, empty unless its report is complete."""
+    """One setting and its arms' metrics, empty unless its report is complete."""
 
     label: str
     setting: dict[str, Any]
     arms: dict[str, dict[str, Any]]
     state: str
     remark: str = ""
-    """What the report says of experts that are missing."""
+    """Remark of the report on missing experts."""
 
 
 def results(index: Index, home: RunDir, states: Mapping[str, str]) -> list[Result]:
-    """One row for each setting of the file; `states` says what is known of those that are not complete."""
-    found = []
+    """Make one row for each setting of the file; states: those of the settings that are not complete, by label."""
+    rows = []
     for label in index.current:
         report = None if label in states else manifest.read(RunDir(home.root / label).unit(REPORT))
         if report is None:
-            found.append(Result(label, index.settings[label], {}, states.get(label, "missing")))
+            rows.append(Result(label, index.settings[label], {}, states.get(label, "missing")))
             continue
-        arms = report.facts["arms"] | {FLOOR: report.facts["floor"]}
-        remark = report.facts.get("remark", "")
-        found.append(Result(label, index.settings[label], arms, "complete", remark))
-    return found
+        arms = report.results["arms"] | {FLOOR: report.results["floor"]}
+        remark = report.results.get("remark", "")
+        rows.append(Result(label, index.settings[label], arms, State.COMPLETE, remark))
+    return rows
 
 
 def varied_keys(rows: list[Result]) -> dict[str, str]:
-    """The keys that differ among settings -> their short names."""
+    """Map the keys that differ among settings to their short names."""
     keys = dict.fromkeys(key for row in rows for key in row.setting)
     return short_names(key for key in keys if len({repr(row.setting.get(key)) for row in rows}) > 1 or len(rows) == 1)
 
@@ -84,27 +81,27 @@ def write_csv(rows: list[Result], path: Path) -> None:
 
 
 def states_by_files(index: Index, home: RunDir) -> dict[str, str]:
-    """What the files alone say of the settings that are not complete, by label."""
-    found = {}
+    """Read from the files the states of the settings that are not complete, by label."""
+    incomplete = {}
     for label in index.current:
         run = RunDir(home.root / label)
         states = survey(plan(stored_experiment(run)), run)
         if states[REPORT].state is not State.COMPLETE:
-            found[label] = state_of(states, run, {})
-    return found
+            incomplete[label] = state_of(states, run, {})
+    return incomplete
 
 
 def state_of(states: Mapping[str, UnitStatus], run: RunDir, jobs: Mapping[str, str]) -> str:
-    """What keeps a setting from being complete, in words: a unit that failed, else one that runs, else one that waits.
+    """Describe the unit that keeps a setting from being complete: one that failed, else one that runs or waits.
 
     jobs: the states of its units that are in a queue.
     """
-    words = [_word(status, run, jobs) for status in states.values() if status.state is not State.COMPLETE]
-    return min(words, key=lambda word: word[0])[1]
+    descriptions = [_describe(status, run, jobs) for status in states.values() if status.state is not State.COMPLETE]
+    return min(descriptions, key=lambda ranked: ranked[0])[1]
 
 
-def _word(status: UnitStatus, run: RunDir, jobs: Mapping[str, str]) -> tuple[int, str]:
-    """The state of a unit that is not complete, and how much it matters, least first."""
+def _describe(status: UnitStatus, run: RunDir, jobs: Mapping[str, str]) -> tuple[int, str]:
+    """Return the rank of an incomplete unit's state, the most important first, and its description."""
     if status.key in jobs:
         return 1 + (jobs[status.key] == "pending"), f"{status.key} {jobs[status.key]}"
     work = activity(run, status.key)

@@ -1,4 +1,4 @@
-"""Training states that are whole or not there: staged, synced, confirmed by every rank, renamed; two are kept."""
+"""Atomic training states: staged, synced, confirmed by every rank, then renamed; the last two are kept."""
 
 import shutil
 import tempfile
@@ -17,15 +17,15 @@ from hpcddm.training.engine import Engine
 
 KEPT = 2
 PROBE_BYTES = 1 << 20
-"""A disk that does not take so much more is full."""
+"""Number of bytes that a disk must still take, or else it is full."""
 FORMAT = 2
-"""1 had no digests: it could not tell one step's files from another's."""
+"""Format of `state.json`; format 1 had no digests and could not tell one step's files from another's."""
 STATE = "state.json"
 
 
 @dataclass(frozen=True)
 class Written:
-    """One file of a state, as the rank that wrote it reports it; the name is relative to the state's folder."""
+    """One file of a state, as reported by the rank that wrote it; the name is relative to the state's folder."""
 
     name: str
     rank: int
@@ -34,7 +34,7 @@ class Written:
 
 
 class Checkpoints:
-    """The training states of one unit, below its folder `state/`."""
+    """Training states of one unit, below its folder `state/`."""
 
     def __init__(self, unit: Unit) -> None:
         self._folder = unit.state
@@ -53,13 +53,13 @@ class Checkpoints:
         staged = self._folder
         try:
             staged = self._new_folder(images)
-            own = _describe(engine.save(staged), staged)
+            files = _describe(engine.save(staged), staged)
             if self._local_rank == 0:
                 # What lies in this node's memory only is lost with it; no other node can sync it.
                 for folder in (staged, *(path for path in staged.rglob("*") if path.is_dir())):
                     atomic.sync(folder)
             reports: list[list[Written]] = [[] for _ in range(self._world_size)]
-            dist.all_gather_object(reports, own)
+            dist.all_gather_object(reports, files)
             if dist.get_rank() == 0:
                 self._publish(staged, [file for report in reports for file in report], images, loop)
         except Exception as error:
@@ -70,10 +70,10 @@ class Checkpoints:
         return time.time() - started
 
     def _new_folder(self, images: int) -> Path:
-        """A folder that rank 0 makes, under a name that was never used before.
+        """Make a folder on rank 0, under a name that was never used before, and return it on all ranks.
 
-        To a node that knows a name from an earlier save it may still mean the state that was published since. And an
-        attempt whose node Slurm has given up may still be writing into a folder of its own.
+        On a node that has cached a name from an earlier save it may still mean the state that was published since. And
+        an attempt whose node Slurm has given up may still be writing into its folder.
         """
         name = [f".staged-{self._attempt.number}-{images}-{atomic.unused()}"]
         if dist.get_rank() == 0:
@@ -90,7 +90,7 @@ class Checkpoints:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _is_refused(self, error: Exception) -> bool:
-        """Whether the disk takes no more; a rank that waits for a dead one gets errors of the same types."""
+        """Tell if the disk refuses writes, by a test if need be: losing another rank raises similar errors."""
         if isinstance(error, OSError) and not isinstance(error, ConnectionError):
             return True
         try:
@@ -100,20 +100,20 @@ class Checkpoints:
             return True
 
     def _refusal(self, staged: Path, error: Exception) -> UserError:
-        """What to say of a state that could not be written; the room that it took is given back first."""
+        """Make the error for a state that could not be written, after removing what was staged of it."""
         free = atomic.free_bytes(self._folder)
         if staged != self._folder:
             shutil.rmtree(staged, ignore_errors=True)
-        needed = max((sum(file.size for file in _files(state)) for _, state in self._own()), default=0)
+        needed = max((sum(file.size for file in _files(state)) for _, state in self._states()), default=0)
         size = f" of about {needed} bytes" if needed else ""
         reason = getattr(error, "strerror", None) or error
         return UserError(f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})")
 
     def agree_on_newest(self) -> tuple[Path, dict[str, Any]] | None:
-        """The newest state that is whole, on all ranks: a file system may show them different folders.
+        """Agree on the newest intact state, on all ranks: a file system may show them different folders.
 
-        Rank 0 says which states there are; each rank reads what it wrote itself and compares it with its digest. That
-        takes as long as to read it, and leaves it in the page cache for the load that follows.
+        Rank 0 lists the states; each rank reads the files that it wrote and compares their digests. That takes as long
+        as reading them, and leaves them in the page cache for the load that follows. None where no state is intact.
         """
         candidates = [self.candidates() if dist.get_rank() == 0 else None]
         dist.broadcast_object_list(candidates, src=0)
@@ -128,12 +128,12 @@ class Checkpoints:
         return None
 
     def candidates(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The states that could be continued, newest first.
+        """List the states that could be continued, newest first.
 
         Raises `UserError` for one of another number of ranks, or of an earlier version.
         """
-        found = self._own()[::-1]
-        for folder, state in found:
+        candidates = self._states()[::-1]
+        for folder, state in candidates:
             if state.get("format") != FORMAT:
                 raise UserError(
                     f"{folder} was saved by an earlier version of hpcddm; go on with that one, or delete the folder to"
@@ -144,10 +144,10 @@ class Checkpoints:
                     f"{folder} was saved by {state['world_size']} ranks and cannot be continued by {self._world_size};"
                     " ask for as many ranks, or delete the folder to start again"
                 )
-        return found
+        return candidates
 
     def _publish(self, staged: Path, files: list[Written], images: int, loop: dict[str, Any]) -> None:
-        """Make a state of what all ranks have confirmed, if all of it can be seen from here."""
+        """Publish the files that all ranks have confirmed as a state, if rank 0 can see all of them."""
         if fault := _unseen(staged, files):
             raise RuntimeError(f"{fault}; the training state at {images} images is not published")
         state = {
@@ -164,40 +164,40 @@ class Checkpoints:
         shutil.rmtree(target, ignore_errors=True)
         staged.rename(target)
         atomic.sync(self._folder)
-        for old, _ in self._own()[:-KEPT]:
+        for old, _ in self._states()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def _own(self) -> list[tuple[Path, dict[str, Any]]]:
-        """This unit's states, oldest first. Those of a training with other settings may count more images."""
+    def _states(self) -> list[tuple[Path, dict[str, Any]]]:
+        """List this unit's states, oldest first, without those of a training with other settings."""
         folders = sorted(self._folder / name for name in fresh.names(self._folder) if name.startswith("images-"))
-        found = [(folder, fresh.read_json(folder / STATE)) for folder in folders]
-        return [(folder, state) for folder, state in found if _is_of(state, self._fingerprint)]
+        stored = [(folder, fresh.read_json(folder / STATE)) for folder in folders]
+        return [(folder, state) for folder, state in stored if _is_of(state, self._fingerprint)]
 
 
 def _describe(paths: list[Path], staged: Path) -> list[Written]:
-    """Wait until this rank's files are on the disk, and say what is in them.
+    """Wait until this rank's files are on the disk, and return their sizes and digests.
 
     The digest is taken from the page cache while the disk is busy: 1 s per GB on one core, on all ranks at once.
     """
-    found = []
+    written = []
     with ThreadPoolExecutor(1) as disk:
         syncs = disk.map(atomic.sync, paths)
         for path in paths:
             name = str(path.relative_to(staged))
-            found.append(Written(name, dist.get_rank(), path.stat().st_size, atomic.sha256(path)))
+            written.append(Written(name, dist.get_rank(), path.stat().st_size, atomic.sha256(path)))
         list(syncs)
-    return found
+    return written
 
 
 def _unseen(staged: Path, files: list[Written]) -> str | None:
-    """Find a reason why rank 0 cannot vouch for what the ranks have reported, or None."""
+    """Describe the first reported file that rank 0 does not see with its size, or return None."""
     listed = {folder: fresh.names(folder) for folder in {(staged / file.name).parent for file in files}}
     for file in files:
         path = staged / file.name
         size = path.stat().st_size if path.name in listed[path.parent] else None
         if size != file.size:
-            seen = "is not there" if size is None else f"has {size} bytes"
-            return f"{path} {seen}, but rank {file.rank} wrote {file.size} bytes"
+            problem = "is not there" if size is None else f"has {size} bytes"
+            return f"{path} {problem}, but rank {file.rank} wrote {file.size} bytes"
     return None
 
 

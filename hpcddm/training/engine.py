@@ -1,4 +1,4 @@
-"""DeepSpeed behind step, save and load, with a sharded fp32 EMA of the fp32 master weights."""
+"""Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
 
 import os
 from pathlib import Path
@@ -14,11 +14,11 @@ from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runtime.ranks import Ranks
 
 PIECE = 4_000_000
-"""Number of values that travel at once when the weights are gathered: 16 MB."""
+"""Number of values sent at once when the weights are gathered: 16 MB."""
 TAG = "deepspeed"
-"""DeepSpeed's folder within a training state."""
+"""Name of DeepSpeed's folder within a training state."""
 EMA_RAMP = 0.1
-"""The EMA's half-life is at most this share of the images seen, so that it forgets the initial weights."""
+"""Largest half-life of the EMA as a share of the images seen, so that it forgets the initial weights."""
 
 
 class Engine:
@@ -27,7 +27,7 @@ class Engine:
     def __init__(self, model: nn.Module, training: Training, ranks: Ranks, device: torch.device) -> None:
         deepspeed = _import_deepspeed(device)
         self._training = training
-        # DeepSpeed casts the whole module: what is not trained is kept here as it came.
+        # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
         optimizer = torch.optim.AdamW(
@@ -53,13 +53,13 @@ class Engine:
 
     @property
     def _masters(self) -> list[torch.Tensor]:
-        """This rank's part of the flat fp32 weights, one per parameter group."""
+        """Shards of the flat fp32 weights on this rank, one per parameter group."""
         return self._engine.optimizer.single_partition_of_fp32_groups
 
     def step(self, loss: torch.Tensor, images_seen: int) -> bool:
-        """Make one optimizer step on the mean loss of this rank's images; `images_seen` counts them in.
+        """Make one optimizer step on the mean loss of this rank's images; `images_seen` includes them.
 
-        Returns whether it was made: where the gradient of any rank is not finite, no rank changes anything.
+        Returns whether the step was made: where the gradient of any rank is not finite, no rank changes anything.
         """
         self._set_learning_rate(images_seen)
         self._engine.backward(loss)
@@ -87,7 +87,7 @@ class Engine:
             shard.copy_(stored[str(group)])
 
     def ema_weights(self) -> dict[str, torch.Tensor]:
-        """The EMA of what is trained, fp32, and the rest as it was, by name, on the host of rank 0; elsewhere nothing.
+        """Gather the EMA of trained tensors, fp32, and the other tensors by name on the host of rank 0; elsewhere {}.
 
         Costs one model of host memory on rank 0, and a piece at a time everywhere else.
         """
@@ -114,7 +114,7 @@ class Engine:
 
 
 def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
-    """The shards of all ranks one after the other, (ranks x length,), on the host of rank 0; None on the others."""
+    """Concatenate the shards of all ranks, (ranks x length,), on the host of rank 0; None on the others."""
     rank, length = dist.get_rank(), shard.numel()
     flat = torch.empty(dist.get_world_size() * length, dtype=shard.dtype) if rank == 0 else None
     for source in range(dist.get_world_size()):
@@ -126,8 +126,8 @@ def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
                 if source > 0:
                     piece = torch.empty_like(piece)
                     dist.recv(piece, source)
-                place = source * length + start
-                flat[place : place + len(piece)].copy_(piece)
+                first = source * length + start
+                flat[first : first + len(piece)].copy_(piece)
     return flat
 
 

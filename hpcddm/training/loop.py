@@ -1,4 +1,4 @@
-"""The one training loop: expert, monolith, router and critics supply a model, a loss and their samples."""
+"""Training loop of all networks; the caller supplies a model, a loss and samples."""
 
 import math
 import time
@@ -20,6 +20,7 @@ from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit, require
 from hpcddm.runtime.watchdog import Watchdog
@@ -29,18 +30,18 @@ from hpcddm.training.engine import Engine
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
 MOST_SKIPPED = 100
-"""After so many skipped steps in a row a training is given up: it has diverged."""
+"""Number of skipped steps in a row after which a training has diverged and ends."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images of one step, with everything a loss may want to know of them.
+    """Images of one step on one rank, with the data that a loss may use.
 
-    places: global numbers of the images in the order of training, from which all randomness comes;
+    sample_indices: indices of the images in the order of training, from which all randomness comes;
     x0: (N, C, H, W) in [-1, 1]; labels, clusters: (N,).
     """
 
-    places: range
+    sample_indices: range
     x0: torch.Tensor
     labels: torch.Tensor
     clusters: torch.Tensor
@@ -48,39 +49,39 @@ class Batch:
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained: `loss(model, batch)` gives one value per image, (N,)."""
+    """Model, loss and samples of one training: `loss(model, batch)` gives one value per image, (N,)."""
 
     stream: str
-    """Names this training's randomness; two trainings with one stream see the same noise."""
+    """Name of this training's random stream; two trainings with one stream see the same noise."""
     seed: int
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module, Batch], torch.Tensor]
     reader: TarReader | ArrayReader
     order: BalancedOrder | None = None
-    """Which row comes when; without it all rows in a new random order in every epoch."""
+    """Order of the rows; by default all rows in a new random order in every epoch."""
     start: Callable[[nn.Module], None] | None = None
-    """Fills the network with weights to start from; not asked where a saved state takes their place."""
+    """Function that sets the network's initial weights; not called where a saved state is loaded."""
 
 
 @dataclass
 class Progress:
-    """Where a training is; stored with every state."""
+    """Progress of a training, stored with every state."""
 
     images: int = 0
     loss_sums: list[float] = field(default_factory=list)
-    """One for each rank: only so are they added up as if there had been no interruption."""
+    """Sum of losses since the last log, for each rank: resumed, they add up as without an interruption."""
     loss_images: int = 0
     skipped: int = 0
-    """Steps that were not made, because a gradient was not finite."""
+    """Number of steps that were not made, because a gradient was not finite."""
     curve: list[tuple[int, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The files that a training has written, and facts about it."""
+    """Output files and results of a training."""
 
     outputs: list[str]
-    facts: dict[str, Any]
+    results: dict[str, Any]
 
 
 def train(task: Task, training: Training, unit: Unit) -> Trained:
@@ -95,18 +96,18 @@ def train(task: Task, training: Training, unit: Unit) -> Trained:
     device = process_group.join(unit)
     torch.manual_seed(task.seed)
     model, checkpoints = task.build(), Checkpoints(unit)
-    found = checkpoints.agree_on_newest()
-    if found is None and task.start is not None:
+    resumable = checkpoints.agree_on_newest()
+    if resumable is None and task.start is not None:
         task.start(model)
     engine = Engine(model, training, unit.ranks, device)
-    progress = _resume(engine, found)
+    progress = _resume(engine, resumable)
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
             f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}",
             flush=True,
         )
-    with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, "failed")) as watchdog:
+    with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, Outcome.FAILED)) as watchdog:
         _Loop(task, training, unit, engine, checkpoints, progress, device, watchdog).run()
     weights = engine.ema_weights()
     if unit.ranks.rank == 0:
@@ -126,10 +127,10 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
     return model.eval().requires_grad_(False)
 
 
-def _resume(engine: Engine, found: tuple[Path, dict[str, Any]] | None) -> Progress:
-    if found is None:
+def _resume(engine: Engine, resumable: tuple[Path, dict[str, Any]] | None) -> Progress:
+    if resumable is None:
         return Progress()
-    folder, state = found
+    folder, state = resumable
     engine.load(folder)
     return Progress(**state["loop"])
 
@@ -159,7 +160,7 @@ class _Loop:
         before = progress.loss_sums[unit.ranks.rank] if progress.loss_sums else 0.0
         self.loss_sum = torch.tensor(before, dtype=torch.float64, device=device)
         if progress.images:
-            unit.pulse.saved(progress.images)
+            unit.heartbeat.saved(progress.images)
 
     @property
     def is_first(self) -> bool:
@@ -198,56 +199,62 @@ class _Loop:
         self.skipped_in_a_row += 1
         end = self.progress.images
         if self.is_first:
-            place = f"images {end - self.training.batch} to {end - 1}"
-            print(f"{place}: their gradient is not finite; step {self.progress.skipped} that is skipped", flush=True)
+            images = f"images {end - self.training.batch} to {end - 1}"
+            print(f"{images}: their gradient is not finite; step {self.progress.skipped} that is skipped", flush=True)
         diverged = f"{self.unit.key}: no gradient was finite in {MOST_SKIPPED} steps up to {end} images"
         require(self.skipped_in_a_row < MOST_SKIPPED, f"{diverged}; lower the learning_rate")
 
     def _batch(self) -> Batch:
-        """This rank's slice of the next global batch."""
+        """Read this rank's slice of the next global batch."""
         share = self.training.batch // self.unit.ranks.world_size
         start = self.progress.images + share * self.unit.ranks.rank
-        places = range(start, start + share)
-        rows = self.order.rows(places)
+        sample_indices = range(start, start + share)
+        dataset_indices = self.order.dataset_indices(sample_indices)
         reader = self.task.reader
-        tensors = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
-        return Batch(places, *(tensor.to(self.device, non_blocking=True) for tensor in tensors))
+        tensors = (
+            to_tensor(reader.images(dataset_indices)),
+            reader.labels(dataset_indices),
+            reader.clusters(dataset_indices),
+        )
+        return Batch(sample_indices, *(tensor.to(self.device, non_blocking=True) for tensor in tensors))
 
     def _log(self) -> None:
-        progress, seen = self.progress, self.progress.images
+        progress, images = self.progress, self.progress.images
         if self.is_first:
-            if seen == self.resumed_images + self.training.batch:
+            if images == self.resumed_images + self.training.batch:
                 self.unit.attempt.begin(self.resumed_images, self.unit.fingerprint)
-            self.unit.pulse.beat(seen, self.training.images, **self._figures())
-        if seen // self.training.log_images == (seen - self.training.batch) // self.training.log_images:
+            self.unit.heartbeat.beat(images, self.training.images, **self._figures())
+        if images // self.training.log_images == (images - self.training.batch) // self.training.log_images:
             return
         if progress.loss_images == 0:
             return
         mean = (self.loss_sum / progress.loss_images).float()
         dist.all_reduce(mean)
         value = mean.item() / self.unit.ranks.world_size
-        require(math.isfinite(value), f"{self.unit.key}: the loss is {value} at {seen} images; lower the learning_rate")
-        progress.curve.append((seen, value))
+        require(
+            math.isfinite(value), f"{self.unit.key}: the loss is {value} at {images} images; lower the learning_rate"
+        )
+        progress.curve.append((images, value))
         self.loss_sum.zero_()
         progress.loss_images = 0
         if self.board:
-            self.board.add_scalar("loss", progress.curve[-1][1], seen)
+            self.board.add_scalar("loss", progress.curve[-1][1], images)
 
     def _figures(self) -> dict[str, float]:
-        """The figures of a sign of life: the last loss, and how many steps were skipped where any was."""
-        found = {"loss": self.progress.curve[-1][1]} if self.progress.curve else {}
-        return found | ({"skipped": self.progress.skipped} if self.progress.skipped else {})
+        """Return the figures of a heartbeat: the last loss, and the number of skipped steps if any."""
+        figures = {"loss": self.progress.curve[-1][1]} if self.progress.curve else {}
+        return figures | ({"skipped": self.progress.skipped} if self.progress.skipped else {})
 
     def _agree(self) -> tuple[bool, bool]:
-        """Whether any rank was told to stop, and whether rank 0 finds it time to save: the same on all ranks."""
+        """Agree on all ranks on (stop, save): any rank was told to stop; a checkpoint is due on rank 0."""
         stop = self.unit.stop.reason is not None
         due = self.is_first and time.time() - self.saved_at > 60 * self.training.checkpoint_minutes
         if self.unit.ranks.world_size == 1:
             return stop, due
         flags = torch.tensor([stop, due], dtype=torch.int32, device=self.device)
         dist.all_reduce(flags, dist.ReduceOp.MAX)
-        told, save = flags.tolist()
-        return bool(told), bool(save)
+        stop, save = flags.tolist()
+        return bool(stop), bool(save)
 
     def _save(self) -> None:
         sums = [torch.empty_like(self.loss_sum) for _ in range(self.unit.ranks.world_size)]
@@ -255,9 +262,9 @@ class _Loop:
         self.progress.loss_sums = [value.item() for value in sums]
         seconds = self.checkpoints.save(self.engine, self.progress.images, vars(self.progress))
         self.saved_at, self.saved_images = time.time(), self.progress.images
-        self.unit.attempt.facts["images"] = self.progress.images
-        self.unit.stop.keep_free(2 * seconds)
+        self.unit.attempt.results["images"] = self.progress.images
+        self.unit.stop.reserve_seconds(2 * seconds)
         if self.is_first:
-            self.unit.pulse.saved(self.progress.images)
-            self.unit.pulse.beat(self.progress.images, self.training.images, **self._figures())
+            self.unit.heartbeat.saved(self.progress.images)
+            self.unit.heartbeat.beat(self.progress.images, self.training.images, **self._figures())
             print(f"saved at {self.progress.images} images in {seconds:.2f} s", flush=True)

@@ -1,4 +1,4 @@
-"""The ranks of one unit meet: rank 0 takes a free port and tells it through the attempt's folder."""
+"""Process group of a unit's ranks: rank 0 takes a free port and announces it in the attempt's folder."""
 
 import os
 from datetime import timedelta
@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from hpcddm import devices
 from hpcddm.runtime.network import own_address
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.unit import Unit
 
 TIMEOUT = timedelta(minutes=10)
@@ -22,7 +23,7 @@ def join(unit: Unit) -> torch.device:
     """
     device = devices.own_device(unit)
     _choose_interface(unit)
-    with unit.stop.cut_short(partial(unit.attempt.close, "stopped") if unit.ranks.rank == 0 else None):
+    with unit.stop.exit_on_stop(partial(unit.attempt.close, Outcome.STOPPED) if unit.ranks.rank == 0 else None):
         _meet(unit, device)
     return device
 
@@ -51,7 +52,7 @@ def _meet(unit: Unit, device: torch.device) -> None:
 
 
 def leave() -> None:
-    """Wait for the other ranks and take the group down."""
+    """Wait for the other ranks and destroy the process group."""
     dist.barrier()
     dist.destroy_process_group()
 

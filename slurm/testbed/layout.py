@@ -29,7 +29,7 @@ SLOT_JOBS = 3_000_000
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SlurmCluster:
     name: str
     letter: str
     port: int  # the first of this cluster's: slurmctld, slurmdbd, then one per node
@@ -80,27 +80,27 @@ class Layout:
         return int(self.slot_file.read_text()) if self.slot_file.exists() else 0
 
     @property
-    def home(self) -> Cluster:
-        return Cluster("home", "h", 17010 + SLOT_PORTS * self.slot, "accounting_storage/slurmdbd", self.slot)
+    def home(self) -> SlurmCluster:
+        return SlurmCluster("home", "h", 17010 + SLOT_PORTS * self.slot, "accounting_storage/slurmdbd", self.slot)
 
     @property
-    def partner(self) -> Cluster:
-        return Cluster("partner", "p", 17110 + SLOT_PORTS * self.slot, "accounting_storage/none", self.slot)
+    def partner(self) -> SlurmCluster:
+        return SlurmCluster("partner", "p", 17110 + SLOT_PORTS * self.slot, "accounting_storage/none", self.slot)
 
     @property
-    def annex(self) -> Cluster:
-        return Cluster("annex", "a", 17060 + SLOT_PORTS * self.slot, "accounting_storage/slurmdbd", self.slot, 2)
+    def annex(self) -> SlurmCluster:
+        return SlurmCluster("annex", "a", 17060 + SLOT_PORTS * self.slot, "accounting_storage/slurmdbd", self.slot, 2)
 
     @property
-    def accounted(self) -> tuple[Cluster, Cluster]:
+    def accounted(self) -> tuple[SlurmCluster, SlurmCluster]:
         """The clusters of one slurmdbd, which know of each other: 'sbatch -M annex' works on home."""
         return self.home, self.annex
 
     @property
-    def clusters(self) -> tuple[Cluster, Cluster, Cluster]:
+    def clusters(self) -> tuple[SlurmCluster, SlurmCluster, SlurmCluster]:
         return self.home, self.annex, self.partner
 
-    def conf(self, cluster: Cluster) -> Path:
+    def conf(self, cluster: SlurmCluster) -> Path:
         return self.folder / cluster.name / "slurm.conf"
 
     def basis(self) -> list[Daemon]:
@@ -119,7 +119,7 @@ class Layout:
                                   float(self.late.read_text()), f"late-{client}")
         return Daemon(f"late-{client}", argv, self.conf(self.home), mount=f"late-{client}", alone=client != "login")
 
-    def slurm_daemons(self, cluster: Cluster) -> list[Daemon]:
+    def slurm_daemons(self, cluster: SlurmCluster) -> list[Daemon]:
         conf = self.conf(cluster)
         accounting = Daemon(f"{cluster.name}-slurmdbd", ("slurmdbd", "-D"), conf, cluster.port + 1)
         controller = Daemon(f"{cluster.name}-slurmctld", ("slurmctld", "-D"), conf, cluster.port)
@@ -128,7 +128,7 @@ class Layout:
                  for node, port in zip(cluster.nodes, cluster.node_ports, strict=True)]
         return [*([accounting] if cluster.name == "home" else []), controller, *nodes]
 
-    def munge(self, cluster: Cluster) -> Daemon:
+    def munge(self, cluster: SlurmCluster) -> Daemon:
         """The munge daemon of a cluster; those of one slurmdbd trust each other."""
         cluster = self.home if cluster in self.accounted else cluster
         here = self.folder / cluster.name / "munge"
@@ -180,7 +180,7 @@ class Layout:
         (half / "testbed").mkdir()
         half.rename(data)
 
-    def write_configuration(self, cluster: Cluster, tracking: str) -> bool:
+    def write_configuration(self, cluster: SlurmCluster, tracking: str) -> bool:
         """Fills in the templates; True if that changed anything that is there."""
         _, proctrack, cgroup_plugin = TRACKING[tracking]
         names = {

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import late_names
 import processes
-from layout import HERE, HOST, SLOTS, TRACKING, Cluster, Layout, bind_to_loopback
+from layout import HERE, HOST, SLOTS, TRACKING, Layout, SlurmCluster, bind_to_loopback
 from processes import Daemon, TestbedError
 
 
@@ -126,7 +126,7 @@ class Testbed(Layout):
                     self.register()
         return started
 
-    def end_slurm(self, cluster: Cluster) -> None:
+    def end_slurm(self, cluster: SlurmCluster) -> None:
         """For a restart with other settings. Jobs survive it, as they do on any cluster."""
         daemons = self.slurm_daemons(cluster)
         processes.end_gently(lambda: [pid for daemon in daemons for pid in processes.running(daemon, self.folder)])
@@ -138,12 +138,12 @@ class Testbed(Layout):
         if names:
             self.run(self.home, "sacctmgr", "-i", "add", "cluster", ",".join(names))
 
-    def require_fit_nodes(self, cluster: Cluster) -> None:
+    def require_fit_nodes(self, cluster: SlurmCluster) -> None:
         """Waits until every node takes jobs."""
         if not processes.wait_until(lambda: not self.unfit_nodes(cluster), seconds=20):
             raise TestbedError(f"{cluster.name}: {', '.join(self.unfit_nodes(cluster))}; the logs are in {self.logs}")
 
-    def unfit_nodes(self, cluster: Cluster) -> list[str]:
+    def unfit_nodes(self, cluster: SlurmCluster) -> list[str]:
         """What keeps nodes from taking jobs now. Those that somebody drained or downed are resumed."""
         try:
             listed = self.run(cluster, "sinfo", "-hN", "-p", "main", "-o", "%N %T")
@@ -158,7 +158,7 @@ class Testbed(Layout):
                     self.run(cluster, "scontrol", "update", f"nodename={node}", "state=resume")
         return [f"{node} is {state}" for node, state in unfit.items()]
 
-    def run(self, cluster: Cluster, *command: str) -> str:
+    def run(self, cluster: SlurmCluster, *command: str) -> str:
         """Runs a Slurm command and returns what it prints, never hanging on a daemon that does not answer."""
         try:
             return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True,

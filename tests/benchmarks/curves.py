@@ -13,7 +13,7 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 
-IMAGES, START = "experts.training.images", "experts.start"
+IMAGES, START = "experts.training.images", "experts.init_from"
 POINTS = 4
 
 

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
 ARMS = ("expert-0", "top-1", "sample-1", "top-2", "full")
@@ -51,27 +51,27 @@ def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[]
     evaluate = EvaluateSettings()
     conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
     experts = [Denoiser(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
-    members = Members(experts, lambda *inputs: logits, None, None, CLASSES)
-    moment = Moment(Trajectory(0, range(batch)), 0, 0.5)
-    fields = {arm: members.field(arm, evaluate) for arm in ARMS}
+    ensemble = Ensemble(experts, lambda *inputs: logits, None, None, CLASSES)
+    context = StepContext(SampleStream(0, range(batch)), 0, 0.5)
+    fields = {arm: ensemble.field(arm, evaluate) for arm in ARMS}
     router = network("router_dit", data, size, patch, EXPERTS)
-    looks = {arm: lambda field=field: field(x, t, classes, moment) for arm, field in fields.items()}
-    return looks | {"router": lambda: router(x, t, classes)}
+    evaluations = {arm: lambda field=field: field(x, t, classes, context) for arm, field in fields.items()}
+    return evaluations | {"router": lambda: router(x, t, classes)}
 
 
-def seconds(look: Callable[[], object]) -> float:
+def seconds(evaluate: Callable[[], object]) -> float:
     """How long one look takes."""
     started = time.perf_counter()
-    look()
+    evaluate()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - started
 
 
-def flops(look: Callable[[], object]) -> int:
+def flops(evaluate: Callable[[], object]) -> int:
     """How many operations one look takes."""
     with FlopCounterMode(display=False) as counter:
-        look()
+        evaluate()
     return counter.get_total_flops()
 
 
@@ -85,13 +85,13 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    looks = sides(options.size, options.patch, options.side, options.batch)
-    counted = {name: flops(look) for name, look in looks.items()}
-    times = {name: min(column) for name, column in zip(looks, _rounds(looks, options.rounds), strict=True)}
+    evaluations = sides(options.size, options.patch, options.side, options.batch)
+    counted = {name: flops(evaluate) for name, evaluate in evaluations.items()}
+    times = {name: min(column) for name, column in zip(evaluations, _rounds(evaluations, options.rounds), strict=True)}
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} CPU threads"
     title = f"{EXPERTS} experts DiT-{options.size}/{options.patch}, {options.side} px, {options.batch} images, {where}"
     table = Table("one look", "ms", "ratio", "floor", "target", title=title)
-    for name in looks:
+    for name in evaluations:
         ratio, floor = times[name] / times[ARMS[0]], counted[name] / counted[ARMS[0]]
         target = f"{TARGETS[name]:.2f}" if name in TARGETS else ""
         table.add_row(name, f"{1000 * times[name]:.1f}", f"{ratio:.3f}", f"{floor:.3f}", target)
@@ -99,9 +99,9 @@ def main() -> None:
     raise SystemExit(any(times[name] > most * times[ARMS[0]] for name, most in TARGETS.items()))
 
 
-def _rounds(looks: dict[str, Callable[[], object]], rounds: int) -> list[list[float]]:
+def _rounds(evaluations: dict[str, Callable[[], object]], rounds: int) -> list[list[float]]:
     """Times of each look, the looks taking turns."""
-    turns = [[seconds(look) for look in looks.values()] for _ in range(rounds)]
+    turns = [[seconds(evaluate) for evaluate in evaluations.values()] for _ in range(rounds)]
     return [list(column) for column in zip(*turns, strict=True)]
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.files import load_site, within_run
 from hpcddm.launch.items import items_of, write_specs
+from hpcddm.loading import load_site, within_run
 from hpcddm.pipeline import plan
 from hpcddm.runtime.records import records
 from tests.helpers import REPOSITORY, tiny

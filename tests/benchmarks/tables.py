@@ -46,11 +46,11 @@ def routers(index: Index, home: RunDir) -> None:
         if made is not None:
             own = {key: value for key, value in index.settings[label].items() if key.startswith("router")}
             name = label_of(own, short_names(own)) if own else "trained"
-            found.setdefault(name, []).append({SEED: index.settings[label].get(SEED), **made.facts})
+            found.setdefault(name, []).append({SEED: index.settings[label].get(SEED), **made.results})
     print(f"\n| router | what | {' | '.join(f't = {level:g}' for level in LEVELS)} |")
     print("| --- " * (2 + len(LEVELS)) + "|")
-    for name, facts in found.items():
-        seeds = list({one[SEED]: one for one in facts}.values())
+    for name, seeded in found.items():
+        seeds = list({one[SEED]: one for one in seeded}.values())
         places = [seeds[0]["noise_levels"].index(level) for level in LEVELS]
         for what in ("accuracy", "nll", "calibration_error", "scaled_nll", "scaled_calibration_error"):
             if what in seeds[0]:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from hpcddm.data import noise
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.objectives import path
 from hpcddm.pipeline import CLUSTER, MONOLITH, STUDENT, expert_keys
 from hpcddm.rundir import manifest
@@ -30,19 +30,19 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     """The distance of every kind of network at `LEVELS`, and of the student to its teachers."""
     experiment = stored_experiment(run)
     dense = [key for key in (MONOLITH, STUDENT) if manifest.read(run.unit(key))]
-    members = networks.load_members(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
+    ensemble = networks.load_ensemble(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
     samples = np.load(run.unit(CLUSTER) / "heldout.npy")[:IMAGES]
     shards = [run.unit(f"shard/heldout-{part:03d}") for part in range(experiment.data.heldout_shards)]
     reader, rows = TarReader([next(shard.glob("*.tar")) for shard in shards], samples), range(len(samples))
     x0, classes, clusters = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
     eps = noise.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
-    own = F.one_hot(clusters, len(members.experts)).float()
+    own = F.one_hot(clusters, len(ensemble.experts)).float()
     found: dict[str, list[float]] = {}
     for level in LEVELS:
         t = torch.full((len(x0),), level)
         x = path.linear(x0, eps, t)
-        said = {"experts": weighted_velocity(members.experts, own, x, t, classes)}
-        models = {"monolith": members.monolith, "student": members.student}
+        said = {"experts": weighted_velocity(ensemble.experts, own, x, t, classes)}
+        models = {"monolith": ensemble.monolith, "student": ensemble.student}
         said |= {name: model(x, t, classes) for name, model in models.items() if model is not None}
         for name, velocity in said.items():
             found.setdefault(name, []).append((velocity - (eps - x0)).square().mean().item())

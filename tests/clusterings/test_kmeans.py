@@ -11,7 +11,7 @@ assignments = pytest.mark.parametrize("assignment", ["fine_lookup", "nearest_coa
 
 
 def settings(**changed):
-    return KMEANS.Settings(**{"name": "kmeans", "fine": 24, "iterations": 30, "redo": 3} | changed)
+    return KMEANS.Settings(**{"name": "kmeans", "fine": 24, "iterations": 30, "nredo": 3} | changed)
 
 
 def planted():

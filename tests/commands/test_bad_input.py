@@ -105,7 +105,7 @@ def test_a_wrong_site(place, changes, message):
 
 
 def test_an_unknown_stage_to_redo(place):
-    valid = "shard, encode, cluster, critics, train, route, distill, evaluate, report"
+    valid = "shard, encode, cluster, measuring, train, route, distill, evaluate, report"
     assert f"--redo trian: unknown stage; valid: {valid}" in submit("--redo", "trian")
 
 

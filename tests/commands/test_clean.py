@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpcddm.commands import clean as command
-from hpcddm.files import stored_experiment
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
@@ -51,8 +51,8 @@ def files(run):
 
 def fingerprint(run, key):
     unit = next(unit for unit in plan(stored_experiment(run)) if unit.key == key)
-    inputs = {need: manifest.read(run.unit(need)).digest for need in unit.needs}
-    return Manifest(*key.split("/"), unit.covers, inputs, []).fingerprint
+    inputs = {need: manifest.read(run.unit(need)).digest for need in unit.requires}
+    return Manifest(*key.split("/"), unit.fingerprint_settings, inputs, []).fingerprint
 
 
 def test_what_nobody_needs_goes_and_all_else_stays(run):

@@ -9,11 +9,11 @@ from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hpcddm import plugins, starts
+from hpcddm import initial_weights, plugins
 from hpcddm.commands.export import scheduler_config
 from hpcddm.errors import UserError
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import within_run
 from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
@@ -33,14 +33,14 @@ def like(tmp_path):
     return tmp_path / "tiny.yaml"
 
 
-def trained(tmp_path, unit="train/expert-01", facts=None, **changes):
+def trained(tmp_path, unit="train/expert-01", results=None, **changes):
     """A run in which one unit is complete, its network having random weights; returns run and network."""
     run = RunDir(tmp_path / "run")
     write_source(tmp_path / "images")
     experiment = tiny(tmp_path, **changes)
     run.root.mkdir(exist_ok=True)
     store_experiment(within_run(experiment, run), run)
-    model = experiment.recipe().model
+    model = experiment.expert_config().model
     network = plugins.load("models", model.name).build(model, experiment.data).eval().requires_grad_(False)
     torch.manual_seed(5)
     for values in network.parameters():
@@ -50,7 +50,7 @@ def trained(tmp_path, unit="train/expert-01", facts=None, **changes):
     folder.mkdir(parents=True)
     save_file(network.state_dict(), folder / "weights.safetensors")
     outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
-    manifest.publish(folder, Manifest(*unit.split("/"), planned.covers, {}, outputs, facts or {}))
+    manifest.publish(folder, Manifest(*unit.split("/"), planned.fingerprint_settings, {}, outputs, results or {}))
     return run, network
 
 
@@ -116,7 +116,7 @@ def test_a_seed_model_and_a_unit_of_a_run_convert_alike(tmp_path):
 def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
     run, _ = trained(tmp_path, **SMALL)
     mixed = [{"clusters": [1], "objective": EPSILON}]
-    tiny(tmp_path, **SMALL, experts__mixed=mixed)
+    tiny(tmp_path, **SMALL, experts__overrides=mixed)
     call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml"]
     call += ["--output", tmp_path / "seed.safetensors"]
     assert hpcddm(*call, "--expert", 1, "experts.model.modulation=single").exit_code == 0
@@ -132,19 +132,19 @@ def test_an_error_names_the_key_of_the_expert_that_was_asked_for(tmp_path):
     run, _ = trained(tmp_path, **SMALL)
     other = {"name": "dit", **MODEL, "heads": 2}
     mixed = [{"clusters": [0], "precision": "bf16"}, {"clusters": [1], "model": other}]
-    tiny(tmp_path, **SMALL, experts__mixed=mixed)
+    tiny(tmp_path, **SMALL, experts__overrides=mixed)
     call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml"]
     call += ["--output", tmp_path / "seed.safetensors"]
     done = hpcddm(*call, "--expert", 1)
     assert done.exit_code == 1
-    assert "experts.mixed.1.model.heads is 2 and the source's is 4" in done.output
-    assert "set experts.mixed.1.model.heads=4" in done.output
+    assert "experts.overrides.1.model.heads is 2 and the source's is 4" in done.output
+    assert "set experts.overrides.1.model.heads=4" in done.output
     assert hpcddm(*call, "--expert", 0).exit_code == 0
 
 
 def test_the_file_carries_what_its_source_cost_and_what_that_had_started_from(tmp_path):
     seed = {"sha256": "0" * 64, "source": "digits", "images": 1000, "train_flops": 70}
-    run, _ = trained(tmp_path, facts={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
+    run, _ = trained(tmp_path, results={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
     output, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml", "--output", output]
     done = hpcddm(*call)
@@ -154,7 +154,7 @@ def test_the_file_carries_what_its_source_cost_and_what_that_had_started_from(tm
     for file in (output, again):
         assert (metadata(file)["images"], metadata(file)["train_flops"]) == (1024, 78)
     seed["train_flops"] = None
-    trained(tmp_path / "unknown", facts={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
+    trained(tmp_path / "unknown", results={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
     call[1] = tmp_path / "unknown" / "run" / "train" / "expert-01"
     assert hpcddm(*call).exit_code == 0
     assert metadata(output)["train_flops"] is None
@@ -165,14 +165,14 @@ def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path
     run, _ = trained(tmp_path, experts__objective=EPSILON, **SMALL)
     source, output = run.unit("train/expert-01") / "weights.safetensors", tmp_path / "a.safetensors"
     for file, is_right in ((source, False), (output, True)):
-        experiment = tiny(tmp_path, **SMALL, experts__start={"weights": str(file)})
+        experiment = tiny(tmp_path, **SMALL, experts__init_from={"weights": str(file)})
         if is_right:
             done = hpcddm("convert", source, "--like", tmp_path / "tiny.yaml", "--output", output)
             assert done.exit_code == 0, done.output
-            starts.check_file(starts.wanted(experiment, "train/monolith"), file)
+            initial_weights.check_file(initial_weights.init_request(experiment, "train/monolith"), file)
         else:
             with pytest.raises(UserError, match="experts.objective.name is flow_matching and the file's is epsilon"):
-                starts.check_file(starts.wanted(experiment, "train/monolith"), file)
+                initial_weights.check_file(initial_weights.init_request(experiment, "train/monolith"), file)
 
 
 @pytest.mark.parametrize(

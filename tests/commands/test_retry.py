@@ -3,9 +3,9 @@
 import pytest
 
 from hpcddm.commands import retry as command
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
+from hpcddm.loading import within_run
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir

@@ -8,15 +8,15 @@ import psutil
 import pytest
 from safetensors.numpy import load_file
 
-from hpcddm.files import stored_experiment, within_run
 from hpcddm.launch.items import items_of, submit_unit, write_specs
 from hpcddm.launch.local import Local
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import stored_experiment, within_run
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
-from hpcddm.status import activity
+from hpcddm.unit_states import activity
 from tests.helpers import hpcddm, python, tiny, write_source
 
 MAKE = """
@@ -126,8 +126,12 @@ def test_an_unknown_unit_lists_the_valid_ones(run):
     [
         (MONOLITH, 3, "--ranks 3: 3 ranks cannot share the batch of 16 of train/monolith evenly"),
         (expert_key(0), 16, "--ranks 16: 16 ranks cannot share the batch of 8 of train/expert-00 evenly"),
-        ("critics/judge", 5, "--ranks 5: 5 ranks cannot share the batch of 16 of critics/judge evenly"),
-        ("cluster/all", 2, "--ranks 2: cluster/all is the work of one rank; more share train, distill, route, critics"),
+        ("measuring/classifier", 5, "--ranks 5: 5 ranks cannot share the batch of 16 of measuring/classifier evenly"),
+        (
+            "cluster/all",
+            2,
+            "--ranks 2: cluster/all is the work of one rank; more share train, distill, route, measuring",
+        ),
     ],
 )
 def test_ranks_that_cannot_work_are_refused_before_anything_starts(run, key, ranks, message):

@@ -40,7 +40,7 @@ def completed(folder, **changes):
     for key in [*train_keys(experiment), ROUTER, *student_keys(experiment)]:
         # A student read the experts as they are now.
         finish([unit for unit in units if unit.key == key == STUDENT], run)
-        network = route.build(experiment) if key == ROUTER else denoisers.build(experiment, experiment.recipe())
+        network = route.build(experiment) if key == ROUTER else denoisers.build(experiment, experiment.expert_config())
         save_file(network.state_dict(), run.unit(key) / "weights.safetensors")
         publish(run, key, "weights.safetensors")
     return run
@@ -74,7 +74,7 @@ def drawn(run, *arguments):
         "top-3",
         "sample-3",
         "nucleus-0",
-        "full-until-0.5-then-once",
+        "full-until-0.5-then-per-trajectory",
         "top-" + "9" * 5000,
         "best",
         "",
@@ -91,7 +91,7 @@ def test_a_strategy_that_means_nothing_here_lists_the_valid_ones(run, word):
     [
         ("best", "unknown"),
         ("top-3", "top-3 needs 3 experts"),
-        ("full-until-0.5-then-once", "once does not ask the router"),
+        ("full-until-0.5-then-per-trajectory", "per-trajectory does not ask the router"),
     ],
 )
 def test_a_strategy_that_means_nothing_here_is_told_why(run, word, reason):
@@ -114,7 +114,7 @@ def test_a_wrong_word_does_not_wait_for_torch(run):
 def named(run, names):
     """Let the manifest of the first shard say what the classes are called, as that of a folder of images does."""
     before = manifest.read(run.unit("shard/train-000"))
-    manifest.publish(run.unit("shard/train-000"), replace(before, facts={"class_names": names}))
+    manifest.publish(run.unit("shard/train-000"), replace(before, results={"class_names": names}))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_an_output_that_could_not_be_saved_is_refused_before_drawing(run, tmp_pa
         ("oracle", [expert_key(0), expert_key(1), CLUSTER]),
         ("expert-01", [expert_key(1)]),
         ("monolith", [MONOLITH]),
-        ("once", [expert_key(0), expert_key(1), ROUTER]),
+        ("per-trajectory", [expert_key(0), expert_key(1), ROUTER]),
     ],
 )
 def test_a_strategy_needs_exactly_what_it_reads(run, strategy, needed):

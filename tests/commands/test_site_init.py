@@ -7,8 +7,8 @@ import yaml
 
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import ConfigError
-from hpcddm.files import load_site
 from hpcddm.launch.gpu_use import all_stages, remarks
+from hpcddm.loading import load_site
 from hpcddm.schema import validate
 from hpcddm.site import Site
 from tests.helpers import hpcddm

@@ -72,7 +72,7 @@ def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_wh
     write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "failed", "reason": "the loss is nan"})
     answer(monkeypatch, {})
     console = verb.Console(width=160, height=height, file=io.StringIO())
-    console.print(verb._screen(overview.look(run, overview.Queue.ask(run)), console))
+    console.print(verb._screen(overview.scan_run(run, overview.Queue.ask(run)), console))
     lines = console.file.getvalue().splitlines()
     assert len(lines) <= height and any(line.startswith(f"{EXPERT} ") for line in lines)
     assert any(line.startswith("shard/train-000") for line in lines) == complete
@@ -83,16 +83,16 @@ def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_wh
 def test_watching_asks_the_scheduler_seldom(run, monkeypatch):
     submitted(run, [EXPERT])
     began = time.time()
-    asked, looks, clock = answer(monkeypatch, {}), [], [began]
+    asked, pauses, clock = answer(monkeypatch, {}), [], [began]
 
     def sleep(seconds):
-        looks.append(seconds)
+        pauses.append(seconds)
         clock[0] += seconds
-        if len(looks) == 60:
+        if len(pauses) == 60:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(time, "time", lambda: clock[0])
     verb._watch(run, verb.Console(file=open(os.devnull, "w")))
     assert 300 <= clock[0] - began and len(asked) <= (clock[0] - began) / 30 + 1
-    assert len(asked) >= 5 and all(5 <= seconds <= 6 for seconds in looks)
+    assert len(asked) >= 5 and all(5 <= seconds <= 6 for seconds in pauses)

@@ -65,18 +65,18 @@ def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(shards, pa
 @pytest.mark.parametrize("size", [1, 2, 13])
 def test_every_epoch_is_a_new_permutation(size):
     order = SampleOrder(seed=3, stream="train/x", size=size)
-    epochs = [order.rows(range(epoch * size, (epoch + 1) * size)).tolist() for epoch in range(20)]
+    epochs = [order.dataset_indices(range(epoch * size, (epoch + 1) * size)).tolist() for epoch in range(20)]
     assert all(sorted(epoch) == list(range(size)) for epoch in epochs)
     assert len(set(map(tuple, epochs))) == (20 if size == 13 else min(2, size))
 
 
 def test_what_comes_at_a_place_depends_on_the_place_alone():
-    whole = SampleOrder(1, "s", 10).rows(range(35))
+    whole = SampleOrder(1, "s", 10).dataset_indices(range(35))
     late = SampleOrder(1, "s", 10)
-    assert late.rows(range(25, 35)).tolist() == whole[25:].tolist()
-    assert late.rows([3, 29, 3]).tolist() == whole[[3, 29, 3]].tolist()
+    assert late.dataset_indices(range(25, 35)).tolist() == whole[25:].tolist()
+    assert late.dataset_indices([3, 29, 3]).tolist() == whole[[3, 29, 3]].tolist()
     for other in (SampleOrder(2, "s", 10), SampleOrder(1, "r", 10)):
-        assert other.rows(range(35)).tolist() != whole.tolist()
+        assert other.dataset_indices(range(35)).tolist() != whole.tolist()
 
 
 def test_pixels_survive_the_way_into_the_model_and_back():

@@ -47,10 +47,10 @@ def test_the_index_points_at_the_bytes_that_tarfile_finds(written):
     index, keys = tar.index_tar(written, shard=5)
     content = written.read_bytes()
     with tarfile.open(written) as file:
-        members = [member for member in file if member.name.endswith(".png")]
-        assert keys == [member.name.removesuffix(".png") for member in members]
-        for row, member in zip(index, members, strict=True):
-            assert content[row["offset"] : row["offset"] + row["size"]] == file.extractfile(member).read()
+        entries = [entry for entry in file if entry.name.endswith(".png")]
+        assert keys == [entry.name.removesuffix(".png") for entry in entries]
+        for row, entry in zip(index, entries, strict=True):
+            assert content[row["offset"] : row["offset"] + row["size"]] == file.extractfile(entry).read()
     assert index["label"].tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert set(index["shard"]) == {5} and set(index["cluster"]) == {-1}
 
@@ -68,7 +68,7 @@ def test_a_tar_that_is_torn_anywhere_gives_no_whole_index(written):
 
 
 @pytest.mark.parametrize(
-    "members, message",
+    "entries, message",
     [
         ({"a.png": b"x"}, "image a has no class"),
         ({"a.png": b"x", "a.cls": b"cat"}, "a torn or foreign tar"),
@@ -76,12 +76,12 @@ def test_a_tar_that_is_torn_anywhere_gives_no_whole_index(written):
     ],
     ids=str,
 )
-def test_a_foreign_tar_is_named(tmp_path, members, message):
+def test_a_foreign_tar_is_named(tmp_path, entries, message):
     with tarfile.open(tmp_path / "foreign.tar", "w") as file:
-        for name, content in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            file.addfile(member, io.BytesIO(content))
+        for name, content in entries.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            file.addfile(entry, io.BytesIO(content))
     with pytest.raises(UserError, match=f"foreign.tar: {message}"):
         tar.index_tar(tmp_path / "foreign.tar", 0)
 

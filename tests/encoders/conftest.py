@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hpcddm import plugins, weights
+from hpcddm import plugins, pretrained
 from hpcddm.commands.prefetch import fetch
 from hpcddm.errors import UserError
 
@@ -15,21 +15,21 @@ def fetched(tmp_path_factory):
     own = tmp_path_factory.mktemp("cache")
 
     def ensure(name: str) -> None:
-        for one in plugins.settings_class("encoders", name).weights:
-            if weights.what_is_wrong(one, weights.kept_file(one)) is None:
+        for one in plugins.settings_class("encoders", name).pretrained:
+            if pretrained.what_is_wrong(one, pretrained.kept_file(one)) is None:
                 continue
-            path = weights.kept_file(one, own)
-            if weights.what_is_wrong(one, path):
+            path = pretrained.kept_file(one, own)
+            if pretrained.what_is_wrong(one, path):
                 try:
                     fetch(one, path)
                 except UserError as error:
                     if "CI" in os.environ:
                         raise
                     pytest.skip(str(error))
-            os.environ[weights.VARIABLE] = str(own)
+            os.environ[pretrained.VARIABLE] = str(own)
 
-    before = os.environ.get(weights.VARIABLE)
+    before = os.environ.get(pretrained.VARIABLE)
     yield ensure
-    os.environ.pop(weights.VARIABLE, None)
+    os.environ.pop(pretrained.VARIABLE, None)
     if before is not None:
-        os.environ[weights.VARIABLE] = before
+        os.environ[pretrained.VARIABLE] = before

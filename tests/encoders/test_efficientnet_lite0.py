@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.encoders import efficientnet_lite0 as encoder
 from hpcddm.errors import UserError
 
@@ -32,14 +32,17 @@ def peer(network, tmp_path_factory):
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("*.whl")
     # It is about to be executed, so it must be the one that was looked at.
-    assert weights.what_is_wrong(weights.Weights("", PEER_SHA256, wheel.stat().st_size, "", ""), wheel) is None
+    assert (
+        pretrained.what_is_wrong(pretrained.PretrainedFile("", PEER_SHA256, wheel.stat().st_size, "", ""), wheel)
+        is None
+    )
     sys.path.insert(0, str(wheel))
     try:
         from efficientnet_lite_pytorch import EfficientNet
     finally:
         sys.path.remove(str(wheel))
     model = EfficientNet.from_name("efficientnet-lite0")
-    model.load_state_dict(torch.load(weights.find(encoder.Settings.weights[0]), weights_only=True))
+    model.load_state_dict(torch.load(pretrained.find(encoder.Settings.pretrained[0]), weights_only=True))
     return model.eval()
 
 
@@ -51,7 +54,7 @@ def test_the_logits_are_those_of_the_publishers_network(network, peer, side):
 
 
 def test_every_stored_weight_has_its_place(network):
-    stored = torch.load(weights.find(encoder.Settings.weights[0]), weights_only=True)
+    stored = torch.load(pretrained.find(encoder.Settings.pretrained[0]), weights_only=True)
     own = network.state_dict()
     assert len(own) == len(stored) == 296
     for key, values in stored.items():
@@ -77,8 +80,8 @@ def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeyp
 
 def test_weights_of_other_bytes_are_not_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    one = encoder.Settings.weights[0]
-    path = weights.kept_file(one)
+    one = encoder.Settings.pretrained[0]
+    path = pretrained.kept_file(one)
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(one.size))
     with pytest.raises(UserError, match="foreign: SHA-256"):

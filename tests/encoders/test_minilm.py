@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from safetensors import safe_open
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.encoders import minilm
 from hpcddm.errors import UserError
 
@@ -41,7 +41,7 @@ def test_case_does_not_matter_and_order_does(encode):
 
 def test_every_stored_weight_has_its_place(encode):
     own = minilm.network().state_dict()
-    with safe_open(weights.find(SETTINGS.weights[0]), "pt") as stored:
+    with safe_open(pretrained.find(SETTINGS.pretrained[0]), "pt") as stored:
         names = [name for name in stored.keys() if not name.startswith(minilm.UNUSED)]
         assert len(names) == len(own) == 101
         total = sum(stored.get_tensor(name).double().sum() for name in names)

@@ -7,7 +7,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.moment import Moment, Trajectory
+from hpcddm.ensemble.step_context import SampleStream, StepContext
 from tests.ensemble.mixtures import Mixture, objective
 
 
@@ -33,9 +33,9 @@ def experts_of(mixture: Mixture, name: str = "flow_matching", **keys: object) ->
     return [Denoiser(mixture.model(own, k), own, conversion()) for k in range(mixture.clusters)]
 
 
-def moment(count: int, step: int = 0, time: float = 0.5, seed: int = 0, first: int = 0) -> Moment:
+def context(count: int, step: int = 0, time: float = 0.5, seed: int = 0, first: int = 0) -> StepContext:
     """A moment of a batch of images numbered from `first`."""
-    return Moment(Trajectory(seed, range(first, first + count)), step, time)
+    return StepContext(SampleStream(seed, range(first, first + count)), step, time)
 
 
 def posterior(count: int = 50, experts: int = 4, seed: int = 0) -> torch.Tensor:

@@ -5,19 +5,19 @@ import pytest
 import torch
 
 from hpcddm.ensemble.diagnostics import diagnose, disagreement, entropy, refinement_gap
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
 
 MIXTURE = Mixture(dimension=2, clusters=4, spread=0.5)
-MEMBERS = Members(experts_of(MIXTURE), MIXTURE.router, flowing(lambda x, t, c: MIXTURE.velocity(x, t)), None, 0)
+WHOLE = Ensemble(experts_of(MIXTURE), MIXTURE.router, flowing(lambda x, t, c: MIXTURE.velocity(x, t)), None, 0)
 STEPS = 4
 
 
-def diagnosed(arm, members=MEMBERS, **settings):
+def diagnosed(arm, ensemble=WHOLE, **settings):
     evaluate = evaluation(steps=STEPS, **settings)
     condition = torch.zeros(30, dtype=torch.long)
-    return diagnose(lambda: members.field(arm, evaluate), 0, range(30), condition, MIXTURE.shape, evaluate)
+    return diagnose(lambda: ensemble.field(arm, evaluate), 0, range(30), condition, MIXTURE.shape, evaluate)
 
 
 def test_entropy_is_in_nats():
@@ -35,7 +35,7 @@ def test_the_gap_is_a_mean_square():
     assert refinement_gap(torch.zeros(2, 1, 2, 2), torch.full((2, 1, 2, 2), 3.0)) == 9
 
 
-@pytest.mark.parametrize("arm", ["full", "top-1", "sample-1", "once"])
+@pytest.mark.parametrize("arm", ["full", "top-1", "sample-1", "per-trajectory"])
 @pytest.mark.parametrize("solver", ["euler", "heun"])
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_an_ensemble_is_diagnosed_by_time(arm, solver, guidance):
@@ -58,12 +58,12 @@ def test_a_single_model_agrees_with_itself():
 
 def test_a_straight_flow_has_no_gap_and_its_experts_agree():
     same = flowing(lambda x, t, c: 0.5 * torch.ones_like(x))
-    found = diagnosed("full", Members([same] * 4, MIXTURE.router, None, None, 0))
+    found = diagnosed("full", Ensemble([same] * 4, MIXTURE.router, None, None, 0))
     assert found["disagreement"] == pytest.approx([0.0] * STEPS, abs=1e-12)
     assert found["refinement_gap"] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_missing_experts_are_not_asked():
-    some = Members([None, *MEMBERS.experts[1:]], MIXTURE.router, None, None, 0)
+    some = Ensemble([None, *WHOLE.experts[1:]], MIXTURE.router, None, None, 0)
     masses = MIXTURE.masses[1:] / MIXTURE.masses[1:].sum()
     assert diagnosed("full", some)["entropy"][0] == pytest.approx(-(masses * masses.log()).sum().item(), rel=1e-4)

@@ -23,25 +23,25 @@ def batch(count=12):
 
 def sparse_weights(used):
     generator = torch.Generator().manual_seed(1)
-    weights = torch.rand(12, 5, generator=generator, dtype=torch.float64) * torch.tensor(used)
-    return weights * (torch.rand(12, 5, generator=generator) < 0.5)
+    routing_weights = torch.rand(12, 5, generator=generator, dtype=torch.float64) * torch.tensor(used)
+    return routing_weights * (torch.rand(12, 5, generator=generator) < 0.5)
 
 
 def experts():
     return [Recorder(factor) for factor in (1.0, -2.0, 0.5, 3.0, 7.0)]
 
 
-def dense(experts, weights, *inputs):
-    return sum(weights[:, k].view(-1, 1, 1, 1) * expert(*inputs) for k, expert in enumerate(experts))
+def dense(experts, routing_weights, *inputs):
+    return sum(routing_weights[:, k].view(-1, 1, 1, 1) * expert(*inputs) for k, expert in enumerate(experts))
 
 
 @pytest.mark.parametrize("used", [(1, 1, 1, 1, 1), (1, 0, 1, 0, 1), (0, 0, 0, 1, 0), (0, 0, 0, 0, 0)])
 def test_equals_the_dense_sum_and_asks_for_nothing_else(used):
-    some, weights, inputs = experts(), sparse_weights(used), batch()
-    grouped = weighted_velocity(some, weights, *inputs)
+    some, routing_weights, inputs = experts(), sparse_weights(used), batch()
+    grouped = weighted_velocity(some, routing_weights, *inputs)
     calls = [list(expert.calls) for expert in some]
-    assert (grouped - dense(some, weights, *inputs)).abs().max() <= 1e-10
-    for asked, column in zip(calls, weights.unbind(1), strict=True):
+    assert (grouped - dense(some, routing_weights, *inputs)).abs().max() <= 1e-10
+    for asked, column in zip(calls, routing_weights.unbind(1), strict=True):
         wanted = column.nonzero().flatten().tolist()
         assert asked == ([wanted] if wanted else [])
 
@@ -51,11 +51,11 @@ def test_equals_the_dense_sum_for_any_assignment_and_order(seed):
     generator = torch.Generator().manual_seed(seed)
     some, inputs = experts(), batch()
     # Any weights, negative ones too, and one expert for each sample.
-    weights = torch.randn(12, 5, generator=generator, dtype=torch.float64)
-    weights *= torch.rand(12, 5, generator=generator) < torch.rand(1, generator=generator)
+    routing_weights = torch.randn(12, 5, generator=generator, dtype=torch.float64)
+    routing_weights *= torch.rand(12, 5, generator=generator) < torch.rand(1, generator=generator)
     hard = torch.eye(5, dtype=torch.float64)[torch.randint(5, (12,), generator=generator)]
     order, numbers = torch.randperm(12, generator=generator), torch.randperm(5, generator=generator)
-    for given in (weights, hard):
+    for given in (routing_weights, hard):
         expected = dense(some, given, *inputs)
         assert (weighted_velocity(some, given, *inputs) - expected).abs().max() <= 1e-10
         shuffled = weighted_velocity(
@@ -65,13 +65,13 @@ def test_equals_the_dense_sum_for_any_assignment_and_order(seed):
 
 
 def test_a_missing_expert_without_weight_is_never_asked():
-    weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+    routing_weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
     x = torch.ones(2, 1, 1, 1)
-    assert weighted_velocity([lambda x: 2 * x, None], weights, x).flatten().tolist() == [2, 1]
+    assert weighted_velocity([lambda x: 2 * x, None], routing_weights, x).flatten().tolist() == [2, 1]
 
 
 def test_the_conditions_may_be_states():
     x, states = torch.zeros(3, 1, 1, 1), torch.arange(12.0).view(3, 2, 2)
-    weights = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    routing_weights = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     first, second = (lambda x, c, sign=sign: sign * c.sum((1, 2)).view(-1, 1, 1, 1) for sign in (1, -1))
-    assert weighted_velocity([first, second], weights, x, states).flatten().tolist() == [6, -22, 38]
+    assert weighted_velocity([first, second], routing_weights, x, states).flatten().tolist() == [6, -22, 38]

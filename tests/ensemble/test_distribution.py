@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
-from hpcddm.ensemble.moment import Trajectory
-from hpcddm.ensemble.sampler import travel
+from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.sampler import integrate
+from hpcddm.ensemble.step_context import SampleStream
 from tests.ensemble.fields import conversion, evaluation, experts_of
 from tests.ensemble.mixtures import Mixture, objective
 
@@ -28,8 +28,8 @@ def vague(x, t, condition):
 def drawn(arm, experts="mixed", router=MIXTURE.router, solver="heun"):
     evaluate = evaluation(steps=STEPS, solver={"name": solver})
     start = torch.randn(COUNT, *MIXTURE.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    field = Members(EXPERTS[experts], router, None, None, 0).field(arm, evaluate)
-    return travel(field, start, Trajectory(2, range(COUNT)), torch.zeros(COUNT, dtype=torch.long), evaluate)
+    field = Ensemble(EXPERTS[experts], router, None, None, 0).field(arm, evaluate)
+    return integrate(field, start, SampleStream(2, range(COUNT)), torch.zeros(COUNT, dtype=torch.long), evaluate)
 
 
 def deviation(x):
@@ -52,7 +52,7 @@ def test_the_measure_itself():
     assert deviation(1.1 * MIXTURE.sample(COUNT, seed=4)[0]) > 4
 
 
-@pytest.mark.parametrize("arm", ["full", "once"])
+@pytest.mark.parametrize("arm", ["full", "per-trajectory"])
 @pytest.mark.parametrize("experts", EXPERTS)
 def test_full_and_once_draw_from_the_data(arm, experts):
     assert deviation(drawn(arm, experts)) < 4
@@ -67,8 +67,8 @@ def test_a_perfect_epsilon_network_rounded_to_bf16_ends_at_the_same_modes(keys, 
         start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
         denoiser = Denoiser(model, own, conversion(precision=precision, **keys))
         evaluate, classes = evaluation(steps=20), torch.zeros(count, dtype=torch.long)
-        field = Members([denoiser], None, None, None, 0).field("expert-0", evaluate)
-        found = travel(field, start, Trajectory(0, range(count)), classes, evaluate)
+        field = Ensemble([denoiser], None, None, None, 0).field("expert-0", evaluate)
+        found = integrate(field, start, SampleStream(0, range(count)), classes, evaluate)
         return mixture.mode_at(found)
 
     rounded = modes(lambda *inputs: exact(*inputs).bfloat16().double(), "bf16")
@@ -89,8 +89,8 @@ def test_an_expert_per_step_is_right_only_if_drawn_from_the_very_posterior():
 
 
 def test_once_does_not_mind_a_router_that_is_wrong_below_the_highest_noise():
-    found = {arm: deviation(drawn(arm, router=vague)) for arm in ("once", "sample-1", "full")}
-    assert found["once"] < 4
+    found = {arm: deviation(drawn(arm, router=vague)) for arm in ("per-trajectory", "sample-1", "full")}
+    assert found["per-trajectory"] < 4
     assert min(found["sample-1"], found["full"]) > 12
 
 

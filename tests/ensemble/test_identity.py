@@ -48,7 +48,7 @@ def errors(how, dimension, clusters, experts):
     ensemble, known = torch.zeros_like(x), torch.ones_like(t, dtype=torch.bool)
     for k in range(clusters):
         one = objective(*experts[k % len(experts)])
-        y, tau = how.ask(one, x, t)
+        y, tau = how.to_native(one, x, t)
         velocity = how.velocity(one, mixture.model(one, k)(y, tau), x, t)
         ensemble += posterior[:, k].view(-1, 1, 1, 1) * velocity
         lowest, highest = one.linear_range
@@ -106,7 +106,7 @@ def test_below_the_range_the_nearest_level_s_score_is_better_than_its_image():
     one, how = objective("epsilon", "linear_beta_1000"), conversion("snr_matched")
     below = t < one.linear_range[0]
     x, t, whole = x[below], t[below], whole[below]
-    y, tau = how.ask(one, x, t)
+    y, tau = how.to_native(one, x, t)
     prediction = mixture.model(one)(y, tau)
     image, _ = one.estimate(y, tau, prediction)
     by_image = ((x - image) / t.view(-1, 1, 1, 1) - whole).abs().max()

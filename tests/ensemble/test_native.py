@@ -6,9 +6,9 @@ import torch
 from hpcddm import plugins
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
-from hpcddm.ensemble.moment import Trajectory
-from hpcddm.ensemble.sampler import travel
+from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.sampler import integrate
+from hpcddm.ensemble.step_context import SampleStream
 from hpcddm.errors import ConfigError
 from hpcddm.objectives.base import LINEAR
 from tests.ensemble.fields import conversion, evaluation
@@ -38,14 +38,14 @@ def alone(name, schedule, shifted=0.0, **guards):
         return ideal(y, tau) + shifted * condition.view(-1, 1, 1, 1) * torch.tanh(y)
 
     denoiser = Denoiser(model, own, conversion(**guards))
-    return own, Members([denoiser], None, None, None, 1)
+    return own, Ensemble([denoiser], None, None, None, 1)
 
 
 def walked(own, field, times, solver, start, count=40):
     """The end of a native walk that starts at a state of the linear path, as a state of the linear path."""
     at = [own.level(own.schedule.time_at(LINEAR.log_snr(torch.tensor([t], dtype=torch.float64)))) for t in times]
     scales = [(level.alpha + level.sigma).item() if t > 0 else 1.0 for t, level in zip(times, at, strict=True)]
-    y = native.travel(field, scales[0] * start, Trajectory(0, range(count)), CONDITION[:count], times, solver)
+    y = native.integrate(field, scales[0] * start, SampleStream(0, range(count)), CONDITION[:count], times, solver)
     return y / scales[-1]
 
 
@@ -54,16 +54,16 @@ def walked(own, field, times, solver, start, count=40):
 @pytest.mark.parametrize("last", [0.0, 0.05])
 @pytest.mark.parametrize("bound", [None, 0.5])
 def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedule, guidance, last, bound):
-    own, members = alone(name, schedule, shifted=0.3, x0_clamp=bound)
+    own, ensemble = alone(name, schedule, shifted=0.3, x0_clamp=bound)
     evaluate = evaluation(solver=DDIM, guidance=guidance)
     times = [0.95, 0.7, 0.6, 0.3, 0.1, last]
     start = MIXTURE.states(torch.full((40,), times[0], dtype=torch.float64))
-    (expert,), x = members.experts, start
+    (expert,), x = ensemble.experts, start
     null = torch.ones_like(CONDITION)
     for t, t_next in zip(times, times[1:], strict=False):
         time = torch.full((40,), t, dtype=torch.float64)
         x = x + (t_next - t) * expert.guided(x, time, CONDITION, null, guidance)
-    reached = walked(own, members.field("expert-0", evaluate), times, evaluate.solver, start)
+    reached = walked(own, ensemble.field("expert-0", evaluate), times, evaluate.solver, start)
     assert (reached - x).abs().max() < 1e-10
 
 
@@ -71,11 +71,13 @@ def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedul
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_native_sampling_draws_from_the_data(name, schedule, eta):
     count, mixture = 4000, MIXTURE
-    _, members = alone(name, schedule)
+    _, ensemble = alone(name, schedule)
     evaluate = evaluation(solver=DDIM | {"eta": eta}, steps=100)
     start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     condition = torch.zeros(count, dtype=torch.long)
-    x = travel(members.field("expert-0", evaluate), start, Trajectory(0, range(count)), condition, evaluate).flatten(1)
+    x = integrate(
+        ensemble.field("expert-0", evaluate), start, SampleStream(0, range(count)), condition, evaluate
+    ).flatten(1)
     mean, covariance = mixture.moments()
     # Four standard errors, and a twentieth of a standard deviation for the 100 steps.
     assert ((x.mean(0) - mean).abs() < covariance.diag().sqrt() * (4 / count**0.5 + 0.05)).all()
@@ -109,21 +111,21 @@ def test_native_sampling_believes_a_model_no_further_than_its_conversion_does():
 
     own = objective("epsilon", "cosine")
     evaluate = evaluation(solver=DDIM, steps=4)
-    members = Members([Denoiser(model, own, conversion(highest=0.8))], None, None, None, 1)
+    ensemble = Ensemble([Denoiser(model, own, conversion(highest=0.8))], None, None, None, 1)
     start = torch.randn(2, *MIXTURE.shape, dtype=torch.float64)
-    travel(members.field("expert-0", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)
+    integrate(ensemble.field("expert-0", evaluate), start, SampleStream(0, range(2)), CONDITION[:2], evaluate)
     believed = own.schedule.time_at(LINEAR.log_snr(torch.tensor([0.8], dtype=torch.float64))).item()
     assert asked[0] == pytest.approx(believed) and max(asked) == asked[0]
 
 
 def test_fresh_noise_belongs_to_the_image_and_the_step():
-    _, members = alone("epsilon", "cosine")
+    _, ensemble = alone("epsilon", "cosine")
     evaluate = evaluation(solver=DDIM | {"eta": 1.0}, steps=4)
-    field = members.field("expert-0", evaluate)
+    field = ensemble.field("expert-0", evaluate)
     start = torch.zeros(6, *MIXTURE.shape, dtype=torch.float64)
 
     def drawn(rows):
-        return travel(field, start[rows], Trajectory(0, range(6)[rows]), CONDITION[:6][rows], evaluate)
+        return integrate(field, start[rows], SampleStream(0, range(6)[rows]), CONDITION[:6][rows], evaluate)
 
     whole = drawn(slice(6))
     torch.testing.assert_close(torch.cat([drawn(slice(4)), drawn(slice(4, 6))]), whole)
@@ -131,12 +133,12 @@ def test_fresh_noise_belongs_to_the_image_and_the_step():
 
 
 def test_several_models_have_no_common_coordinates():
-    _, members = alone("epsilon", "cosine")
-    both = Members(members.experts * 2, MIXTURE.router, None, None, 1)
+    _, ensemble = alone("epsilon", "cosine")
+    both = Ensemble(ensemble.experts * 2, MIXTURE.router, None, None, 1)
     evaluate = evaluation(solver=DDIM)
     start = torch.zeros(2, *MIXTURE.shape)
     with pytest.raises(ConfigError, match="draw from one alone"):
-        travel(both.field("full", evaluate), start, Trajectory(0, range(2)), CONDITION[:2], evaluate)
+        integrate(both.field("full", evaluate), start, SampleStream(0, range(2)), CONDITION[:2], evaluate)
 
 
 def test_an_evaluation_by_a_native_solver_is_refused_with_what_to_do_instead(tmp_path):

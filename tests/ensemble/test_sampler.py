@@ -5,7 +5,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.data import noise
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
@@ -52,8 +52,8 @@ def test_solvers_have_their_order(name, shift):
 def test_a_solver_looks_as_often_as_it_says_and_never_without_noise(name):
     times = []
     solve(name, lambda x, t: times.append(t) or x, torch.zeros(1), 4)
-    looks = plugins.settings_class(ROOM, name).looks
-    assert 4 * looks - 1 <= len(times) <= 4 * looks and min(times) > 0
+    nfe_per_step = plugins.settings_class(ROOM, name).nfe_per_step
+    assert 4 * nfe_per_step - 1 <= len(times) <= 4 * nfe_per_step and min(times) > 0
     assert times[0] == 1 and set(times) >= {1.0, 0.75, 0.5, 0.25}
 
 
@@ -65,7 +65,7 @@ def test_a_shift_lowers_log_snr_and_keeps_the_ends():
         assert lower == pytest.approx(2 * math.log(3))
 
 
-def field(x, t, classes, moment):
+def field(x, t, classes, context):
     return 0.5 * x + classes.view(-1, 1, 1, 1) * t.view(-1, 1, 1, 1)
 
 
@@ -78,16 +78,16 @@ def test_an_image_depends_on_seed_and_index_and_class_only(name):
     assert not torch.equal(sample(field, 2, range(100, 108), classes, SHAPE, evaluate), whole)
 
 
-@pytest.mark.parametrize("arm", ["sample-1", "sample-2-at-2", "nucleus-0.8", "once"])
+@pytest.mark.parametrize("arm", ["sample-1", "sample-2-at-2", "nucleus-0.8", "per-trajectory"])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidance):
     mixture = Mixture(dimension=2, clusters=4)
-    members = Members(experts_of(mixture), mixture.router, None, None, 0)
+    ensemble = Ensemble(experts_of(mixture), mixture.router, None, None, 0)
     evaluate = evaluation(steps=6, solver={"name": solver}, guidance=guidance, route_every=2)
 
     def drawn(indices):
-        own = members.field(arm, evaluate)
+        own = ensemble.field(arm, evaluate)
         return sample(own, 3, indices, torch.zeros(len(indices), dtype=torch.long), mixture.shape, evaluate)
 
     whole = drawn(range(20, 60))
@@ -104,11 +104,11 @@ def test_starts_from_the_numbered_noise_and_stays_in_range():
 
 def test_a_field_knows_the_step_and_the_time():
     seen = []
-    still = Members([flowing(lambda x, t, c: x)], None, None, None, 0).field("expert-0", evaluation())
+    still = Ensemble([flowing(lambda x, t, c: x)], None, None, None, 0).field("expert-0", evaluation())
 
-    def noted(x, t, classes, moment):
-        seen.append((moment.step, moment.time, t.tolist(), list(moment.trajectory.indices)))
-        return still(x, t, classes, moment)
+    def noted(x, t, classes, context):
+        seen.append((context.step, context.time, t.tolist(), list(context.stream.indices)))
+        return still(x, t, classes, context)
 
     evaluate = evaluation(steps=2, solver={"name": "heun"})
     sample(noted, 1, [7, 3], torch.zeros(2), SHAPE, evaluate)

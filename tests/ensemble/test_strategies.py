@@ -9,7 +9,7 @@ from hpcddm import plugins
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.draws import draw
 from hpcddm.errors import ConfigError
-from tests.ensemble.fields import moment, posterior
+from tests.ensemble.fields import context, posterior
 
 NAMES = [
     "full",
@@ -24,16 +24,16 @@ NAMES = [
     "nucleus-0.7-at-2",
     "threshold-0.05",
     "threshold-0.9",
-    "once",
+    "per-trajectory",
     "full-until-0.5-then-top-1",
 ]
-RANDOM = ["sample-1", "sample-2", "sample-3-at-0.5", "nucleus-0.9", "nucleus-0.7-at-2", "once"]
+RANDOM = ["sample-1", "sample-2", "sample-3-at-0.5", "nucleus-0.9", "nucleus-0.7-at-2", "per-trajectory"]
 FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 
-def weights(name, given=None, at=None, renormalise=True):
+def routing_weights(name, given=None, at=None, renormalise=True):
     given = posterior() if given is None else given
-    return strategies.rule(strategies.parse(name), renormalise)(given, at or moment(len(given)))
+    return strategies.rule(strategies.parse(name), renormalise)(given, at or context(len(given)))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,9 @@ def test_names_have_one_label(name, label):
     strategies.parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
 
 
-@pytest.mark.parametrize("name", ["top", "top0", "top-0", "topk", "Full", "full ", "", "sample-0", "nucleus", "once-2"])
+@pytest.mark.parametrize(
+    "name", ["top", "top0", "top-0", "topk", "Full", "full ", "", "sample-0", "nucleus", "per-trajectory-2"]
+)
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
         strategies.parse(name)
@@ -78,7 +80,7 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name):
         ("threshold-1", "at least 0 and below 1"),
         ("full-until-1-then-top-1", "time must be above 0 and below 1"),
         ("full-until-0.5-then-top-5", "top-5 needs 5 experts"),
-        ("once-until-0.5-then-top-1", "once does not ask the router anew"),
+        ("per-trajectory-until-0.5-then-top-1", "per-trajectory does not ask the router anew"),
         ("full-until-0.5-then-oracle", "oracle does not ask the router anew"),
         ("full-until-0.5-then-best", "unknown name 'best'; valid names: full"),
     ],
@@ -103,7 +105,7 @@ def test_weights_are_a_distribution_over_possible_experts(name):
     given = posterior(200)
     given[:100, 2] = 0
     given[150:] = torch.eye(4, dtype=torch.float64)[1]
-    found = weights(name, given)
+    found = routing_weights(name, given)
     assert found.shape == (200, 4) and (found >= 0).all()
     assert not found[given == 0].any()
     torch.testing.assert_close(found.sum(1), torch.ones(200, dtype=torch.float64))
@@ -112,21 +114,21 @@ def test_weights_are_a_distribution_over_possible_experts(name):
 @pytest.mark.parametrize("name", ["top-4", "threshold-0", "sample-4", "sample-4-at-3", "full-until-0.5-then-top-4"])
 @pytest.mark.parametrize("renormalise", [True, False])
 def test_taking_all_experts_is_full(name, renormalise):
-    torch.testing.assert_close(weights(name, renormalise=renormalise), posterior(), rtol=1e-14, atol=0)
+    torch.testing.assert_close(routing_weights(name, renormalise=renormalise), posterior(), rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("suffix", ["", "-at-0.5", "-at-3"])
 def test_nucleus_of_all_mass_is_sample_1(suffix):
     given = posterior(500)
-    assert torch.equal(weights(f"nucleus-1{suffix}", given), weights(f"sample-1{suffix}", given))
-    assert not torch.equal(weights(f"nucleus-0.5{suffix}", given), weights(f"sample-1{suffix}", given))
+    assert torch.equal(routing_weights(f"nucleus-1{suffix}", given), routing_weights(f"sample-1{suffix}", given))
+    assert not torch.equal(routing_weights(f"nucleus-0.5{suffix}", given), routing_weights(f"sample-1{suffix}", given))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("renormalise", [True, False])
 def test_top_k_keeps_the_k_largest_in_proportion(k, renormalise):
     given = posterior()
-    for row, expected in zip(weights(f"top{k}", renormalise=renormalise), given, strict=True):
+    for row, expected in zip(routing_weights(f"top{k}", renormalise=renormalise), given, strict=True):
         kept = expected.argsort(descending=True)[:k]
         assert set(row.nonzero().flatten().tolist()) == set(kept.tolist())
         torch.testing.assert_close(row[kept], expected[kept] / (expected[kept].sum() if renormalise else 1))
@@ -134,14 +136,14 @@ def test_top_k_keeps_the_k_largest_in_proportion(k, renormalise):
 
 def test_a_threshold_keeps_what_is_above_it_and_never_nobody():
     given = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], [0.05, 0.9, 0.03, 0.02]])
-    raw = weights("threshold-0.25", given, renormalise=False)
+    raw = routing_weights("threshold-0.25", given, renormalise=False)
     assert raw.tolist() == [pytest.approx([0, 0, 0.3, 0.4]), [0.25, 0, 0, 0], pytest.approx([0, 0.9, 0, 0])]
-    assert weights("threshold-0.25", given)[0].tolist() == pytest.approx([0, 0, 3 / 7, 4 / 7])
+    assert routing_weights("threshold-0.25", given)[0].tolist() == pytest.approx([0, 0, 3 / 7, 4 / 7])
 
 
 def frequencies(name, given, count=20000):
     """How often each expert is drawn for one posterior (K,)."""
-    return (weights(name, given.expand(count, -1)) > 0).double().mean(0)
+    return (routing_weights(name, given.expand(count, -1)) > 0).double().mean(0)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1, 2])
@@ -155,7 +157,7 @@ def test_sample_1_draws_from_the_tempered_posterior(temperature):
 
 def test_sample_2_draws_distinct_experts_that_share_by_their_posterior():
     given = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    found = weights("sample-2", given.expand(20000, -1))
+    found = routing_weights("sample-2", given.expand(20000, -1))
     assert ((found > 0).sum(1) == 2).all()
     torch.testing.assert_close(found, (found > 0) * given / ((found > 0) * given).sum(1, keepdim=True))
     # Without replacement: p_i p_j / (1 - p_i) + p_j p_i / (1 - p_j).
@@ -175,11 +177,11 @@ def test_nucleus_draws_from_the_smallest_set_of_the_mass():
 @pytest.mark.parametrize("name", RANDOM)
 def test_a_draw_belongs_to_seed_image_and_step_and_to_nothing_else(name):
     given = posterior(400)
-    whole = weights(name, given, moment(400, step=3))
-    parts = [weights(name, given[rows], moment(100, step=3, first=rows.start)) for rows in quarters(400)]
+    whole = routing_weights(name, given, context(400, step=3))
+    parts = [routing_weights(name, given[rows], context(100, step=3, first=rows.start)) for rows in quarters(400)]
     assert torch.equal(torch.cat(parts), whole)
-    assert not torch.equal(weights(name, given, moment(400, step=4)), whole)
-    assert not torch.equal(weights(name, given, moment(400, step=3, seed=1)), whole)
+    assert not torch.equal(routing_weights(name, given, context(400, step=4)), whole)
+    assert not torch.equal(routing_weights(name, given, context(400, step=3, seed=1)), whole)
 
 
 def quarters(count):
@@ -189,18 +191,20 @@ def quarters(count):
 @pytest.mark.parametrize("name", RANDOM)
 def test_the_halves_of_guidance_share_their_numbers(name):
     given = posterior(100)
-    both = weights(name, torch.cat([given, given]), moment(100))
+    both = routing_weights(name, torch.cat([given, given]), context(100))
     assert torch.equal(both[:100], both[100:])
 
 
 def test_a_switch_changes_when_the_noise_has_fallen():
     for time, name in ((1.0, "full"), (0.51, "full"), (0.5, "top-1"), (0.1, "top-1")):
-        assert torch.equal(weights("full-until-0.5-then-top-1", at=moment(50, time=time)), weights(name))
+        assert torch.equal(
+            routing_weights("full-until-0.5-then-top-1", at=context(50, time=time)), routing_weights(name)
+        )
 
 
 def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
     assert [name for name in NAMES if not strategies.parse(name).needs_router] == ["oracle"]
-    assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["once"]
+    assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["per-trajectory"]
 
 
 def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():

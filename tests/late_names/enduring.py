@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from hpcddm.rundir import atomic
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 60
 """A rank whose peer was killed has to notice within so long."""
 
 
-class Witness(Pulse):
+class Witness(HeartbeatWriter):
     """Writes down what lies on the server after every save: the digest of every file of the newest state."""
 
     def __init__(self, *identity: object, server: Path, log: Path) -> None:
@@ -133,8 +133,10 @@ class Endurance:
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         identity = (attempt.folder, ranks.owner, attempt.number, run.root.name)
-        pulse = Witness(*identity, server=self.server, log=self.log) if ranks.rank == 0 else Pulse(*identity)
-        unit = Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, "f", network_interface="lo")
+        heartbeat = (
+            Witness(*identity, server=self.server, log=self.log) if ranks.rank == 0 else HeartbeatWriter(*identity)
+        )
+        unit = Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, "f", network_interface="lo")
         settings = training(images=self.saves * BATCH, checkpoint_minutes=1e-9)
         loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
 

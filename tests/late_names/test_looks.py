@@ -15,7 +15,7 @@ from hpcddm.runtime.inputs import NotReady, gather
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.records import records
 from hpcddm.runtime.spec import Spec
-from hpcddm.status import State, survey
+from hpcddm.unit_states import State, survey
 from tests.helpers import finish, tiny
 
 OWNER = "slurm-x-0123456789ab-7_0"
@@ -33,10 +33,10 @@ def ranks(rank, restart=0):
     return Ranks(rank, 0, 2, 2, f"{OWNER}.{restart}")
 
 
-def soon(look, act):
+def soon(wait, act):
     """Begin to wait, act when that has looked in vain, and return what it found."""
     found = []
-    waiting = threading.Thread(target=lambda: found.append(look()), daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(wait()), daemon=True)
     waiting.start()
     time.sleep(0.5)
     assert not found
@@ -101,13 +101,13 @@ def test_the_file_that_stops_a_run_is_seen_by_a_node_that_looked_before(nodes):
 
 def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_completes_it(nodes, tmp_path):
     units = plan(tiny(tmp_path))
-    shard = next(unit for unit in units if not unit.needs)
-    reader = next(unit for unit in units if unit.needs == [shard.key])
+    shard = next(unit for unit in units if not unit.requires)
+    reader = next(unit for unit in units if unit.requires == [shard.key])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
-    spec = Spec(reader.key, reader.num_units, {}, reader.covers, reader.needs, threads=1)
-    assert survey(units, here)[shard.key].state is State.MISSING and gate.lacking(spec, here, here) == {shard.key}
+    spec = Spec(reader.key, reader.num_units, {}, reader.fingerprint_settings, reader.requires, threads=1)
+    assert survey(units, here)[shard.key].state is State.MISSING and gate.missing_units(spec, here, here) == {shard.key}
     with pytest.raises(NotReady):
         gather(spec, here)
     finish([shard], there)
     assert survey(units, here)[shard.key].state is State.COMPLETE
-    assert gate.lacking(spec, here, here) == set() and list(gather(spec, here).found) == [shard.key]
+    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).found) == [shard.key]

@@ -3,7 +3,7 @@
 from hpcddm.launch.base import Job, Launcher, QueueFull
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.items import items_of, write_map
-from hpcddm.launch.queue import batches_of, submit_batches
+from hpcddm.launch.queue import plan_arrays, submit_planned
 from hpcddm.rundir.job import JobId
 from hpcddm.site import Site
 
@@ -50,5 +50,5 @@ class Queue(Launcher):
 
 def submit_all(experiment, run, queue, decision):
     """Submit all of a decision, as the verb does."""
-    batches, _ = batches_of(items_of(decision.to_run, experiment, run), run, queue)
-    return list(submit_batches(batches, run, queue, decision.active))
+    planned_arrays, _ = plan_arrays(items_of(decision.to_run, experiment, run), run, queue)
+    return list(submit_planned(planned_arrays, run, queue, decision.active))

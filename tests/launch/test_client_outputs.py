@@ -9,11 +9,11 @@ import pytest
 
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
-from hpcddm.launch import accounting, cluster, sbatch, slurm
+from hpcddm.launch import accounting, sbatch, slurm, slurm_cluster
 from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.cluster import Cluster, submit_limit
 from hpcddm.launch.sbatch import TRANSIENT, Sbatch
 from hpcddm.launch.slurm import QUEUE_FORMAT, Slurm
+from hpcddm.launch.slurm_cluster import SlurmCluster, submit_limit
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -86,14 +86,14 @@ def controller(captured, monkeypatch):
     """A cluster that answers as captured."""
     names = {"config": "config-enforced", "partition": "partitions", "assoc_mgr": "limits"}
 
-    def ask(*command, **_):
+    def query(*command, **_):
         name = next(name for word, name in names.items() if word in command)
         return captured.output(name)
 
-    monkeypatch.setattr(cluster, "ask", ask)
-    monkeypatch.setattr(cluster, "user_name", lambda: "alice")
-    monkeypatch.setattr(cluster.os, "getuid", lambda: 1000)
-    return Cluster()
+    monkeypatch.setattr(slurm_cluster, "query", query)
+    monkeypatch.setattr(slurm_cluster, "user_name", lambda: "alice")
+    monkeypatch.setattr(slurm_cluster.os, "getuid", lambda: 1000)
+    return SlurmCluster()
 
 
 def test_the_controllers_settings(captured, controller):
@@ -122,7 +122,7 @@ def test_a_draft_of_the_site(captured):
 def states(captured, site, tmp_path, monkeypatch, name):
     answer = captured.answer(name)
     assert QUEUE_FORMAT in answer.command, "the format has changed: run tests/fixtures/capture.py again"
-    monkeypatch.setattr(slurm, "ask", lambda *_, **__: answer.output)
+    monkeypatch.setattr(slurm, "query", lambda *_, **__: answer.output)
     tokens = {TOKEN: ["a/0", "a/1"], "5e6f7a8b": ["b/0", "b/1"], "9c0d1e2f": ["c/0"]}
     submissions = [Submission(token, "slurm", "here", units, 1.0, "tiny") for token, units in tokens.items()]
     found = Slurm(site, RunDir(tmp_path)).states(submissions)
@@ -181,7 +181,7 @@ def test_states_of_jobs(captured, name, state):
 def test_accounting(captured, monkeypatch):
     answer = captured.answer("accounting")
     assert ",".join(accounting.FIELDS) in answer.command, "the fields have changed: run tests/fixtures/capture.py again"
-    monkeypatch.setattr(accounting, "ask", lambda *_, **__: answer.output)
+    monkeypatch.setattr(accounting, "query", lambda *_, **__: answer.output)
     found = accounting.executions({None: [NAME, OTHER]}, 0)
     assert sorted(one.state for one in found) == ["CANCELLED", "CANCELLED", "COMPLETED", "FAILED", "REQUEUED"]
     (requeued,) = (one for one in found if one.state == "REQUEUED")

@@ -47,7 +47,7 @@ def items(run, tmp_path):
 def handed_over(items, run, active=(), room=ROOM, **site):
     """What a queue with some room got."""
     queue = Queue(run, limits=Limits(room=room, reason="its limit for you"), room=room, **site)
-    command.hand_over(items, run, queue, dict(active))
+    command.submit_arrays(items, run, queue, dict(active))
     return queue
 
 
@@ -79,7 +79,7 @@ def test_one_that_runs_arranges_for_the_next(run, items):
 
 def test_without_a_job_of_its_own_to_wait_for_it_waits_a_while(run, items):
     queue = Queue(run, limits=Limits(room=0), room=1)
-    command.hand_over(items, run, queue, {})
+    command.submit_arrays(items, run, queue, {})
     (only,) = queue.submitted
     assert (only.keys, only.after, only.begin_seconds) == ([CONTINUATION], [], 60 * continuation.BLIND_MINUTES)
 
@@ -104,10 +104,10 @@ def test_a_retry_that_fits_leaves_the_rest_to_the_job_that_waits_for_it(run, ite
     handed_over(items, run)
     before, (failed, *_) = continuation.read(run), items
     waiting = {CONTINUATION: Job(JobId("9_0"), "pending")}
-    command.hand_over([failed], run, Queue(run), waiting, only=[failed.name])
+    command.submit_arrays([failed], run, Queue(run), waiting, only=[failed.name])
     assert continuation.read(run) == before
     takes_up = next(item for item in items if item.name in before.units)
-    command.hand_over([failed, takes_up], run, Queue(run), waiting, only=[failed.name])
+    command.submit_arrays([failed, takes_up], run, Queue(run), waiting, only=[failed.name])
     assert continuation.read(run).units == [unit for unit in before.units if unit != takes_up.name]
 
 
@@ -116,7 +116,7 @@ def test_a_retry_that_does_not_fit_joins_the_rest(run, items, tmp_path, monkeypa
     before, (failed, *_) = continuation.read(run), items
     monkeypatch.chdir(tmp_path)
     full = Queue(run, limits=Limits(room=0), room=0)
-    command.hand_over([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
+    command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
     after = continuation.read(run)
     assert (after.units, after.folder) == ([*before.units, failed.name], before.folder)
 
@@ -130,7 +130,7 @@ def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
     )
     remaining = [item for item in items if item.name in before.units]
     running = {CONTINUATION: Job(JobId("9_0"), "running")}
-    command.hand_over(remaining, run, Queue(run), running, only=before.units)
+    command.submit_arrays(remaining, run, Queue(run), running, only=before.units)
     assert continuation.read(run).units == [late]
 
 
@@ -139,7 +139,7 @@ def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
     handed_over(items, run)
     before = continuation.read(run)
     other = Queue(run, limits=Limits(room=room), room=room, name="south")
-    command.hand_over(items[:1], run, other, {CONTINUATION: Job(JobId("9_0"), "pending")})
+    command.submit_arrays(items[:1], run, other, {CONTINUATION: Job(JobId("9_0"), "pending")})
     assert continuation.read(run) == before
     assert ("site north has units to submit in this folder first" in capsys.readouterr().out) == (room == 0)
 
@@ -147,7 +147,7 @@ def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
 def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monkeypatch):
     monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
     for active, taken in (({}, ROOM - 1), ({CONTINUATION: Job(JobId("9_0"), "pending")}, ROOM)):
-        command.rehearse(items, run, Queue(run, limits=Limits(room=ROOM, reason="its limit"), room=ROOM), active)
+        command.render_scripts(items, run, Queue(run, limits=Limits(room=ROOM, reason="its limit"), room=ROOM), active)
         assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
 
 

@@ -8,9 +8,9 @@ from hpcddm.errors import UserError
 from hpcddm.launch import early_ends as module
 from hpcddm.launch import slurm
 from hpcddm.launch.base import ArraySpec, Refused
-from hpcddm.launch.client import Silent
-from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.early_ends import EarlyEnd, early_ends, first_node, is_nodes_fault
+from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -45,12 +45,12 @@ def submit(run, units=UNITS, cluster=None, site="here"):
 @pytest.mark.parametrize("program", ["scontrol", "sacct"])
 @pytest.mark.parametrize("answers", [PLAIN, ARRAY], ids=["plain job", "array"])
 def test_an_early_end_is_found_where_there_are_no_arrays_too(run, monkeypatch, answers, program, cluster):
-    def ask(name, *flags):
+    def query(name, *flags):
         if name != program:
-            raise Silent("no")
+            raise SlurmUnavailable("no")
         return answers[name]
 
-    monkeypatch.setattr(module, "ask", ask)
+    monkeypatch.setattr(module, "query", query)
     submit(run, UNITS[:1], cluster)
     ends = early_ends(Journal(run.journal).submissions(), UNITS[:1])
     assert ends == {UNITS[0]: EarlyEnd(JobId.of("81_0", cluster), "n3", "FAILED", "1:0", 2)}
@@ -99,9 +99,9 @@ def test_the_script_starts_on_the_first_node_of_a_list():
 
 def excluded(run, monkeypatch, cluster=None, **site):
     """Nodes that an array excludes at a site whose partition has four."""
-    partitions = {"main": Partition("main", True, 60, 4, 4)}
-    monkeypatch.setattr(Cluster, "partitions", partitions)
-    monkeypatch.setattr("hpcddm.launch.cluster.ask", lambda *command: command[-1].replace(",", "\n"))
+    partitions = {"main": SlurmPartition("main", True, 60, 4, 4)}
+    monkeypatch.setattr(SlurmCluster, "partitions", partitions)
+    monkeypatch.setattr("hpcddm.launch.slurm_cluster.query", lambda *command: command[-1].replace(",", "\n"))
     launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), run)
     resources = launcher.site.resources_for("train").model_copy(update={"cluster": cluster})
     array = ArraySpec("x-train", UNITS, [], resources, [], 2)

@@ -27,7 +27,7 @@ class Machine:
 
     def submit(self, array, token, script):
         (key,) = array.keys
-        assert all((self.run.unit(need) / "manifest.json").exists() for need in self.units[key].needs)
+        assert all((self.run.unit(need) / "manifest.json").exists() for need in self.units[key].requires)
         self.alive[str(len(self.order))] = key
         self.order.append(key)
         self.together.append(sorted(self.alive.values()))

@@ -37,7 +37,7 @@ def test_stages_that_compute_nothing_on_a_gpu_may_not_hold_one(tmp_path):
     [
         ("train", {"gpus_per_node": 8}, "train: gpus_per_node: 8 for ranks_per_node: 1, .*; set ranks_per_node: 8 or"),
         ("train/monolith", {"gpus_per_node": 2}, "train/monolith: .* in stages.train/monolith;"),
-        ("critics", {"gpus_per_node": 4, "ranks_per_node": 2}, "critics: gpus_per_node: 4 for ranks_per_node: 2"),
+        ("measuring", {"gpus_per_node": 4, "ranks_per_node": 2}, "measuring: gpus_per_node: 4 for ranks_per_node: 2"),
         ("evaluate", {"gpus_per_node": 4, "ranks_per_node": 4}, "evaluate: .* one working rank uses one GPU; set rank"),
         ("evaluate", {"gpus_per_node": 1, "nodes": 2}, "evaluate: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
     ],
@@ -60,7 +60,7 @@ def test_what_uses_all_gpus_of_a_node_or_one_for_every_rank_may_have_them(tmp_pa
         "evaluate": {"gpus_per_node": 4},
         "report": {"gpus_per_node": 4},
     }
-    check(tmp_path, site_with(stages=stages), evaluate__residency={"name": "spread"})
+    check(tmp_path, site_with(stages=stages), evaluate__placement={"name": "spread"})
     with pytest.raises(ConfigError, match="evaluate, report: .*one working rank"):
         check(tmp_path, site_with(stages=stages))
 

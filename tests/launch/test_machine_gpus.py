@@ -124,7 +124,7 @@ def test_each_unit_sees_its_own_gpus_and_those_of_a_finished_one_are_free_again(
     jobs = [launcher.submit(array(key), "", "") for key in ("train/a", "shard/a", "setting/train/b")]
     assert [given[job] for job in jobs] == ["GPU-0", "", "GPU-1"]
     alive[jobs[0]] = 0
-    assert given[launcher.submit(array("critics/judge"), "", "")] == "GPU-0"
+    assert given[launcher.submit(array("measuring/classifier"), "", "")] == "GPU-0"
     with pytest.raises(UserError, match="train needs 4 GPUs"):
         launcher.check([array("train/a", ranks_per_node=4)])
 

@@ -74,12 +74,12 @@ def units_in_queue(place, home):
 
 ALL = [
     "cluster/all",
-    "critics/extractor",
-    "critics/judge",
     "encode/heldout-000",
     "encode/train-000",
     "encode/train-001",
     "evaluate/0000000-0000024",
+    "measuring/classifier",
+    "measuring/extractor",
     "report/all",
     "route/router",
     "shard/heldout-000",

@@ -3,10 +3,10 @@ import time
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.files import load_site
 from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
 from hpcddm.launch.preflight import check_ranks, preflight
+from hpcddm.loading import load_site
 from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir

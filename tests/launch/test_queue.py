@@ -7,7 +7,7 @@ import pytest
 from hpcddm.launch.base import Job, QueueFull
 from hpcddm.launch.chunks import Limits
 from hpcddm.launch.items import arrays, items_of
-from hpcddm.launch.queue import batches_of, render_batches, submit_batches
+from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm import create
 from hpcddm.launch.submission import decide
 from hpcddm.pipeline import MONOLITH, expert_key, plan
@@ -64,7 +64,7 @@ def test_every_array_waits_for_what_its_units_read(run, tmp_path):
     job_of = {key: one.job for one in submitted for key in one.keys}
     for unit in plan(experiment):
         (array,) = [one for one in submitted if unit.key in one.keys]
-        assert {job_of[key] for key in unit.reads} <= set(array.after)
+        assert {job_of[key] for key in unit.inputs} <= set(array.after)
         assert all(int(job) < int(array.job) for job in array.after)
 
 
@@ -85,8 +85,8 @@ def test_an_array_may_hold_units_of_several_runs(tmp_path):
     runs = {label: RunDir(home.root / label) for label in ("a", "b")}
     items = [item for label, one in runs.items() for item in items_of(plan(experiment), experiment, one, label)]
     queue = Queue(home)
-    batches, _ = batches_of(items, home, queue)
-    submitted = list(submit_batches(batches, home, queue, {}))
+    planned_arrays, _ = plan_arrays(items, home, queue)
+    submitted = list(submit_planned(planned_arrays, home, queue, {}))
     names = {name for one in submitted for name in one.keys}
     assert names == {f"{label}/{unit.key}" for label in runs for unit in plan(experiment)}
     assert not runs["a"].journal.exists() and runs["a"].spec(MONOLITH).exists()
@@ -118,11 +118,11 @@ def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
 def test_what_fits_is_submitted_and_needs_nothing_of_what_is_left(run, tmp_path, room):
     experiment = tiny(tmp_path)
     queue = Queue(run, limits=Limits(room=room, reason="ten are enough"))
-    batches, reason = batches_of(all_of(experiment, run), run, queue)
-    taken = [item.name for batch in batches for item in batch.items]
+    planned_arrays, reason = plan_arrays(all_of(experiment, run), run, queue)
+    taken = [item.name for planned in planned_arrays for item in planned.items]
     assert len(taken) == min(room, len(plan(experiment))) and reason == "ten are enough"
     for unit in plan(experiment):
-        assert unit.key not in taken or set(unit.reads) <= set(taken)
+        assert unit.key not in taken or set(unit.inputs) <= set(taken)
 
 
 @pytest.mark.parametrize("room", range(15))
@@ -130,9 +130,9 @@ def test_a_queue_that_turns_out_to_be_full_is_filled_and_nothing_refused_leaves_
     """As under a limit that cannot be read; an array that is longer than the limit goes in by pieces."""
     experiment = tiny(tmp_path, cluster__experts=4)
     queue = Queue(run, room=room)
-    batches, _ = batches_of(all_of(experiment, run), run, queue)
+    planned_arrays, _ = plan_arrays(all_of(experiment, run), run, queue)
     with pytest.raises(QueueFull):
-        list(submit_batches(batches, run, queue, {}))
+        list(submit_planned(planned_arrays, run, queue, {}))
     known = Journal(run.journal).submissions()
     assert [one.units for one in known] == [array.keys for array in queue.submitted]
     taken = [key for one in known for key in one.units]
@@ -160,9 +160,9 @@ def test_an_array_that_goes_in_by_pieces_keeps_its_throttle(run, tmp_path, room,
     experiment = tiny(tmp_path, cluster__experts=8)
     queue = Queue(run, room=room, max_parallel=max_parallel)
     items = [item for item in all_of(experiment, run) if "train/expert" in item.name]
-    batches, _ = batches_of(items, run, queue)
+    planned_arrays, _ = plan_arrays(items, run, queue)
     with pytest.raises(QueueFull) if room < 8 else nullcontext():
-        list(submit_batches(batches, run, queue, {}))
+        list(submit_planned(planned_arrays, run, queue, {}))
     jobs = [one.job for one in Journal(run.journal).submissions()]
     assert sum(len(array.keys) for array in queue.submitted) == room
     assert 1 <= at_the_same_time(queue.submitted, jobs) <= max_parallel
@@ -190,8 +190,8 @@ def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
 def test_what_waits_in_the_queue_already_is_waited_for(run, tmp_path):
     experiment, queue = tiny(tmp_path), Queue(run)
     items = [item for item in all_of(experiment, run) if item.unit.stage == "report"]
-    batches, _ = batches_of(items, run, queue)
-    (report,) = submit_batches(batches, run, queue, {"train/expert-01": Job(JobId("55_1"), "running")})
+    planned_arrays, _ = plan_arrays(items, run, queue)
+    (report,) = submit_planned(planned_arrays, run, queue, {"train/expert-01": Job(JobId("55_1"), "running")})
     assert report.after == ["55"]
 
 
@@ -200,8 +200,8 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
     launcher = create(Site(name="north", scheduler="slurm", max_parallel=2), run)
     launcher.limits = lambda wanted, cluster: Limits(max_array=1)
     Journal(run.journal).intend("slurm", "north", ["x"])
-    batches, _ = batches_of(all_of(experiment, run), run, launcher)
-    rendered = list(render_batches(batches, launcher))
+    planned_arrays, _ = plan_arrays(all_of(experiment, run), run, launcher)
+    rendered = list(render_planned(planned_arrays, launcher))
     names = sorted(path.name for path in run.scripts.iterdir())
     assert names == sorted(one.script for one in rendered) and names[0].startswith("0002-")
     assert len(set(names)) == len(plan(experiment))
@@ -227,6 +227,6 @@ def test_a_cluster_without_room_leaves_out_its_units_and_what_reads_them(run, tm
     experiment = tiny(tmp_path)
     queue = Queue(run, **BOTH)
     queue.limits = lambda wanted, cluster: Limits(room=0 if cluster == "south" else None, reason=f"{cluster} is full")
-    batches, _ = batches_of(all_of(experiment, run), run, queue)
-    keys = {item.unit.key for batch in batches for item in batch.items}
+    planned_arrays, _ = plan_arrays(all_of(experiment, run), run, queue)
+    keys = {item.unit.key for planned in planned_arrays for item in planned.items}
     assert "train/expert-00" in keys and keys.isdisjoint({"train/expert-01", "report/all"})

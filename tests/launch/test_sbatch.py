@@ -7,7 +7,7 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import sbatch
 from hpcddm.launch.base import QueueFull
-from hpcddm.launch.client import Silent
+from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.sbatch import PAUSES, Sbatch
 
 TIMED_OUT = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
@@ -16,12 +16,12 @@ FULL = (
 )
 
 
-class Cluster:
+class FakeCluster:
     """Answers sbatch as told, call by call; `late` jobs show in the queue only at the n-th look."""
 
     def __init__(self, *answers, late=None, silent=0, in_sacct=()):
         self.answers, self.late, self.silent, self.in_sacct = list(answers), late or {}, silent, in_sacct
-        self.jobs, self.calls, self.looks, self.ended, self.slept = [], 0, 0, [], []
+        self.jobs, self.calls, self.polls, self.ended, self.slept = [], 0, 0, [], []
         self.clock = 0.0
 
     def call(self, *command):
@@ -43,14 +43,14 @@ class Cluster:
             return subprocess.CompletedProcess(command, 0, "welcome\n", "")
         return subprocess.CompletedProcess(command, 1, "", how)
 
-    def ask(self, *command):
+    def query(self, *command):
         if command[0] == "sacct":
             return "".join(f"{job}_0\n{job}_[1-3%2]\n" for job in self.in_sacct)
-        self.looks += 1
-        if self.looks <= self.silent:
-            raise Silent("no answer")
+        self.polls += 1
+        if self.polls <= self.silent:
+            raise SlurmUnavailable("no answer")
         assert "--name=tiny-train-abc" in command and "--states=all" in command
-        return "".join(f"{job}\n{job}\n" for job in self.jobs if self.looks >= self.late.get(job, 0))
+        return "".join(f"{job}\n{job}\n" for job in self.jobs if self.polls >= self.late.get(job, 0))
 
     def sleep(self, seconds):
         self.clock += seconds
@@ -63,7 +63,7 @@ def submit(monkeypatch, tmp_path):
 
     def submitted(cluster, has_sacct=False):
         monkeypatch.setattr(sbatch, "call", cluster.call)
-        monkeypatch.setattr(sbatch, "ask", cluster.ask)
+        monkeypatch.setattr(sbatch, "query", cluster.query)
         monkeypatch.setattr(sbatch.time, "sleep", cluster.sleep)
         monkeypatch.setattr(sbatch.time, "monotonic", lambda: cluster.clock)
         return Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], has_sacct).submit()
@@ -72,69 +72,69 @@ def submit(monkeypatch, tmp_path):
 
 
 def test_a_plain_success_asks_nothing_further(submit):
-    cluster = Cluster((True, "fine"))
-    assert (submit(cluster), cluster.calls, cluster.looks, cluster.slept) == ("101", 1, 0, [])
+    cluster = FakeCluster((True, "fine"))
+    assert (submit(cluster), cluster.calls, cluster.polls, cluster.slept) == ("101", 1, 0, [])
 
 
 @pytest.mark.parametrize("how", ["hangs", "killed", "babbles", TIMED_OUT])
 def test_what_was_accepted_without_an_answer_is_found_and_not_submitted_again(submit, how):
-    cluster = Cluster((True, how))
+    cluster = FakeCluster((True, how))
     assert submit(cluster) == "101" and cluster.calls == 1
 
 
 @pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT])
 def test_a_request_that_was_still_on_its_way_is_waited_for(submit, how):
-    cluster = Cluster((True, how), late={"101": 5})
+    cluster = FakeCluster((True, how), late={"101": 5})
     assert submit(cluster) == "101" and cluster.calls == 1 and sum(cluster.slept) < 10
 
 
 @pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT, "sbatch: error: Unable to contact slurm controller"])
 def test_what_was_not_accepted_is_submitted_again_after_a_while(submit, how):
-    cluster = Cluster((False, how), (False, how), (True, "fine"))
+    cluster = FakeCluster((False, how), (False, how), (True, "fine"))
     assert submit(cluster) == "103" and cluster.calls == 3
     assert sum(cluster.slept) >= PAUSES[0] + PAUSES[1]
 
 
 def test_two_that_were_accepted_in_the_end_become_one(submit):
     """The first request arrives only after it was given up for lost."""
-    cluster = Cluster((True, TIMED_OUT), (True, "fine"), late={"101": 9})
+    cluster = FakeCluster((True, TIMED_OUT), (True, "fine"), late={"101": 9})
     assert submit(cluster) == "102" and cluster.ended == ["101"]
 
 
 def test_a_job_that_has_left_the_queue_is_found_in_the_accounting(submit):
-    cluster = Cluster((False, "killed"), in_sacct=["88"])
+    cluster = FakeCluster((False, "killed"), in_sacct=["88"])
     assert submit(cluster, has_sacct=True) == "88" and cluster.calls == 1
 
 
 def test_nothing_is_submitted_twice_while_nobody_can_say_whether_it_was_accepted(submit):
-    cluster = Cluster((True, TIMED_OUT), silent=1000)
+    cluster = FakeCluster((True, TIMED_OUT), silent=1000)
     with pytest.raises(UserError, match="found by its name and not submitted twice"):
         submit(cluster)
     assert cluster.calls == 1
 
 
 def test_a_queue_that_answers_late_is_asked_again(submit):
-    cluster = Cluster((True, TIMED_OUT), silent=3)
+    cluster = FakeCluster((True, TIMED_OUT), silent=3)
     assert submit(cluster) == "101" and cluster.calls == 1
 
 
 def test_patience_ends(submit):
-    cluster = Cluster(*[(False, TIMED_OUT)] * 9)
+    cluster = FakeCluster(*[(False, TIMED_OUT)] * 9)
     with pytest.raises(UserError, match="no success with .*x.sbatch: .*Socket timed out"):
         submit(cluster)
     assert cluster.calls == len(PAUSES) + 1
 
 
 def test_a_plain_refusal_is_told_at_once(submit):
-    cluster = Cluster((False, "sbatch: error: invalid partition specified: nope"))
+    cluster = FakeCluster((False, "sbatch: error: invalid partition specified: nope"))
     with pytest.raises(UserError, match="sbatch refused .*x.sbatch: .*invalid partition"):
         submit(cluster)
-    assert cluster.calls == 1 and cluster.looks == 0
+    assert cluster.calls == 1 and cluster.polls == 0
 
 
 def test_too_many_jobs_of_one_user_is_a_refusal_for_now(submit):
     with pytest.raises(QueueFull, match="Slurm says AssocMaxSubmitJobLimit"):
-        submit(Cluster((False, FULL)))
+        submit(FakeCluster((False, FULL)))
 
 
 def test_a_node_without_sbatch_is_named(submit, monkeypatch, tmp_path):

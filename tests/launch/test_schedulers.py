@@ -7,11 +7,11 @@ import time
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.files import load_site, with_content, within_run
 from hpcddm.launch import client
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import load_site, with_content, within_run
 from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
@@ -51,8 +51,8 @@ def test_auto_refuses_a_slurm_that_does_not_answer_and_says_how_to_force_it(clie
 
 def test_auto_refuses_a_slurm_that_is_too_slow(clients, monkeypatch):
     clients(sinfo="exec sleep 30", sbatch="exit 1")
-    ask = client.ask
-    monkeypatch.setattr(client, "ask", lambda *command, seconds: ask(*command, seconds=seconds / 20))
+    ask = client.query
+    monkeypatch.setattr(client, "query", lambda *command, seconds: ask(*command, seconds=seconds / 20))
     with pytest.raises(UserError, match="sinfo gave no answer in"):
         load_site("auto")
 

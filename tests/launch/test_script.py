@@ -113,7 +113,7 @@ def test_a_job_that_is_told_to_stop_in_its_setup_goes_nowhere(tmp_path):
 
 
 GATE = """
-judge() { echo judge "$@"; }
+requeue_decision() { echo requeue_decision "$@"; }
 patiently() { words='?|annex'; }
 python=(gate)
 gate() { case $* in *start*) echo "$later" ;; *) echo "$first" ;; esac; }
@@ -124,7 +124,10 @@ element=7_0
 
 @pytest.mark.parametrize(
     ("first", "start", "words"),
-    [("!|cancelled", "", "judge 143\n"), ("annex|x", "!annex is silent", "judge 1 wait annex is silent\n")],
+    [
+        ("!|cancelled", "", "requeue_decision 143\n"),
+        ("annex|x", "!annex is silent", "requeue_decision 1 wait annex is silent\n"),
+    ],
 )
 def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start(tmp_path, first, start, words):
     script = function(rendered(tmp_path), "wait_for_others")

@@ -10,7 +10,7 @@ from submitit.core.utils import DelayedSubmission
 from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
-from hpcddm.launch.cluster import Cluster, Partition
+from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
@@ -183,7 +183,7 @@ def launcher(tmp_path):
 
 def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkeypatch):
     asked = []
-    monkeypatch.setattr(slurm, "ask", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc"))
+    monkeypatch.setattr(slurm, "query", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc"))
     units = ["train/expert-00", "train/expert-01", "train/expert-02"]
     mine = Submission("aaaabbbbcccc", "slurm", "here", units, 1.0, "tiny-train", "81")
     assert launcher.states([mine]) == {
@@ -197,7 +197,7 @@ def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkey
 
 def test_a_job_that_is_no_array_is_known_by_its_bare_id(launcher, monkeypatch):
     line = "81|N/A|PENDING|Priority||N/A|tiny-train-aaaabbbbcccc\n"
-    monkeypatch.setattr(slurm, "ask", lambda *command: line)
+    monkeypatch.setattr(slurm, "query", lambda *command: line)
     mine = Submission("aaaabbbbcccc", "slurm", "here", ["train/expert-00"], 1.0, "tiny-train", "81")
     assert launcher.states([mine]) == {"train/expert-00": Job("81", "pending", "Priority")}
     asked = []
@@ -213,12 +213,12 @@ def test_a_job_that_is_no_array_is_known_by_its_bare_id(launcher, monkeypatch):
     "parameters, longest", [("a=b", 1001), ("x,max_array_tasks=5,y", 5), ("max_array_tasks=9999", 1001)]
 )
 def test_the_longest_array_is_the_smaller_of_two_limits(monkeypatch, parameters, longest):
-    monkeypatch.setattr(Cluster, "config", {"MaxArraySize": "1001", "SchedulerParameters": parameters})
-    assert Cluster().max_array == longest
+    monkeypatch.setattr(SlurmCluster, "config", {"MaxArraySize": "1001", "SchedulerParameters": parameters})
+    assert SlurmCluster().max_array == longest
 
 
 def test_without_arrays_the_script_is_that_of_a_plain_job(tmp_path, monkeypatch):
-    monkeypatch.setattr(Cluster, "config", {"MaxArraySize": "0"})
+    monkeypatch.setattr(SlurmCluster, "config", {"MaxArraySize": "0"})
     script = rendered(tmp_path, keys=["train/expert-00"])
     assert "--array" not in script and "known_as=$SLURM_JOB_ID\n" in script
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
@@ -226,7 +226,7 @@ def test_without_arrays_the_script_is_that_of_a_plain_job(tmp_path, monkeypatch)
 
 def test_only_names_that_can_be_in_the_queue_are_asked_for(launcher, monkeypatch):
     asked = []
-    monkeypatch.setattr(slurm, "ask", lambda *command: asked.append(command) or "")
+    monkeypatch.setattr(slurm, "query", lambda *command: asked.append(command) or "")
     old = Submission("a" * 12, "slurm", "here", ["route/router"], 1.0, "t", "81")
     lost = Submission("b" * 12, "slurm", "here", ["route/router"], 2.0, "t")
     new = Submission("c" * 12, "slurm", "here", ["route/router"], 3.0, "t", "83")
@@ -260,7 +260,7 @@ def test_cancelled_elements_go_in_one_call_and_those_that_ended_meanwhile_do_not
         launcher.cancel(JobId("81_0"))
 
 
-PARTITIONS = {"main": Partition("main", True, 60, 4), "high": Partition("high", False, 1440, 2)}
+PARTITIONS = {"main": SlurmPartition("main", True, 60, 4), "high": SlurmPartition("high", False, 1440, 2)}
 
 REFUSED = {
     "partition": ({"partition": "nope"}, "invalid partition nope, there are main, high; change the site key partition"),
@@ -275,7 +275,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("site, message", REFUSED.values(), ids=REFUSED)
 def test_what_slurm_would_take_and_never_start_is_refused(tmp_path, monkeypatch, site, message):
-    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
     monkeypatch.setattr(slurm, "call", lambda *command, **options: pytest.fail("too late"))
     launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), RunDir(tmp_path))
     array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train", "expert-00"), [], 1)
@@ -296,7 +296,7 @@ FINE = {
 def test_what_a_partition_allows_is_left_to_sbatch_to_judge(tmp_path, monkeypatch, site):
     scripts = []
     good = subprocess.CompletedProcess([], 0, "", "")
-    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
     monkeypatch.setattr(slurm, "call", lambda *command, script: scripts.append(script) or good)
     launcher = slurm.create(Site(**{"name": "here", "scheduler": "slurm", **site}), RunDir(tmp_path))
     shape = launcher.site.resources_for("train")
@@ -333,7 +333,7 @@ def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_p
 
 @pytest.mark.parametrize("words, is_refused", [("QOSMaxSubmitJobPerUserLimit", False), ("Invalid account", True)])
 def test_a_queue_that_is_full_now_is_no_reason_to_refuse_a_shape(launcher, monkeypatch, words, is_refused):
-    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
     answer = subprocess.CompletedProcess([], 1, "", f"sbatch: error: {words}\nallocation failure: Job violates policy")
     monkeypatch.setattr(slurm, "call", lambda *command, script: answer)
     array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train"), [], 1)
@@ -342,7 +342,7 @@ def test_a_queue_that_is_full_now_is_no_reason_to_refuse_a_shape(launcher, monke
 
 
 def test_a_check_that_takes_too_long_is_a_warning_and_the_rest_is_not_asked_for(launcher, monkeypatch, capsys):
-    monkeypatch.setattr(Cluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
     asked = []
 
     def call(*command, script):

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from hpcddm.config import Training
-from hpcddm.files import load_site, stored_experiment
 from hpcddm.launch import storage
 from hpcddm.launch.storage import Need
+from hpcddm.loading import load_site, stored_experiment
 from hpcddm.pipeline import MONOLITH, plan
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import tiny, write_source
@@ -22,7 +22,7 @@ import json, os, sys, tempfile
 from pathlib import Path
 import torch.distributed as dist
 from hpcddm.config import Training
-from hpcddm.files import stored_experiment
+from hpcddm.loading import stored_experiment
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.ranks import Ranks
 from hpcddm.stages import denoisers
@@ -34,7 +34,7 @@ experiment = stored_experiment(RunDir(Path(sys.argv[1])))
 found = {}
 for precision in ("fp32", "bf16"):
     training = experiment.experts.training.model_copy(update={"precision": precision})
-    network = denoisers.build(experiment, experiment.recipe())
+    network = denoisers.build(experiment, experiment.expert_config())
     engine = Engine(network, training, Ranks(0, 0, 1, 1, "me"), torch.device("cpu"))
     # The moments come with the first step.
     inputs = torch.zeros(4, 1, 28, 28), torch.zeros(4), torch.zeros(4, dtype=torch.long)

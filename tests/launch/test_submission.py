@@ -4,7 +4,7 @@ import pytest
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
-from hpcddm.launch.submission import check_experiment, check_folder, decide, settle, store_site, stored_site
+from hpcddm.launch.submission import check_experiment, check_folder, decide, reconcile_journal, store_site, stored_site
 from hpcddm.pipeline import MONOLITH, expert_key, plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -144,7 +144,7 @@ def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_do
     expert, evaluate, report = submit_all(experiment, run, Queue(run), decision)
     assert evaluate.after == [expert.job] and set(report.after) == {expert.job, evaluate.job}
     spec, _ = read_spec(run.spec(FINAL[0]))
-    assert (list(spec.wants), spec.minimum) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.needs)
+    assert (list(spec.optional), spec.min_optional) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.requires)
 
 
 def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):
@@ -163,14 +163,14 @@ def test_a_stage_that_is_redone_takes_along_what_reads_it(run, tmp_path):
         decide(changed, run, Queue(run))
     redone = keys(decide(changed, run, Queue(run), redo=["cluster"]).to_run)
     assert {"cluster/all", *EXPERTS, MONOLITH, "route/router", "report/all"} <= set(redone)
-    assert not {key for key in redone if key.split("/")[0] in ("shard", "encode", "critics")}
+    assert not {key for key in redone if key.split("/")[0] in ("shard", "encode", "measuring")}
 
 
 def test_what_is_redone_is_moved_and_not_overwritten(run, tmp_path):
     finish(plan(tiny(tmp_path)), run)
     before = (run.unit(MONOLITH) / "manifest.json").read_bytes()
     (run.unit(MONOLITH) / ".lease").touch()
-    for key in (MONOLITH, "report/all", "critics/judge"):
+    for key in (MONOLITH, "report/all", "measuring/classifier"):
         set_aside(run, key)
     assert [path.name for path in run.unit(MONOLITH).iterdir()] == [".lease"] and run.unit(EXPERTS[0]).exists()
     (aside,) = run.superseded.glob("*/train/monolith/manifest.json")
@@ -183,7 +183,10 @@ def test_a_spec_says_everything_and_lies_in_its_run(run, tmp_path):
     submit_all(tiny(tmp_path), run, queue, decide(tiny(tmp_path), run, queue))
     spec, found = read_spec(run.spec(EXPERTS[1]))
     (unit,) = [unit for unit in plan(tiny(tmp_path)) if unit.key == EXPERTS[1]]
-    assert found.root == run.root.resolve() and (spec.covers, spec.needs) == (unit.covers, unit.needs)
+    assert found.root == run.root.resolve() and (spec.fingerprint_settings, spec.requires) == (
+        unit.fingerprint_settings,
+        unit.requires,
+    )
     assert (spec.stage, spec.threads, spec.network_interface) == ("train", 3, "ib0")
 
 
@@ -242,11 +245,11 @@ def test_what_the_caller_knows_of_the_queue_is_not_asked_again(run, tmp_path):
 class Late(Queue):
     """A queue in which a job shows only at the third look."""
 
-    looks = 0
+    polls = 0
 
     def states(self, submissions):
-        self.looks += 1
-        return {MONOLITH: Job(JobId("77_0"), "pending")} if self.looks > 2 else {}
+        self.polls += 1
+        return {MONOLITH: Job(JobId("77_0"), "pending")} if self.polls > 2 else {}
 
 
 def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monkeypatch):
@@ -255,10 +258,10 @@ def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(run, monke
     journal = Journal(run.journal)
     journal.intend("slurm", "north", [MONOLITH])
     queue = Late(run)
-    settle(run, queue)
-    assert [one.job for one in journal.submissions()] == ["77"] and queue.looks == 3
-    settle(run, queue)
-    assert queue.looks == 3, "asked about a submission that is confirmed"
+    reconcile_journal(run, queue)
+    assert [one.job for one in journal.submissions()] == ["77"] and queue.polls == 3
+    reconcile_journal(run, queue)
+    assert queue.polls == 3, "asked about a submission that is confirmed"
 
 
 def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(run, monkeypatch):
@@ -267,7 +270,7 @@ def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(run, monkeypatch):
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 60)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("waited"))
-    settle(run, Queue(run))
+    reconcile_journal(run, Queue(run))
 
 
 def test_a_folder_without_room_or_permission_is_named(run, monkeypatch):

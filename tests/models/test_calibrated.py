@@ -42,7 +42,9 @@ def posterior(router):
 
 def corrected(log_prior):
     # So many places that every sample of every cluster comes equally often.
-    return CalibratedRouter(Counted(BalancedOrder(0, "s", CLUSTERS).rows(range(3 * 210))), log_prior, [0, 1], [1, 1])
+    return CalibratedRouter(
+        Counted(BalancedOrder(0, "s", CLUSTERS).dataset_indices(range(3 * 210))), log_prior, [0, 1], [1, 1]
+    )
 
 
 def test_the_log_prior_makes_a_balanced_router_the_natural_one_with_and_without_a_class():

@@ -15,10 +15,10 @@ UNTRAINED = [name for name in plugins.names("models") if not plugins.settings_cl
 @pytest.mark.parametrize("channels, side, classes", [(1, 28, 10), (3, 32, 7)])
 def test_the_parameters_told_without_torch_are_those_of_the_network(name, options, width, channels, side, classes):
     data = SimpleNamespace(channels=channels, image_size=side, num_classes=classes, text=TEXT)
-    small = settings(name, width=width, **options)
+    init_embedding = settings(name, width=width, **options)
     with torch.device("meta"):
-        network = plugins.load("models", name).build(small, data, 5)
-    assert small.parameters(data, 5) == sum(parameter.numel() for parameter in network.parameters())
+        network = plugins.load("models", name).build(init_embedding, data, 5)
+    assert init_embedding.parameters(data, 5) == sum(parameter.numel() for parameter in network.parameters())
 
 
 @pytest.mark.parametrize("name", UNTRAINED)

@@ -50,8 +50,8 @@ def test_the_round_trip_through_all_quantities(name, schedule):
     x0, noise, t = batch(one)
     x, level = one.perturb(x0, noise, t), one.level(t)
     start = one.predict(x0, noise, t)
-    now, value = one.quantity, start
-    for following in ("epsilon", "x0", "v", "velocity", "path_velocity", "epsilon", one.quantity):
+    now, value = one.prediction_type, start
+    for following in ("epsilon", "x0", "v", "velocity", "path_velocity", "epsilon", one.prediction_type):
         now, value = following, conversions.convert(now, following, level, x, value)
     # Relative: the velocity of a path may be large (beta of the table's first level).
     assert ((value - start).abs() <= 1e-10 * start.abs().clamp(min=1)).all()
@@ -63,7 +63,7 @@ def test_every_conversion_is_the_other_quantity(source, target, schedule):
     one = objective("epsilon", schedule)
     x0, noise, t = batch(one)
     x, level = one.perturb(x0, noise, t), one.level(t)
-    given, wanted = (conversions.predict(quantity, level, x0, noise) for quantity in (source, target))
+    given, wanted = (conversions.predict(prediction_type, level, x0, noise) for prediction_type in (source, target))
     found = conversions.convert(source, target, level, x, given)
     assert ((found - wanted).abs() <= 1e-10 * wanted.abs().clamp(min=1)).all()
     if source == target:
@@ -87,7 +87,7 @@ def test_a_network_is_blind_where_its_prediction_leaves_the_other_half_open(name
     ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
     level = one.level(ends)
     # At an end where alpha and sigma are not both above zero: the image (t = 1) or the noise (t = 0).
-    share = (conversions.determinant(one.quantity, level) / conversions.determinant("velocity", level)).abs()
+    share = (conversions.determinant(one.prediction_type, level) / conversions.determinant("velocity", level)).abs()
     for end, value, least in zip((0.0, 1.0), share, (level.sigma[0], level.alpha[1]), strict=True):
         if least == 0:
             assert (value == 0) == (one.blind_at == end)

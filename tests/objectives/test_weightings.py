@@ -10,7 +10,10 @@ NAMES, SCHEDULES = plugins.names("objectives"), plugins.names("objectives/schedu
 WEIGHTINGS = [
     {"name": "native"},
     {"name": "min_snr"},
-    *({"name": "measured", "quantity": quantity} for quantity in ("epsilon", "x0", "v", "velocity")),
+    *(
+        {"name": "target_space", "prediction_type": prediction_type}
+        for prediction_type in ("epsilon", "x0", "v", "velocity")
+    ),
 ]
 
 
@@ -48,11 +51,11 @@ def test_native_is_the_mean_squared_error(name):
     torch.testing.assert_close(native_loss(objective(name), error, t, x0, noise), squared(error))
 
 
-@pytest.mark.parametrize("quantity", ["epsilon", "x0", "v", "velocity"])
+@pytest.mark.parametrize("prediction_type", ["epsilon", "x0", "v", "velocity"])
 @pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))
-def test_measured_is_the_error_of_the_other_quantity(quantity, name, schedule):
+def test_target_space_is_the_error_of_the_other_prediction_type(prediction_type, name, schedule):
     x0, noise, error, t = batch()
-    one = objective(name, schedule, weighting={"name": "measured", "quantity": quantity})
+    one = objective(name, schedule, weighting={"name": "target_space", "prediction_type": prediction_type})
     image, eps = one.estimate(one.perturb(x0, noise, t), t, one.predict(x0, noise, t) + error)
     level = one.level(t)
     alpha, sigma = level.alpha.view(-1, 1, 1, 1), level.sigma.view(-1, 1, 1, 1)
@@ -61,7 +64,7 @@ def test_measured_is_the_error_of_the_other_quantity(quantity, name, schedule):
         "epsilon": eps - noise,
         "v": alpha * (eps - noise) - sigma * (image - x0),
         "velocity": (eps - noise) - (image - x0),
-    }[quantity]
+    }[prediction_type]
     torch.testing.assert_close(native_loss(one, error, t, x0, noise), squared(wrong), rtol=1e-6, atol=1e-9)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hpcddm.files import load_site, stored_experiment, within_run
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
 from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.loading import load_site, stored_experiment, within_run
 from hpcddm.pipeline import DATA_STAGES, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records

@@ -18,7 +18,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.runtime.records import Record, records
+from hpcddm.runtime.records import AttemptRecord, records
 from tests.helpers import REPOSITORY
 from tests.runs import TINY, hpcddm
 
@@ -155,7 +155,7 @@ class Storm:
             self.until(lambda: self.complete(KEY) or self.last.number > one.attempt, 300, "the next attempt")
 
     @property
-    def last(self) -> Record:
+    def last(self) -> AttemptRecord:
         """The newest attempt."""
         return records(self.run / "logs" / KEY)[-1]
 
@@ -283,7 +283,7 @@ class Storm:
         taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1])
         return [node for node in self.nodes() if node not in taken] or self.nodes()[:1]
 
-    def nodes(self, record: Record | None = None) -> list[str]:
+    def nodes(self, record: AttemptRecord | None = None) -> list[str]:
         """The nodes of an attempt, of the newest one unless told."""
         return self.slurm("scontrol", "show", "hostnames", (record or self.last).owner["node_list"]).split()
 

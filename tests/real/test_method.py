@@ -15,11 +15,12 @@ from tests.runs import TINY, hpcddm
 EPSILON = "{name: epsilon, schedule: {name: linear_beta_1000}}"
 SMALLER = "{name: dit, width: 24, depth: 1, heads: 2, patch: 4, modulation: single, condition: none}"
 MIXED = [
-    f"experts.mixed=[{{clusters: [0], objective: {EPSILON}}}, {{clusters: [3], model: {SMALLER}, precision: fp32}}]",
+    f"experts.overrides=[{{clusters: [0], objective: {EPSILON}}},"
+    f" {{clusters: [3], model: {SMALLER}, precision: fp32}}]",
     "distill={teacher: router, share: 0.5}",
     "router.samples={images: 100, steps: 3}",
     "router.temperature=by_level",
-    "evaluate.strategies=[full, once, sample-2, full-until-0.5-then-top-1]",
+    "evaluate.strategies=[full, per-trajectory, sample-2, full-until-0.5-then-top-1]",
     "evaluate.conversion={name: snr_matched, highest: 0.95}",
     "evaluate.solver={name: heun}",
     "evaluate.guidance=1.5",
@@ -36,21 +37,21 @@ def mixed(tmp_path_factory):
     return run
 
 
-def facts(run, key):
+def results(run, key):
     return json.loads((run / key / "manifest.json").read_text())["facts"]
 
 
 def test_every_arm_is_measured_and_the_bill_is_of_all_networks(mixed):
     metrics = json.loads((mixed / "report/metrics.json").read_text())
-    labels = ["monolith", "student", "full", "once", "sample-2", "full-until-0.5-then-top-1"]
+    labels = ["monolith", "student", "full", "per-trajectory", "sample-2", "full-until-0.5-then-top-1"]
     assert list(metrics["arms"]) == labels
-    experts = [facts(mixed, f"train/expert-0{expert}")["train_flops"] for expert in range(4)]
+    experts = [results(mixed, f"train/expert-0{expert}")["train_flops"] for expert in range(4)]
     assert experts[3] < experts[0] / 3
-    router = facts(mixed, "route/router")
+    router = results(mixed, "route/router")
     assert router["sampling_flops"] > 0
     arms = {label: arm["train_flops"] for label, arm in metrics["arms"].items()}
-    assert arms["full"] == arms["once"] == sum(experts) + router["train_flops"]
-    assert arms["student"] == facts(mixed, "distill/student")["train_flops"]
+    assert arms["full"] == arms["per-trajectory"] == sum(experts) + router["train_flops"]
+    assert arms["student"] == results(mixed, "distill/student")["train_flops"]
     # The monolith's images are fixed before anybody knows how many samples each expert, large or small, will draw.
     assert arms["monolith"] == pytest.approx(arms["full"], rel=0.02)
     assert all(0 <= arm["recall"] <= 1 and arm["diversity"] > 0 for arm in metrics["arms"].values())

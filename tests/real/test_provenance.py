@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import within_run
 from hpcddm.rundir import manifest
 from hpcddm.runtime.records import records
 from tests.checkouts import break_imports, clone, hpcddm

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.share import share_folder
+from hpcddm.package_data import share_folder
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import within_run
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records

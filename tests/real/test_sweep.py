@@ -20,7 +20,7 @@ from tests.runs import TINY, hpcddm
 pytestmark = pytest.mark.slurm
 SETTINGS, MAX_ARRAY = 30, 8
 VALUES = [round(1 + number / 20, 2) for number in range(SETTINGS)]
-SHARED = ("shard", "encode", "cluster", "critics", "train", "route")
+SHARED = ("shard", "encode", "cluster", "measuring", "train", "route")
 SITE = """
 name: small
 scheduler: slurm

@@ -34,7 +34,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
     made = [units[arm] for arm in dense] + [f"train/expert-{index:02d}" for index in range(experts)]
     return Content(
         name="quickstart",
-        facts=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
+        summary=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
         metrics={
             "arms": {
                 name: {"fd": 31.86 + place, "kid": 0.0123 - 0.001 * place, "agreement": 0.81 + 0.01 * place,
@@ -60,7 +60,11 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
         clusters=[Cluster(index, 1000 + 10 * index, pictures(12)) for index in range(experts)],
         gallery_classes=[number % classes for number in range(20)],
         galleries=[Gallery(arm, pictures(20)) for arm in arms + [f"expert-{index}" for index in range(experts)]],
-        curves={"train/monolith": [[1024, 1.0], [2048, 0.5]], "critics/judge": [[1024, 2.0]], "route/router": []},
+        curves={
+            "train/monolith": [[1024, 1.0], [2048, 0.5]],
+            "measuring/classifier": [[1024, 2.0]],
+            "route/router": [],
+        },
         router=Router(
             noise_levels=[0.1, 0.5, 0.9],
             accuracy={"with class": [0.99, 0.9, 0.6], "without class": [0.98, 0.8, 0.3]},

@@ -1,14 +1,14 @@
 import pytest
 
 from hpcddm.rundir import heartbeat
-from hpcddm.rundir.heartbeat import Heartbeat, Pulse
+from hpcddm.rundir.heartbeat import Heartbeat, HeartbeatWriter
 
 
 def test_a_beat_says_how_far_and_how_fast(tmp_path):
-    pulse = Pulse(tmp_path, "owner", 3, "host", interval=0.0)
-    pulse.beat(100, 1000)
-    pulse._started = (pulse._started[0] - 10, 100, 1000)
-    pulse.beat(600, 1000, loss=0.5)
+    writer = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
+    writer.beat(100, 1000)
+    writer._started = (writer._started[0] - 10, 100, 1000)
+    writer.beat(600, 1000, loss=0.5)
     beat = heartbeat.read(tmp_path)
     assert (beat.owner, beat.attempt, beat.host, beat.done, beat.total) == ("owner", 3, "host", 600, 1000)
     assert beat.figures == {"loss": 0.5} and beat.is_fresh
@@ -16,17 +16,17 @@ def test_a_beat_says_how_far_and_how_fast(tmp_path):
 
 
 def test_beats_are_few_but_the_last_one_counts(tmp_path):
-    pulse = Pulse(tmp_path, "owner", 1, "host", interval=1000.0)
+    writer = HeartbeatWriter(tmp_path, "owner", 1, "host", interval=1000.0)
     for done in (1, 2, 3):
-        pulse.beat(done, 4)
+        writer.beat(done, 4)
     assert heartbeat.read(tmp_path).done == 1
-    pulse.beat(4, 4)
+    writer.beat(4, 4)
     assert heartbeat.read(tmp_path).done == 4
 
 
 def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path):
     (tmp_path / "file").touch()
-    Pulse(tmp_path / "file", "owner", 1, "host").beat(1, 2)
+    HeartbeatWriter(tmp_path / "file", "owner", 1, "host").beat(1, 2)
     assert heartbeat.read(tmp_path / "file") is None
 
 
@@ -43,12 +43,12 @@ def test_a_missing_or_torn_beat_is_none(tmp_path, content):
 
 
 def test_another_kind_of_work_has_a_pace_of_its_own(tmp_path):
-    pulse = Pulse(tmp_path, "owner", 3, "host", interval=0.0)
-    pulse.beat(0, 10)
-    pulse._started = (pulse._started[0] - 100, 0, 10)
-    pulse.beat(10, 10)
+    writer = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
+    writer.beat(0, 10)
+    writer._started = (writer._started[0] - 100, 0, 10)
+    writer.beat(10, 10)
     assert heartbeat.read(tmp_path).rate == pytest.approx(0.1, rel=0.05)
-    pulse.beat(0, 1000)
-    pulse._started = (pulse._started[0] - 10, 0, 1000)
-    pulse.beat(500, 1000)
+    writer.beat(0, 1000)
+    writer._started = (writer._started[0] - 10, 0, 1000)
+    writer.beat(500, 1000)
     assert heartbeat.read(tmp_path).rate == pytest.approx(50, rel=0.05)

@@ -67,8 +67,8 @@ def test_a_missing_output_and_one_of_another_size_are_named(finished):
 
 def test_the_digest_is_over_the_outputs_and_the_fingerprint_over_what_shaped_them(finished):
     _, made = finished
-    assert replace(made, facts={}, record={"seconds": 1}).digest == made.digest
-    assert replace(made, facts={}, record={"seconds": 1}).fingerprint == made.fingerprint
+    assert replace(made, results={}, record={"seconds": 1}).digest == made.digest
+    assert replace(made, results={}, record={"seconds": 1}).fingerprint == made.fingerprint
     other = replace(made, outputs=made.outputs[:1])
     assert other.digest != made.digest and other.fingerprint == made.fingerprint
     for change in ({"settings": {"x.y": [1, 2.5], "z": 0}}, {"inputs": {"cluster/all": "e"}}, {"inputs": {}}):

@@ -8,7 +8,7 @@ import pytest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, publish
-from hpcddm.runtime.gate import LONGEST_SILENCE, lacking, main, names, seconds_to_next_look, silence, start_flag
+from hpcddm.runtime.gate import LONGEST_SILENCE, main, missing_units, names, seconds_to_next_look, silence, start_flag
 from hpcddm.runtime.spec import Spec
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
@@ -37,25 +37,25 @@ def job(monkeypatch):
 
 
 def test_nothing_is_asked_for_when_all_is_there(run):
-    assert lacking(spec(EXPERTS[0]), run, run) == set()
+    assert missing_units(spec(EXPERTS[0]), run, run) == set()
 
 
 def test_what_is_there_may_be_made_anew_and_is_asked_for_with_what_is_missing(run):
-    assert lacking(spec(*EXPERTS), run, run) == set(EXPERTS)
+    assert missing_units(spec(*EXPERTS), run, run) == set(EXPERTS)
 
 
 def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
-    enough = Spec("evaluate/0-8", 1, {}, {}, [], 1, wants={EXPERTS[0]: {}, EXPERTS[1]: {}}, minimum=1)
-    assert lacking(enough, run, run) == {EXPERTS[1]}
+    enough = Spec("evaluate/0-8", 1, {}, {}, [], 1, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
+    assert missing_units(enough, run, run) == {EXPERTS[1]}
 
 
 def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run):
     journal = Journal(run.journal)
     train, again = (journal.intend("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
-    other = journal.intend("slurm", "north", ["critics/judge"], "x-critics")
-    wanted = lacking(spec(*EXPERTS), run, run)
+    other = journal.intend("slurm", "north", ["measuring/classifier"], "x-measuring")
+    wanted = missing_units(spec(*EXPERTS), run, run)
     assert names(wanted, run) == {None: [f"x-train-{train}", f"x-train-{again}"]}
-    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-critics-{other}"
+    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-measuring-{other}"
     assert start_flag(queue, wanted, run, 300) == "--dependency=afterany:7_0:7_1:8_0"
     assert start_flag("", wanted, run, 300) == ""
 
@@ -75,7 +75,7 @@ def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_
     journal = Journal(run.journal)
     north = journal.intend("slurm", "both", EXPERTS[:1], "x-train", "north")
     south = journal.intend("slurm", "both", EXPERTS[1:], "x-train", "south")
-    own = journal.intend("slurm", "both", ["critics/judge", "evaluate/0-8"], "x-evaluate", "south")
+    own = journal.intend("slurm", "both", ["measuring/classifier", "evaluate/0-8"], "x-evaluate", "south")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{own}")
     assert names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
     there, here = f"9_0|x-train-{north}\n", f"9_0|x-train-{south}\n"
@@ -118,10 +118,10 @@ def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
 
 
 def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
-    member = RunDir(tmp_path / "member")
-    (member.root / "train").mkdir(parents=True)
-    (member.root / EXPERTS[1]).symlink_to(f"../../run/{EXPERTS[1]}")
-    assert lacking(spec(EXPERTS[1]), member, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
+    linked = RunDir(tmp_path / "linked")
+    (linked.root / "train").mkdir(parents=True)
+    (linked.root / EXPERTS[1]).symlink_to(f"../../run/{EXPERTS[1]}")
+    assert missing_units(spec(EXPERTS[1]), linked, RunDir(tmp_path)) == {f"run/{EXPERTS[1]}"}
 
 
 def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
@@ -129,7 +129,7 @@ def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     journal = Journal(home.journal)
     token = journal.intend("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
     table = journal.intend("slurm", "north", ["table/all"], "x-table")
-    wanted = lacking(Spec("table/all", 1, {}, {}, [], 1), home, home)
+    wanted = missing_units(Spec("table/all", 1, {}, {}, [], 1), home, home)
     assert wanted == {"a/train/expert-00", "a/report/all"}
     queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
     assert start_flag(queue, wanted, home, 300) == "--dependency=afterany:11_1"

@@ -57,7 +57,7 @@ def job(tmp_path):
 
 def test_everything_that_is_there_is_found(job):
     found = job.gather()
-    assert found.found.keys() == set(job.units[EVALUATE[0]].reads) and found.missing == []
+    assert found.found.keys() == set(job.units[EVALUATE[0]].inputs) and found.missing == []
 
 
 def test_a_missing_expert_is_left_out_and_named(job):
@@ -110,7 +110,7 @@ def test_evaluations_with_different_experts_are_not_merged(job):
 
 
 def test_an_evaluation_of_what_has_changed_since_is_not_reported(job):
-    before = manifest.read(job.run.unit("critics/judge"))
+    before = manifest.read(job.run.unit("measuring/classifier"))
     other = [replace(output, sha256="0" * 64) for output in before.outputs]
-    manifest.publish(job.run.unit("critics/judge"), replace(before, outputs=other))
-    assert f"{EVALUATE[0]} was made with another critics/judge; submit again" in job.refusal("report/all")
+    manifest.publish(job.run.unit("measuring/classifier"), replace(before, outputs=other))
+    assert f"{EVALUATE[0]} was made with another measuring/classifier; submit again" in job.refusal("report/all")

@@ -60,7 +60,7 @@ import os, signal, sys, time
 from hpcddm.runtime import stopping
 stopping.WAITING_SECONDS = 0.2
 flag = stopping.StopFlag()
-with flag.cut_short(lambda reason: print(reason, flush=True)):
+with flag.exit_on_stop(lambda reason: print(reason, flush=True)):
     flag.reason = sys.argv[1] or None
     time.sleep(float(sys.argv[2]))
 print("through", flush=True)
@@ -76,7 +76,7 @@ time.sleep(0.5)
         ("", 0.5, 0, "through\n"),
     ],
 )
-def test_only_a_wait_that_lasts_is_cut_short_and_only_when_told_to_stop(reason, seconds, code, said):
+def test_only_a_wait_that_lasts_exits_and_only_when_told_to_stop(reason, seconds, code, said):
     done = python(CUT, reason, seconds)
     assert (done.returncode, done.stdout) == (code, said), done.stderr
 

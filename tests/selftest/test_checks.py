@@ -66,35 +66,35 @@ def with_site(evidence: Evidence, **changes: object) -> Evidence:
 
 def test_what_still_waits_is_not_run_and_says_why(evidence):
     evidence.waiting["array"] = evidence.waiting["nodes"] = "pending because (Resources)"
-    for judge in (array, rendezvous, signals, requeue, storage, environment):
-        row = judge.judge(evidence)
+    for check in (array, rendezvous, signals, requeue, storage, environment):
+        row = check.evaluate_check(evidence)
         assert (row.verdict, row.seen) == (Verdict.NOT_RUN, "pending because (Resources)"), row
         assert "--timeout" in row.advice
 
 
 def test_jobs_without_a_trace_are_a_folder_that_the_nodes_do_not_see(evidence):
-    for judge in (array, rendezvous, storage, environment):
-        row = judge.judge(evidence)
+    for check in (array, rendezvous, storage, environment):
+        row = check.evaluate_check(evidence)
         assert row.verdict is Verdict.FAIL and "--folder, on a shared file system" in row.advice, row
 
 
 def test_an_element_that_started_twice_was_preempted_or_taken_along(evidence):
     for name in ("array-7_0.0", "array-7_1.0", "array-7_2.0", "array-7_0.1"):
         start(evidence, name)
-    row = array.judge(evidence)
+    row = array.evaluate_check(evidence)
     assert row.verdict is Verdict.WARN and "element 0 started again" in row.seen
     (evidence.folder / "array-7_2.0/requeue.exit").write_text("0\n")
     start(evidence, "array-7_2.1")
-    row = requeue.judge(evidence)
+    row = requeue.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and "took 7_0 along" in row.seen and "requeue: resubmit" in row.advice
 
 
 def test_a_requeue_that_is_accepted_and_never_comes_is_no_requeue(evidence):
     start(evidence, "array-7_2.0", requeue__exit="0")
-    assert "requeue: resubmit" in requeue.judge(evidence).advice
-    assert "requeue: none" in requeue.judge(with_site(evidence, requeue="resubmit")).advice
+    assert "requeue: resubmit" in requeue.evaluate_check(evidence).advice
+    assert "requeue: none" in requeue.evaluate_check(with_site(evidence, requeue="resubmit")).advice
     evidence.waiting["array"] = "pending because (BeginTime)"
-    row = requeue.judge(evidence)
+    row = requeue.evaluate_check(evidence)
     assert row.verdict is Verdict.NOT_RUN and "BeginTime" in row.seen and not requeue.is_settled(evidence)
 
 
@@ -104,7 +104,7 @@ def test_a_client_that_died_with_its_job_was_not_refused(evidence):
     assert not requeue.is_settled(evidence)
     start(evidence, "array-7_2.1", started=STARTED + 125)
     assert requeue.is_settled(evidence)
-    row = requeue.judge(evidence)
+    row = requeue.evaluate_check(evidence)
     assert (row.verdict, row.seconds) == (Verdict.OK, 125)
 
 
@@ -118,7 +118,7 @@ def test_a_client_that_died_with_its_job_was_not_refused(evidence):
 )
 def test_a_refused_way_back_names_the_next_one_that_works(evidence, way, files, advice):
     start(evidence, "array-7_2.0", requeue__exit="1", requeue__said="Operation not permitted", **files)
-    row = requeue.judge(with_site(evidence, requeue=way))
+    row = requeue.evaluate_check(with_site(evidence, requeue=way))
     assert row.verdict is Verdict.FAIL and "Operation not permitted" in row.seen
     assert re.search(advice, row.advice), row.advice
 
@@ -126,14 +126,14 @@ def test_a_refused_way_back_names_the_next_one_that_works(evidence, way, files, 
 def test_a_wrapper_that_is_deaf_is_told_from_one_that_dies(evidence):
     ready = {"USR2__ready__json": {}, "TERM__ready__json": {}, "USR2__exit": "0", "TERM__exit": "0"}
     folder = start(evidence, "array-7_1.0", **ready, USR2__json={"came": None}, TERM__json={"came": STARTED})
-    row = signals.judge(evidence)
+    row = signals.evaluate_check(evidence)
     assert row.seen == "USR2 did not reach Python" and "deadline" in row.advice and "exec" in row.advice
     (folder / "USR2.json").unlink()
     (folder / "USR2.exit").write_text("140")
-    row = signals.judge(evidence)
+    row = signals.evaluate_check(evidence)
     assert "died of it (exit 140)" in row.seen and "last checkpoint" in row.advice
     (folder / "USR2.refused").write_text("scancel: access denied")
-    assert signals.judge(evidence).verdict is Verdict.WARN
+    assert signals.evaluate_check(evidence).verdict is Verdict.WARN
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_a_wrapper_that_is_deaf_is_told_from_one_that_dies(evidence):
 )
 def test_the_environment(evidence, changes, verdict, seen):
     start(evidence, "array-7_0.0", environment__json=GOOD_PLACE | changes)
-    row = environment.judge(evidence)
+    row = environment.evaluate_check(evidence)
     assert row.verdict is verdict and seen in row.seen, row
     assert bool(row.advice) == (verdict is not Verdict.OK)
 
 
 def test_variables_of_another_allocation_are_named(evidence):
     start(evidence, "array-7_0.0", environment__json=GOOD_PLACE, variables="SLURM_CPU_BIND=x\nHOME=/\nSRUN_DEBUG=3\n")
-    row = environment.judge(evidence)
+    row = environment.evaluate_check(evidence)
     assert row.verdict is Verdict.WARN and "SLURM_CPU_BIND, SRUN_DEBUG" in row.seen
 
 
@@ -162,7 +162,7 @@ def test_variables_of_another_allocation_are_named(evidence):
 def test_gpus_that_torch_does_not_see_fail(evidence, sees):
     evidence = with_site(evidence, resources={"cpus_per_rank": 4, "gpus_per_node": 4})
     start(evidence, "array-7_0.0", environment__json=GOOD_PLACE | {"gpus": sees})
-    row = environment.judge(evidence)
+    row = environment.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and f"torch sees {sees}" in row.seen and "gpu_type" in row.advice
 
 
@@ -178,24 +178,24 @@ def summed(evidence: Evidence, *answers: dict, meet: str = "0") -> None:
 
 def test_the_collective_tells_its_rate(evidence):
     summed(evidence, {}, {"seconds": 0.64})
-    row = collective.judge(evidence)
+    row = collective.evaluate_check(evidence)
     assert (row.verdict, row.seen) == (Verdict.OK, "gloo sums 64 MB over 2 ranks at 0.10 GB/s per rank")
-    assert gpus.judge(evidence).seen == "train asks for none"
+    assert gpus.evaluate_check(evidence).seen == "train asks for none"
 
 
 def test_a_collective_that_fails_says_why_and_one_that_was_not_tried_does_not(evidence):
     summed(evidence, {}, {"message": "Connection closed by peer\nmore", "seconds": None})
-    row = collective.judge(evidence)
+    row = collective.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and row.seen == "Connection closed by peer"
     assert "NCCL_SOCKET_IFNAME" in row.advice
     (evidence.folder / "nodes-8_0.0/meet.exit").write_text("1")
-    assert collective.judge(evidence).verdict is Verdict.NOT_RUN
+    assert collective.evaluate_check(evidence).verdict is Verdict.NOT_RUN
 
 
 def test_a_collective_without_the_answer_of_one_rank_fails(evidence):
     summed(evidence, {})
     (evidence.folder / "nodes-8_0.0/collective.exit").write_text("137")
-    row = collective.judge(evidence)
+    row = collective.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and "ended with 137" in row.seen
 
 
@@ -206,20 +206,20 @@ def test_every_rank_must_have_its_gpu(evidence):
     """The answers of ranks with GPUs are made up: there is none here."""
     evidence = with_site(evidence, **ONE_GPU)
     summed(evidence, {"device": "A100"}, {"device": "A100"})
-    row = gpus.judge(evidence)
+    row = gpus.evaluate_check(evidence)
     assert (row.verdict, row.seen) == (Verdict.OK, "2 ranks on 2 nodes have one each: 2 x A100")
     answer = {"rank": 1, "node": "h2", "device": "", "backend": "", "seconds": None, "message": "rank 1 on h2 sees"}
     (evidence.folder / "nodes-8_0.0/collective.1.json").write_text(json.dumps(answer))
-    row = gpus.judge(evidence)
+    row = gpus.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and row.seen == "rank 1 on h2 sees" and "--nv" in row.advice
-    assert collective.judge(evidence).verdict is Verdict.NOT_RUN
+    assert collective.evaluate_check(evidence).verdict is Verdict.NOT_RUN
 
 
 def test_gpus_that_no_rank_would_use_fail_before_any_job_has_told(evidence):
     site = {"resources": {"gpus_per_node": 1}, **ONE_GPU}
-    row = gpus.judge(with_site(evidence, **site))
+    row = gpus.evaluate_check(with_site(evidence, **site))
     assert row.verdict is Verdict.FAIL and row.seen.startswith("shard, cluster, table: gpus_per_node: 1, and nothing")
-    assert gpus.judge(with_site(evidence, **site, allow_idle_gpus=True)).verdict is Verdict.WARN
+    assert gpus.evaluate_check(with_site(evidence, **site, allow_idle_gpus=True)).verdict is Verdict.WARN
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.4, ""), (60, "accepted, but pending because (InvalidAccount)")])
@@ -230,7 +230,7 @@ def test_a_reason_to_wait_for_ever_must_stand(tmp_path, site, monkeypatch, secon
     monkeypatch.setattr(slurm_trial, "HOPELESS_SECONDS", 1.0)
     monkeypatch.setattr(trial, "_has_answered", lambda part: time.time() - began > max(seconds, 1.5) and seconds < 60)
     reason = lambda: "PD|InvalidAccount|" if time.time() - began < seconds else "R|None|h1"  # noqa: E731
-    monkeypatch.setattr(slurm_trial, "ask", lambda *command: f"7|{reason()}\n8|{reason()}\n")
+    monkeypatch.setattr(slurm_trial, "query", lambda *command: f"7|{reason()}\n8|{reason()}\n")
     assert trial.wait(1, lambda text: None) == verdict
 
 
@@ -243,7 +243,7 @@ def test_a_setup_line_that_fails_is_named(evidence):
     failed = "127 module load nix\n"
     (evidence.folder / "7_0.out").write_text("script: line 9: module: command not found\n")
     start(evidence, "array-7_0.0", environment__json=GOOD_PLACE, setup__failed=failed)
-    row = environment.judge(evidence)
+    row = environment.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and "'module load nix' ended with 127" in row.seen and "setup" in row.advice
 
 
@@ -259,22 +259,22 @@ def test_a_setup_line_that_fails_is_named(evidence):
 )
 def test_storage(evidence, answer, verdict, seen):
     start(evidence, "nodes-8_0.0", storage__json=[GOOD_STORAGE, GOOD_STORAGE | answer])
-    row = storage.judge(evidence)
+    row = storage.evaluate_check(evidence)
     assert row.verdict is verdict and seen in row.seen, row
 
 
 def test_ranks_that_did_not_meet_say_why_and_storage_was_not_tried(evidence):
     message = "rank 1 on h2 cannot reach rank 0 at 10.0.0.1: No route to host"
     start(evidence, "nodes-8_0.0", **{"meet.1.error.json": {"message": message}})
-    row = rendezvous.judge(evidence)
+    row = rendezvous.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and row.seen == message and "network_interface" in row.advice
-    assert storage.judge(evidence).verdict is Verdict.NOT_RUN
+    assert storage.evaluate_check(evidence).verdict is Verdict.NOT_RUN
 
 
 def test_fewer_nodes_than_the_site_asks_for_fail(evidence):
     met = [{"rank": rank, "world": 2, "node": "h1", "seconds": 0.1} for rank in range(2)]
     start(evidence, "nodes-8_0.0", meet__json=met)
-    row = rendezvous.judge(evidence)
+    row = rendezvous.evaluate_check(evidence)
     assert row.verdict is Verdict.FAIL and "2 ranks on h1; the site asks for 2 on 2 nodes" in row.seen
 
 
@@ -289,14 +289,14 @@ def test_fewer_nodes_than_the_site_asks_for_fail(evidence):
 )
 def test_time_left(evidence, files, verdict, seen):
     start(evidence, "array-7_0.0", ends__exit="0", **files)
-    row = time_left.judge(evidence, 5)
+    row = time_left.evaluate_check(evidence, 5)
     assert row.verdict is verdict and seen in row.seen, row
 
 
 def test_sacct_against_what_the_site_says(evidence, monkeypatch):
     monkeypatch.setattr(accounting, "_is_known", lambda job, cluster: True)
-    assert accounting.judge(evidence).verdict is Verdict.OK
-    row = accounting.judge(with_site(evidence, has_sacct=False))
+    assert accounting.evaluate_check(evidence).verdict is Verdict.OK
+    row = accounting.evaluate_check(with_site(evidence, has_sacct=False))
     assert row.verdict is Verdict.WARN and "has_sacct: true" in row.advice
 
 
@@ -317,7 +317,7 @@ def test_sacct_against_what_the_site_says(evidence, monkeypatch):
     ],
 )
 def test_a_refusal_names_the_key(site, monkeypatch, words, advice):
-    monkeypatch.setattr(submit, "ask", lambda *command: "one\ntwo\n")
+    monkeypatch.setattr(submit, "query", lambda *command: "one\ntwo\n")
     said = submit.advice(site, "train", words)
     assert said.startswith(advice)
     assert ("here: one, two" in said) == advice.endswith(";")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from hpcddm.config import Experiment
 from hpcddm.pipeline import CLUSTER, ROUTER, expert_keys, plan, shard_keys
 from hpcddm.rundir import manifest
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import open_attempt
@@ -31,7 +31,7 @@ IMAGES = {
     "data__image_size": 28,
     "data__num_classes": 10,
     "encode__encoder": {"name": "pixels"},
-    "cluster__clustering": {"name": "kmeans", "fine": 64, "iterations": 10, "redo": 1},
+    "cluster__clustering": {"name": "kmeans", "fine": 64, "iterations": 10, "nredo": 1},
     "cluster__experts": 4,
     "experts__training__images": 64,
     "evaluate__images": 20,
@@ -65,20 +65,20 @@ class Bench:
         """A unit as the entry of a job makes it."""
         run = run or self.run
         planned = next(unit for unit in plan(settings or self.settings) if unit.key == key)
-        inputs = {need: manifest.read(self.run.unit(need)) for need in planned.needs}
+        inputs = {need: manifest.read(self.run.unit(need)) for need in planned.requires}
         digests = {need: found.digest for need, found in inputs.items()}
-        fingerprint = Manifest(*key.split("/"), planned.covers, digests, []).fingerprint
+        fingerprint = Manifest(*key.split("/"), planned.fingerprint_settings, digests, []).fingerprint
         run.unit(key).mkdir(parents=True, exist_ok=True)
         ranks = Ranks(0, 0, 1, 1, "me")
         attempt = open_attempt(run.logs(key), ranks)
-        pulse = Pulse(attempt.folder, "me", attempt.number, "host")
-        return Unit(key, run, ranks, attempt, pulse, StopFlag(), inputs, fingerprint)
+        heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
+        return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, fingerprint)
 
     def publish(self, unit: Unit, result: Result) -> None:
         """Write the manifest."""
         outputs = manifest.describe_outputs(unit.folder, result.outputs)
         digests = {key: found.digest for key, found in unit.inputs.items()}
-        found = Manifest(*unit.key.split("/"), {"of": unit.fingerprint}, digests, outputs, result.facts)
+        found = Manifest(*unit.key.split("/"), {"of": unit.fingerprint}, digests, outputs, result.results)
         manifest.publish(unit.folder, found)
 
     def make(self, *keys: str) -> None:
@@ -98,7 +98,7 @@ class Bench:
         for number, key in enumerate(expert_keys(self.settings)):
             unit = self.unit(key)
             torch.manual_seed(number)
-            network = denoisers.build(self.settings, self.settings.recipe(number))
+            network = denoisers.build(self.settings, self.settings.expert_config(number))
             weights = {name: value + 0.1 * torch.randn_like(value) for name, value in network.state_dict().items()}
             save_file(weights, unit.folder / "weights.safetensors")
             classes = np.bincount(counts[number], minlength=10).tolist()
@@ -126,7 +126,11 @@ class Bench:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, name
         found = manifest.read(unit.folder)
-        return {"facts": found.facts, "outputs": sorted(one.path for one in found.outputs), "folder": str(unit.folder)}
+        return {
+            "facts": found.results,
+            "outputs": sorted(one.path for one in found.outputs),
+            "folder": str(unit.folder),
+        }
 
 
 def trained(images: int = TRAINING["images"], **changes: Any) -> dict[str, Any]:
@@ -171,7 +175,7 @@ def main(root: Path) -> dict:
     bench.make_experts()
     found: dict[str, Any] = {name: bench.route(name, **changes) for name, changes in ROUTERS.items()}
     found["refit"] = refits(root, bench, Path(found["natural"]["folder"]))
-    found["sizes"] = manifest.read(bench.run.unit(CLUSTER)).facts["sizes"]
+    found["sizes"] = manifest.read(bench.run.unit(CLUSTER)).results["sizes"]
     found["heldout"] = np.bincount(np.load(bench.run.unit(CLUSTER) / "heldout.npy")["cluster"]).tolist()
     return found
 

@@ -6,17 +6,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, plan
-from hpcddm.stages import denoisers, looks, routing
+from hpcddm.stages import denoisers, nfe, routing
 from hpcddm.stages.costs import DENOISER, ENCODER, TAR, Costs, Work
 from hpcddm.stages.costs import ROUTER as ROUTER_NETWORK
 from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, SIDE, tiny
 
 COUNTS = {"train": 96, "heldout": 40}
-STRATEGIES = ["top-1", "top-2", "full", "oracle", "once", "sample-2", "full-until-0.5-then-top-1"]
+STRATEGIES = ["top-1", "top-2", "full", "oracle", "per-trajectory", "sample-2", "full-until-0.5-then-top-1"]
 
 
 def costs(tmp_path, **changes):
@@ -30,14 +30,14 @@ def sampled_flops(settings, arm, images):
     conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
 
     def denoiser(expert=None):
-        recipe = settings.recipe(expert)
-        return Denoiser(denoisers.build(settings, recipe).eval(), denoisers.objective_of(recipe), conversion)
+        config = settings.expert_config(expert)
+        return Denoiser(denoisers.build(settings, config).eval(), denoisers.objective_of(config), conversion)
 
     experts = [denoiser(expert) for expert in range(4)]
-    members = Members(experts, routing.build(settings).eval(), denoiser(), denoiser(), CLASSES)
+    ensemble = Ensemble(experts, routing.build(settings).eval(), denoiser(), denoiser(), CLASSES)
     classes, clusters = torch.arange(images) % CLASSES, torch.arange(images) % 4
     with FlopCounterMode(display=False) as counter:
-        sample(members.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
+        sample(ensemble.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
     return counter.get_total_flops()
 
 
@@ -61,9 +61,7 @@ def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
 
 def test_a_threshold_is_counted_with_the_router_that_spreads_most(tmp_path):
     own = costs(tmp_path, evaluate__steps=3)
-    asked = [
-        looks.of_arm(arm, own.settings.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")
-    ]
+    asked = [nfe.of_arm(arm, own.settings.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")]
     assert asked == [4, 8, 2]
 
 
@@ -87,7 +85,7 @@ def test_a_refit_costs_what_its_manifest_will_say(tmp_path):
 
 def test_experts_of_another_network_are_counted_apart(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
-    own = costs(tmp_path, experts__mixed=[{"clusters": [1, 2], "model": small}])
+    own = costs(tmp_path, experts__overrides=[{"clusters": [1, 2], "model": small}])
     networks = [own.work(expert_key(expert))[0].network for expert in range(4)]
     assert networks == [DENOISER, "denoiser-1", "denoiser-1", DENOISER]
     whole = sum(own.flops(work) for work in own._sampling(["full"], 6, 6))
@@ -105,11 +103,11 @@ def test_every_unit_of_the_pipeline_has_its_work_but_clustering(tmp_path):
     found = {unit.key: own.work(unit.key) for unit in plan(own.settings)}
     assert [key for key, work in found.items() if not work] == ["cluster/all"]
     networks = {network.network for work in found.values() for network in work}
-    assert networks == {TAR, ENCODER, DENOISER, ROUTER_NETWORK, "extractor", "judge"}
+    assert networks == {TAR, ENCODER, DENOISER, ROUTER_NETWORK, "extractor", "classifier"}
 
 
 def test_a_training_is_whole_batches_of_its_share(tmp_path):
-    own = costs(tmp_path, router__training__images=65, critics__extractor__training__images=65)
+    own = costs(tmp_path, router__training__images=65, measuring__extractor__training__images=65)
     assert own.work(expert_key(1)) == [Work(DENOISER, True, 16, 4)]
     assert own.work(ROUTER)[0] == Work(ROUTER_NETWORK, True, 80, 16)
     assert own.work(EXTRACTOR)[0] == Work("extractor", True, 80, 16)

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import with_content, within_run
+from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline import MONOLITH, ROUTER, expert_key, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
@@ -29,37 +29,37 @@ def unit_in(folder, key=MONOLITH):
 
 
 def weights_of(experiment, folder, metadata=None, **changed):
-    weights = denoisers.build(experiment, experiment.recipe()).state_dict() | changed
+    weights = denoisers.build(experiment, experiment.expert_config()).state_dict() | changed
     kept = {name: values for name, values in weights.items() if values is not None}
     save_file(kept, folder / "seed.safetensors", metadata)
     return weights
 
 
-def unit_of_a_run(experiment, folder, key=MONOLITH, **facts):
+def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
     """A complete unit of another run; the file of its weights."""
     run = RunDir(folder)
     unit = run.unit(key)
     unit.mkdir(parents=True)
     is_router = key == ROUTER
-    network = routing.build(experiment) if is_router else denoisers.build(experiment, experiment.recipe())
+    network = routing.build(experiment) if is_router else denoisers.build(experiment, experiment.expert_config())
     save_file(network.state_dict(), unit / "weights.safetensors")
     planned = next(one for one in plan(experiment) if one.key == key)
     outputs = manifest.describe_outputs(unit, ["weights.safetensors"])
-    manifest.publish(unit, Manifest(*key.split("/"), planned.covers, {}, outputs, facts))
+    manifest.publish(unit, Manifest(*key.split("/"), planned.fingerprint_settings, {}, outputs, results))
     return unit / "weights.safetensors"
 
 
 def begin(experiment, unit):
     """A denoiser as the training loop starts it where there is no state."""
-    model = denoisers.initial(experiment, experiment.recipe())
+    model = denoisers.initial(experiment, experiment.expert_config())
     denoisers.start(experiment, unit)(model)
     return model
 
 
 def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
-    experiment = tiny(tmp_path, experts__start=START)
+    experiment = tiny(tmp_path, experts__init_from=START)
     weights = weights_of(experiment, tmp_path)
-    model = denoisers.initial(experiment, experiment.recipe())
+    model = denoisers.initial(experiment, experiment.expert_config())
     assert not torch.equal(model.trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
     denoisers.start(experiment, unit_in(tmp_path / "run"))(model)
     assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
@@ -76,9 +76,9 @@ def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
     ids=["missing", "unknown", "shape"],
 )
 def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, changed, words):
-    experiment = tiny(tmp_path, experts__start=START)
+    experiment = tiny(tmp_path, experts__init_from=START)
     weights_of(experiment, tmp_path, **changed)
-    model = denoisers.build(experiment, experiment.recipe())
+    model = denoisers.build(experiment, experiment.expert_config())
     before = {name: values.clone() for name, values in model.state_dict().items()}
     with pytest.raises(UserError, match=words):
         denoisers.start(experiment, unit_in(tmp_path))(model)
@@ -90,7 +90,7 @@ def test_a_file_that_holds_no_weights_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "seed.safetensors").write_bytes(content)
     with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
-        begin(tiny(tmp_path, experts__start=START), unit_in(tmp_path))
+        begin(tiny(tmp_path, experts__init_from=START), unit_in(tmp_path))
 
 
 UNLIKE = [
@@ -107,7 +107,7 @@ UNLIKE = [
 @pytest.mark.parametrize("changes, words", UNLIKE)
 def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, changes, words):
     file = unit_of_a_run(tiny(tmp_path, **changes), tmp_path / "other")
-    experiment = tiny(tmp_path, experts__start={"weights": "other/train/monolith/weights.safetensors"})
+    experiment = tiny(tmp_path, experts__init_from={"weights": "other/train/monolith/weights.safetensors"})
     with pytest.raises(UserError, match=f"{words}; .*hpcddm convert"):
         begin(experiment, unit_in(tmp_path))
     # The same tensors that say nothing of themselves are taken, and that is said.
@@ -116,7 +116,7 @@ def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, changes
 
 
 def test_a_file_that_says_nothing_is_taken_with_a_note(tmp_path, capsys):
-    experiment = tiny(tmp_path, experts__start=START)
+    experiment = tiny(tmp_path, experts__init_from=START)
     weights_of(experiment, tmp_path)
     begin(experiment, unit_in(tmp_path))
     assert "seed.safetensors says nothing of itself" in capsys.readouterr().err
@@ -126,24 +126,28 @@ def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
     file = unit_of_a_run(tiny(tmp_path, experts__objective={"name": "epsilon"}), tmp_path / "other")
     for schedule, said in (("cosine", False), ("linear_beta", True)):
         objective = {"name": "epsilon", "schedule": {"name": schedule}}
-        begin(tiny(tmp_path, experts__objective=objective, experts__start={"weights": str(file)}), unit_in(tmp_path))
+        begin(
+            tiny(tmp_path, experts__objective=objective, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
+        )
         words = "was trained on the path cosine, experts.objective has linear_beta"
         assert (words in capsys.readouterr().err) == said
 
 
-def test_a_mixed_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):
+def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):
     unit_of_a_run(tiny(tmp_path), tmp_path / "other")
     start = {"weights": "other/train/monolith/weights.safetensors"}
-    mixed = [{"clusters": [1], "objective": OTHER, "start": start}]
-    experiment = tiny(tmp_path, experts__mixed=mixed)
+    mixed = [{"clusters": [1], "objective": OTHER, "init_from": start}]
+    experiment = tiny(tmp_path, experts__overrides=mixed)
     assert denoisers.start(experiment, unit_in(tmp_path, expert_key(0))) is None
-    with pytest.raises(UserError, match="experts.mixed.0.objective.name is epsilon and the file's is flow_matching"):
+    with pytest.raises(
+        UserError, match="experts.overrides.0.objective.name is epsilon and the file's is flow_matching"
+    ):
         begin(experiment, unit_in(tmp_path, expert_key(1)))
 
 
 def test_text_states_of_another_encoder_are_refused(tmp_path):
     text = {"data__text": TEXT, "experts__model__condition": "text"}
-    experiment = tiny(tmp_path, **text, experts__start=START)
+    experiment = tiny(tmp_path, **text, experts__init_from=START)
     own = {"model": experiment.experts.model.model_dump(), "objective": {"name": "flow_matching"}}
     for encoder, is_right in (("words", True), ("minilm", False)):
         weights_of(experiment, tmp_path, {"hpcddm": json.dumps(own | {"data": {"encoder": encoder}})})
@@ -169,9 +173,9 @@ def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
 
 def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_path):
     seed = {"sha256": "0" * 64, "source": "digits", "images": 100, "train_flops": 7000}
-    facts = {"images": 30, "train_flops": 500, "start": seed}
-    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other", **facts)
-    experiment, unit = tiny(tmp_path, experts__start={"weights": str(file)}), unit_in(tmp_path)
+    results = {"images": 30, "train_flops": 500, "start": seed}
+    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other", **results)
+    experiment, unit = tiny(tmp_path, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
     begin(experiment, unit)
     digest = atomic.sha256(file)
     # The unit may be complete long after its start is gone.
@@ -186,9 +190,9 @@ def test_a_text_model_learns_the_prompts_of_its_own_experiment(tmp_path):
     other = tiny(tmp_path, data__text=TEXT | {"prompts": ["a", "b", "c", "d"]}, experts__model__condition="text")
     weights_of(other, tmp_path)
     started = tiny(
-        tmp_path, data__text=TEXT, experts__model__condition="text", experts__start={"weights": "seed.safetensors"}
+        tmp_path, data__text=TEXT, experts__model__condition="text", experts__init_from={"weights": "seed.safetensors"}
     )
-    fresh, seeded = denoisers.initial(experiment, experiment.recipe()), begin(started, unit_in(tmp_path))
+    fresh, seeded = denoisers.initial(experiment, experiment.expert_config()), begin(started, unit_in(tmp_path))
     assert fresh.trunk.prompts.any() and torch.equal(fresh.trunk.prompts, seeded.trunk.prompts)
     fresh = seeded
     x, t = torch.randn(2, 1, SIDE, SIDE), torch.rand(2)
@@ -197,16 +201,16 @@ def test_a_text_model_learns_the_prompts_of_its_own_experiment(tmp_path):
 
 def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp_path):
     write_source(tmp_path / "images")
-    experiment = tiny(tmp_path, experts__start={"weights": "seed.safetensors"})
+    experiment = tiny(tmp_path, experts__init_from={"weights": "seed.safetensors"})
     weights_of(experiment, tmp_path)
     run = RunDir(tmp_path / "runs" / "one")
     known = with_content(experiment, run)
-    assert known.experts.start.content == atomic.sha256(tmp_path / "seed.safetensors")
-    assert within_run(known, run).experts.start.weights == "../../seed.safetensors"
+    assert known.experts.init_from.content == atomic.sha256(tmp_path / "seed.safetensors")
+    assert within_run(known, run).experts.init_from.weights == "../../seed.safetensors"
 
 
 def test_weights_that_changed_since_they_were_submitted_are_refused(tmp_path):
-    experiment = tiny(tmp_path, experts__start=START | {"content": "0" * 64})
+    experiment = tiny(tmp_path, experts__init_from=START | {"content": "0" * 64})
     weights_of(experiment, tmp_path)
     with pytest.raises(UserError, match="has changed since the run was submitted"):
         begin(experiment, unit_in(tmp_path))
@@ -215,6 +219,6 @@ def test_weights_that_changed_since_they_were_submitted_are_refused(tmp_path):
 def test_a_folder_is_no_file_of_weights_and_the_file_in_it_is_named(tmp_path):
     write_source(tmp_path / "images")
     file = unit_of_a_run(tiny(tmp_path), tmp_path / "other")
-    experiment = tiny(tmp_path, experts__start={"weights": str(file.parent)})
+    experiment = tiny(tmp_path, experts__init_from={"weights": str(file.parent)})
     with pytest.raises(ConfigError, match=f"a folder.; name the file in it: {file}"):
         with_content(experiment, RunDir(tmp_path / "run"))

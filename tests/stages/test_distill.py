@@ -24,7 +24,7 @@ def teacher(scale):
     return lambda x, t, classes: scale * x + (t * (1 + classes)).view(-1, 1, 1, 1)
 
 
-def members():
+def ensemble():
     # The router finds the second expert likelier where the state's mean is positive.
     def router(x, t, classes):
         return torch.stack([torch.zeros(len(x)), x.mean((1, 2, 3)).float()], 1)
@@ -39,29 +39,29 @@ def student(x, t, classes):
 @pytest.mark.parametrize("by", ["cluster", "router"])
 def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path, by):
     settings, given = tiny(tmp_path, distill={"teacher": by, "share": 0.5}), batch()
-    losses = distill._loss(settings, lambda device: members(), "distill/student")(student, given)
+    losses = distill._loss(settings, lambda device: ensemble(), "distill/student")(student, given)
     randomness = Randomness(settings.seed, "distill/student")
-    t, classes = randomness.times(given), randomness.classes(given, 0.1, CLASSES)
+    t, classes = randomness.uniform_times(given), randomness.classes(given, 0.1, CLASSES)
     time = t.view(-1, 1, 1, 1).double()
     x = (1 - time) * given.x0 + time * randomness.gaussian(given)
-    chosen = given.clusters if by == "cluster" else members().router(x, t, classes).argmax(1)
+    chosen = given.clusters if by == "cluster" else ensemble().router(x, t, classes).argmax(1)
     assert set(chosen.tolist()) == {0, 1}
-    velocities = torch.stack([expert(x, t, classes) for expert in members().experts], 1)
+    velocities = torch.stack([expert(x, t, classes) for expert in ensemble().experts], 1)
     target = velocities[torch.arange(len(x)), chosen]
     torch.testing.assert_close(losses, (0.3 * x - target).square().mean((1, 2, 3)), check_dtype=False)
 
 
 def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path):
     settings, given = tiny(tmp_path, distill={"share": 0.5}, experts__objective=COSINE), batch()
-    losses = distill._loss(settings, lambda device: members(), "distill/student")(student, given)
+    losses = distill._loss(settings, lambda device: ensemble(), "distill/student")(student, given)
     randomness = Randomness(settings.seed, "distill/student")
-    angle = (randomness.times(given).double() * torch.pi / 2).view(-1, 1, 1, 1)
+    angle = (randomness.uniform_times(given).double() * torch.pi / 2).view(-1, 1, 1, 1)
     noisy = angle.cos() * given.x0 + angle.sin() * randomness.gaussian(given)
     # The same state on the linear path, where eps = x + (1 - t) v.
     scale = angle.cos() + angle.sin()
     x, time = noisy / scale, angle.sin() / scale
     classes = randomness.classes(given, 0.1, CLASSES)
-    velocities = torch.stack([expert(x, time.flatten(), classes) for expert in members().experts], 1)
+    velocities = torch.stack([expert(x, time.flatten(), classes) for expert in ensemble().experts], 1)
     target = x + (1 - time) * velocities[torch.arange(len(x)), given.clusters]
     expected = (0.3 * noisy - target).square().mean((1, 2, 3))
     torch.testing.assert_close(losses, expected, check_dtype=False, rtol=1e-4, atol=1e-6)
@@ -69,7 +69,7 @@ def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path
 
 def test_the_teachers_share_is_counted_by_the_clusters_sizes(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
-    settings = tiny(tmp_path, distill={"share": 0.5}, experts__mixed=[{"clusters": [1], "model": small}])
-    inputs = {f"train/expert-{k:02d}": SimpleNamespace(facts={"samples": count}) for k, count in ((0, 30), (1, 10))}
-    looks = [distill.denoisers.sample_flops(settings, settings.recipe(expert)) for expert in (0, 1)]
-    assert distill.teacher_flops(settings, inputs) == (3 * looks[0] + looks[1]) / 4
+    settings = tiny(tmp_path, distill={"share": 0.5}, experts__overrides=[{"clusters": [1], "model": small}])
+    inputs = {f"train/expert-{k:02d}": SimpleNamespace(results={"samples": count}) for k, count in ((0, 30), (1, 10))}
+    flops = [distill.denoisers.sample_flops(settings, settings.expert_config(expert)) for expert in (0, 1)]
+    assert distill.teacher_flops(settings, inputs) == (3 * flops[0] + flops[1]) / 4

@@ -21,17 +21,17 @@ MIXED = [
 
 
 def experiment(folder, **changes):
-    return tiny(folder, cluster__experts=4, experts__mixed=MIXED, distill__teacher="cluster", **changes)
+    return tiny(folder, cluster__experts=4, experts__overrides=MIXED, distill__teacher="cluster", **changes)
 
 
 @pytest.fixture
 def run(tmp_path):
     """Mixed experts, monolith, student and router, none of which is trivial."""
     settings, run = experiment(tmp_path), RunDir(tmp_path / "run")
-    recipes = {expert_key(index): settings.recipe(index) for index in range(4)}
-    recipes |= dict.fromkeys((MONOLITH, STUDENT), settings.recipe())
+    configs = {expert_key(index): settings.expert_config(index) for index in range(4)}
+    configs |= dict.fromkeys((MONOLITH, STUDENT), settings.expert_config())
     torch.manual_seed(0)
-    built = {key: denoisers.build(settings, recipe) for key, recipe in recipes.items()} | {
+    built = {key: denoisers.build(settings, config) for key, config in configs.items()} | {
         ROUTER: route.build(settings)
     }
     for key, network in built.items():
@@ -44,50 +44,50 @@ def run(tmp_path):
     return run
 
 
-def members_of(settings, run, without=()):
+def ensemble_of(settings, run, without=()):
     needed = [unit.key for unit in plan(settings) if unit.key not in without]
-    return networks.load_members(settings, run.unit, needed, CPU)
+    return networks.load_ensemble(settings, run.unit, needed, CPU)
 
 
-def draw(members, arm, settings):
+def draw(ensemble, arm, settings):
     clusters = torch.arange(8) % 4
-    field = members.field(arm, settings.evaluate, clusters)
+    field = ensemble.field(arm, settings.evaluate, clusters)
     return sample(field, 0, range(8), torch.arange(8) % CLASSES, (1, SIDE, SIDE), settings.evaluate)
 
 
-def test_every_expert_is_read_by_its_own_recipe(run, tmp_path):
-    members = members_of(experiment(tmp_path), run)
-    objectives = [expert.objective.settings.name for expert in members.experts]
-    dtypes = [next(expert.model.parameters()).dtype for expert in members.experts]
+def test_every_expert_is_read_by_its_own_config(run, tmp_path):
+    ensemble = ensemble_of(experiment(tmp_path), run)
+    objectives = [expert.objective.settings.name for expert in ensemble.experts]
+    dtypes = [next(expert.model.parameters()).dtype for expert in ensemble.experts]
     assert objectives == ["flow_matching", "epsilon", "flow_matching", "flow_matching"]
     assert dtypes == [torch.float32, torch.bfloat16, torch.float32, torch.float32]
-    assert len(members.experts[2].model.trunk.blocks) == 2
-    for key, denoiser in ((MONOLITH, members.monolith), (STUDENT, members.student)):
+    assert len(ensemble.experts[2].model.trunk.blocks) == 2
+    for key, denoiser in ((MONOLITH, ensemble.monolith), (STUDENT, ensemble.student)):
         stored = load_file(run.unit(key) / "weights.safetensors")
         assert all(torch.equal(stored[name], one) for name, one in denoiser.model.named_parameters())
 
 
-@pytest.mark.parametrize("arm", ["full", "top-1", "oracle", "once", "expert-1", "monolith", "student"])
+@pytest.mark.parametrize("arm", ["full", "top-1", "oracle", "per-trajectory", "expert-1", "monolith", "student"])
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
     size = max((run.unit(key) / "weights.safetensors").stat().st_size for key in expert_keys(experiment(tmp_path)))
     few = {"name": "lru", "gib": 1.5 * size / 2**30}
     both = [experiment(tmp_path, evaluate__guidance=guidance)]
-    both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__residency=few))
-    images = [draw(members_of(settings, run), arm, settings) for settings in both]
+    both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__placement=few))
+    images = [draw(ensemble_of(settings, run), arm, settings) for settings in both]
     assert torch.equal(*images) and images[0].isfinite().all()
 
 
 def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
-    with pytest.raises(ConfigError, match="evaluate.residency.gib: .* less than"):
-        members_of(experiment(tmp_path, evaluate__residency={"name": "lru", "gib": 1e-6}), run)
+    with pytest.raises(ConfigError, match="evaluate.placement.gib: .* less than"):
+        ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "gib": 1e-6}), run)
 
 
 def test_what_is_not_needed_is_not_read(run, tmp_path):
     (run.unit(expert_key(3)) / "weights.safetensors").unlink()
-    members = members_of(experiment(tmp_path), run, without=(expert_key(3), STUDENT, ROUTER))
-    assert [expert is None for expert in members.experts] == [False, False, False, True]
-    assert (members.student, members.router) == (None, None)
+    ensemble = ensemble_of(experiment(tmp_path), run, without=(expert_key(3), STUDENT, ROUTER))
+    assert [expert is None for expert in ensemble.experts] == [False, False, False, True]
+    assert (ensemble.student, ensemble.router) == (None, None)
 
 
 def test_weights_that_are_not_those_of_the_manifest_are_refused(run, tmp_path):
@@ -96,4 +96,4 @@ def test_weights_that_are_not_those_of_the_manifest_are_refused(run, tmp_path):
     weights["head.bias"] += 1
     save_file(weights, path)
     with pytest.raises(UserError, match="its bytes are not those of its manifest"):
-        members_of(experiment(tmp_path), run)
+        ensemble_of(experiment(tmp_path), run)

@@ -7,14 +7,14 @@ import pytest
 
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.stages import facts, report
+from hpcddm.stages import report, run_summary
 from tests.helpers import tiny
 
 
 def unit(flops=0, **more):
     """A manifest of a finished unit."""
     return SimpleNamespace(
-        facts={"train_flops": flops, "images": 64} | more, outputs=[], record={"seconds": 60, "world_size": 2}
+        results={"train_flops": flops, "images": 64} | more, outputs=[], record={"seconds": 60, "world_size": 2}
     )
 
 
@@ -54,13 +54,15 @@ def test_a_start_is_on_the_bill_of_every_arm_and_once():
 
 
 def test_facts_name_what_was_started_from(tmp_path):
-    assert "Start" not in dict(facts.rows(tiny(tmp_path), METRICS, {k: v for k, v in INPUTS.items() if k != STUDENT}))
+    assert "Start" not in dict(
+        run_summary.rows(tiny(tmp_path), METRICS, {k: v for k, v in INPUTS.items() if k != STUDENT})
+    )
     begun = INPUTS | {key: unit(100, start=SEED) for key in (MONOLITH, expert_key(0))}
-    said = dict(facts.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
+    said = dict(run_summary.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
     words = "digits, SHA-256 cdcdcdcdcdcdcdcd: 12,000 images seen, on the bill of every arm that began there"
     assert said == words
     begun[expert_key(1)] = unit(100, start=FOREIGN)
-    said = dict(facts.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
+    said = dict(run_summary.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
     assert said.endswith("; DiT.pt, SHA-256 efefefefefefefef: images unknown, which no bill holds")
 
 
@@ -91,17 +93,17 @@ def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
 
 def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
     experiment = tiny(tmp_path, encode__encoder={"name": "pixels", "size": 4})
-    assert facts.brief(experiment.encode.encoder) == "pixels (size 4)"
-    assert facts.brief(type(experiment.encode.encoder)(name="pixels")) == "pixels"
+    assert run_summary.brief(experiment.encode.encoder) == "pixels (size 4)"
+    assert run_summary.brief(type(experiment.encode.encoder)(name="pixels")) == "pixels"
     objectives = [{"name": "flow_matching"}, {"name": "epsilon", "schedule": {"name": "linear_beta"}, "shift": 2.0}]
-    words = [facts.brief(tiny(tmp_path, experts__objective=one).experts.objective) for one in objectives]
+    words = [run_summary.brief(tiny(tmp_path, experts__objective=one).experts.objective) for one in objectives]
     assert words == ["flow_matching", "epsilon (schedule linear_beta, shift 2.0)"]
 
 
-def test_each_denoiser_is_shown_with_its_own_recipe(tmp_path):
+def test_each_denoiser_is_shown_with_its_own_config(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     mixed = [{"clusters": [1], "objective": {"name": "epsilon"}, "model": small, "precision": "bf16"}]
-    rows = facts.trained_denoisers(tiny(tmp_path, experts__mixed=mixed, distill={}), INPUTS)
+    rows = run_summary.trained_denoisers(tiny(tmp_path, experts__overrides=mixed, distill={}), INPUTS)
     assert [row.unit for row in rows] == [MONOLITH, STUDENT, expert_key(0), expert_key(1)]
     assert [row.objective.split()[0] for row in rows] == [*["flow_matching"] * 3, "epsilon"]
     assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"] and [row.flops for row in rows][1] == 300
@@ -117,10 +119,10 @@ def test_facts_say_how_it_was_sampled(tmp_path):
         "route_every": 4,
     }
     experiment = tiny(tmp_path, distill={"teacher": "router"}, **{f"evaluate__{k}": v for k, v in settings.items()})
-    said = dict(facts.rows(experiment, METRICS, INPUTS))
+    said = dict(run_summary.rows(experiment, METRICS, INPUTS))
     assert said["Guidance"] == "scale 2 at times from 0.1 to 0.8, shared posteriors of its two halves"
     assert said["Solver"] == "euler, 2 steps with shift 3" and "asked every 4 steps" in str(said)
     assert "the router names" in said["Student"] and "64 images of all clusters, natural" in said["Router"]
     assert said["Process time of all units"] == "12.0 minutes"
-    plain = dict(facts.rows(tiny(tmp_path), METRICS, {key: INPUTS[key] for key in INPUTS if key != STUDENT}))
+    plain = dict(run_summary.rows(tiny(tmp_path), METRICS, {key: INPUTS[key] for key in INPUTS if key != STUDENT}))
     assert "Student" not in plain and plain["Guidance"].startswith("scale 1, ") and "every step" in str(plain)

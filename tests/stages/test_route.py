@@ -52,7 +52,7 @@ def loaded(made, name):
     """A finished router as the sampler gets it."""
     settings = Bench(made["root"], "run").experiment(**ROUTERS[name])
     folder = Path(made[name]["folder"])
-    return networks.load_members(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
+    return networks.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
 
 
 def heldout(bench) -> TarReader:
@@ -73,36 +73,36 @@ def test_every_router_gives_a_posterior_of_the_sampler(made, bench, name):
 
 @pytest.mark.parametrize("name", ["natural", "balanced", "distance", "feature"])
 def test_it_knows_clusters_it_has_not_seen_far_better_than_by_their_sizes(made, name):
-    facts = made[name]["facts"]
+    results = made[name]["facts"]
     chance = max(made["heldout"]) / sum(made["heldout"])
-    assert facts["accuracy"][LOW] > 0.65 > 2 * chance
-    assert facts["accuracy"][LOW] > facts["accuracy"][HIGH] > chance - 0.1
+    assert results["accuracy"][LOW] > 0.65 > 2 * chance
+    assert results["accuracy"][LOW] > results["accuracy"][HIGH] > chance - 0.1
 
 
 def test_the_uniform_router_is_chance_and_says_so(made):
-    facts = made["uniform"]["facts"]
-    assert len(set(facts["accuracy"])) == 1 and abs(facts["accuracy"][0] - 0.25) < 0.12
-    assert facts["nll"] == pytest.approx([np.log(4)] * 10) and facts["temperatures"] == [1.0] * 10
+    results = made["uniform"]["facts"]
+    assert len(set(results["accuracy"])) == 1 and abs(results["accuracy"][0] - 0.25) < 0.12
+    assert results["nll"] == pytest.approx([np.log(4)] * 10) and results["temperatures"] == [1.0] * 10
     assert "calibration.json" not in made["uniform"]["outputs"]
 
 
 @pytest.mark.parametrize("name", ROUTERS)
 def test_everything_is_told_by_noise_level(made, name):
-    facts = made[name]["facts"]
+    results = made[name]["facts"]
     told = {"accuracy", "accuracy_without_class", "nll", "calibration_error"}
     if ROUTERS[name]["router"].get("temperature"):
         told |= {"scaled_nll", "scaled_calibration_error", "temperatures"}
-    assert {key for key, value in facts.items() if isinstance(value, list)} == told | {"noise_levels"}
-    assert all(len(facts[key]) == len(facts["noise_levels"]) for key in told)
-    assert (facts["train_flops"] > 0) == ("training" in ROUTERS[name]["router"])
+    assert {key for key, value in results.items() if isinstance(value, list)} == told | {"noise_levels"}
+    assert all(len(results[key]) == len(results["noise_levels"]) for key in told)
+    assert (results["train_flops"] > 0) == ("training" in ROUTERS[name]["router"])
 
 
 @pytest.mark.parametrize("name", ["distance", "feature"])
 def test_distances_are_too_sure_of_themselves_and_their_temperatures_mend_it(made, name):
-    facts = made[name]["facts"]
-    assert np.mean(facts["temperatures"]) > 1.5
-    assert np.mean(facts["scaled_calibration_error"]) < 0.8 * np.mean(facts["calibration_error"])
-    assert np.mean(facts["scaled_nll"]) < 0.8 * np.mean(facts["nll"])
+    results = made[name]["facts"]
+    assert np.mean(results["temperatures"]) > 1.5
+    assert np.mean(results["scaled_calibration_error"]) < 0.8 * np.mean(results["calibration_error"])
+    assert np.mean(results["scaled_nll"]) < 0.8 * np.mean(results["nll"])
 
 
 def test_one_temperature_is_the_same_at_every_level(made):
@@ -254,14 +254,14 @@ def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_ow
 
 def test_an_expert_whose_classes_are_not_told_draws_them_equally_often(bench):
     settings, unit = bench.router("silent", **trained(samples=SAMPLES))
-    del unit.inputs["train/expert-01"].facts["class_counts"]
+    del unit.inputs["train/expert-01"].results["class_counts"]
     counts = routing_samples.Plan.of(settings, unit.inputs).counts
     assert np.ptp(counts[1]) <= 1 < np.ptp(counts[0])
 
 
 def test_too_few_samples_name_the_expert(bench):
     settings, unit = bench.router("few", **trained(samples=SAMPLES | {"images": 1}))
-    unit.inputs["train/expert-01"].facts["samples"] = 1
+    unit.inputs["train/expert-01"].results["samples"] = 1
     with pytest.raises(UserError, match="router.samples.images: 1 leave none for expert 1; draw more"):
         routing_samples.Plan.of(settings, unit.inputs)
 
@@ -276,8 +276,8 @@ def test_drawing_is_billed_as_it_is_counted_while_it_happens(bench, guidance):
 
 
 def test_what_sampling_took_is_in_the_routers_bill(made):
-    facts = made["samples"]["facts"]
-    assert facts["train_flops"] - facts["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
+    results = made["samples"]["facts"]
+    assert results["train_flops"] - results["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
 
 
 def test_a_text_router_knows_the_prompts_before_it_is_trained(bench):
@@ -304,7 +304,7 @@ def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
     router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
     reader = heldout(bench)
     routing_quality.quality(settings, router, reader, unit.leave_if_told)
-    assert sum(seen) == routing_quality.looks(settings, len(reader))
+    assert sum(seen) == routing_quality.router_nfe(settings, len(reader))
 
 
 def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():

@@ -8,7 +8,7 @@ from hpcddm.data import tar
 from hpcddm.errors import UserError
 from hpcddm.pipeline import expert_key
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
-from hpcddm.stages import critics, denoisers, report, routing, samples, train
+from hpcddm.stages import denoisers, measuring, report, routing, samples, train
 from hpcddm.stages.drawing import oracle_clusters
 from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, tiny
@@ -55,16 +55,17 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
     assert one.warmup_images * experts == total.warmup_images and one.learning_rate == total.learning_rate
 
 
-@pytest.mark.parametrize("critic", [0, 3])
-def test_a_critic_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, critic):
-    seeds = []
-    monkeypatch.setattr(critics, "train", lambda task, training, unit: seeds.append(task.seed) or Trained([], {}))
+@pytest.mark.parametrize("own_seed", [0, 3])
+def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
+    tasks = []
+    monkeypatch.setattr(measuring, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
     monkeypatch.setattr(samples, "indices", lambda unit, split: rows([0]))
     monkeypatch.setattr(samples, "reader", lambda unit, split, found: found)
-    unit = SimpleNamespace(key="critics/judge", name="judge", ranks=SimpleNamespace(rank=1))
+    unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
-        critics.run(tiny(tmp_path, seed=seed, critics__judge__seed=critic), unit, 1)
-    assert seeds == [critic, critic]
+        measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit, 1)
+    # The stream keeps its name, so that its random numbers stay.
+    assert [(task.seed, task.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
 
 
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
@@ -72,9 +73,9 @@ SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
 
 @pytest.mark.parametrize("mixed", [[], [{"clusters": [1], "model": SMALL}]], ids=["alike", "of two sizes"])
 def test_all_arms_cost_the_same(tmp_path, mixed):
-    experiment = tiny(tmp_path, router__training__images=1600, experts__mixed=mixed)
+    experiment = tiny(tmp_path, router__training__images=1600, experts__overrides=mixed)
     monolith = train.monolith_training(experiment)
-    flops = [denoisers.train_flops(experiment, experiment.recipe(expert)) for expert in (0, 1, None)]
+    flops = [denoisers.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)]
     experts = sum(train.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
     ensemble = experts + routing.router_flops(experiment)
     assert abs(monolith.images * flops[2] - ensemble) <= flops[2] * monolith.batch / 2
@@ -82,7 +83,7 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
 
 
 def test_a_mixed_expert_has_its_own_precision(tmp_path):
-    experiment = tiny(tmp_path, experts__mixed=[{"clusters": [1], "precision": "bf16"}])
+    experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
     assert [train.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
 
 

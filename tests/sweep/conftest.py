@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.members import members_of
+from hpcddm.sweep.runs import sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
 from tests.helpers import write_experiment, write_source
 
@@ -32,6 +32,6 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def members(write, home):
-    """The members of such a sweep."""
-    return lambda *guidance, **values: members_of(read_sweep(str(write(*guidance, **values))), home)
+def sweep_runs(write, home):
+    """The runs of such a sweep."""
+    return lambda *guidance, **values: sweep_runs_of(read_sweep(str(write(*guidance, **values))), home)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import sweep as command
-from hpcddm.files import stored_experiment
 from hpcddm.launch.machine_gpus import GpuPool
+from hpcddm.loading import stored_experiment
 from hpcddm.pipeline import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -39,8 +39,8 @@ class Machine(Taking):
         elif not manifest.read(run.unit(spec.key)):
             write_attempt(run, spec.key, 1, ended={"outcome": "complete"})
             finish([unit], run)
-            facts = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
-            manifest.publish(run.unit(spec.key), replace(manifest.read(run.unit(spec.key)), facts=facts))
+            results = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+            manifest.publish(run.unit(spec.key), replace(manifest.read(run.unit(spec.key)), results=results))
         return False
 
 

@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 from hpcddm.commands.comparison import print_results
-from hpcddm.files import within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import within_run
 from hpcddm.pipeline import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.stages import table as stage
 from hpcddm.sweep.index import Index, write_index
-from hpcddm.sweep.members import assign
 from hpcddm.sweep.plot import write_plot
+from hpcddm.sweep.runs import assign
 from hpcddm.sweep.table import METRICS, Result, varied_keys, write_csv
 from tests.attempts import write_attempt
 from tests.helpers import finish
@@ -101,22 +101,22 @@ def test_without_results_there_is_no_picture(tmp_path):
     assert not (tmp_path / "table.png").exists()
 
 
-def test_the_last_job_writes_the_table_from_the_files_alone(members, home):
-    found = members(1.0, 2.0)
-    index = Index("trial", [member.label for member in found], {member.label: {"g": 1} for member in found})
+def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
+    found = sweep_runs(1.0, 2.0)
+    index = Index("trial", [sweep_run.label for sweep_run in found], {sweep_run.label: {"g": 1} for sweep_run in found})
     assign(found, index)
-    for member in found:
-        member.run.root.mkdir(parents=True)
-        store_experiment(within_run(member.experiment, member.run), member.run)
+    for sweep_run in found:
+        sweep_run.run.root.mkdir(parents=True)
+        store_experiment(within_run(sweep_run.experiment, sweep_run.run), sweep_run.run)
     write_index(index, home)
     finish(found[0].units, found[0].run)
     arms = result("", 2.0).arms
-    facts = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
+    results = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
     present = manifest.read(found[0].run.unit(REPORT))
-    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"facts": facts}))
+    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"results": results}))
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
     done = stage.run(None, SimpleNamespace(run=home), 1)
-    assert done.facts == {"settings": 2, "complete": 1}
+    assert done.results == {"settings": 2, "complete": 1}
     rows = list(csv.DictReader((home.root / "table.csv").open()))
     assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
     assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()

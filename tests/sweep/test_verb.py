@@ -9,7 +9,7 @@ import pytest
 from hpcddm.commands import sweep as command
 from hpcddm.launch import continuation
 from hpcddm.launch.chunks import Limits
-from hpcddm.launch.homes import submissions_of
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.template import stored_parts
 from hpcddm.pipeline import CONTINUATION, REPORT
 from hpcddm.rundir import manifest
@@ -59,21 +59,21 @@ def names(queue) -> list[str]:
     return [name for array in queue.submitted for name in array.keys]
 
 
-def finish_all(members, keys=None):
+def finish_all(sweep_runs, keys=None):
     """Make units complete where they are made, reports with figures."""
-    for member in members:
-        for unit in member.units:
-            folder = member.run.unit(unit.key)
+    for sweep_run in sweep_runs:
+        for unit in sweep_run.units:
+            folder = sweep_run.run.unit(unit.key)
             if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
-                finish([unit], member.run)
-                facts = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
-                manifest.publish(folder, replace(manifest.read(folder), facts=facts))
+                finish([unit], sweep_run.run)
+                results = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+                manifest.publish(folder, replace(manifest.read(folder), results=results))
 
 
-def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, members):
+def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, sweep_runs):
     queue, said = sweep(1.0, 2.0, 3.0)
     submitted = names(queue)
-    assert len(submitted) == len(set(submitted)) == len(members(1.0)[0].units) + 2 * 2 + 1
+    assert len(submitted) == len(set(submitted)) == len(sweep_runs(1.0)[0].units) + 2 * 2 + 1
     assert [array.keys for array in queue.submitted][-3:] == [
         [f"guidance={value}/{EVALUATE}" for value in (1.0, 2.0, 3.0)],
         [f"guidance={value}/report/all" for value in (1.0, 2.0, 3.0)],
@@ -85,14 +85,14 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
     assert "3 settings, 19 units, what they share counted once: 0 complete, 19 to run" in said
 
 
-def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, members):
+def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
     queue, _ = sweep(1.0, 2.0)
     job_of = {name: str(101 + number) for number, array in enumerate(queue.submitted) for name in array.keys}
-    (_, second) = found = members(1.0, 2.0)
+    (_, second) = found = sweep_runs(1.0, 2.0)
     command.assign(found, command.read_index(home))
     for unit in second.units:
         after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
-        assert {job_of[second.name(key)] for key in unit.reads} <= set(after), unit.key
+        assert {job_of[second.name(key)] for key in unit.inputs} <= set(after), unit.key
 
 
 def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, home):
@@ -100,27 +100,27 @@ def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, ho
     elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_map(path)]
     found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
     assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
-    assert found["guidance=1.0", EVALUATE].covers["evaluate.guidance"] == 1.0
+    assert found["guidance=1.0", EVALUATE].fingerprint_settings["evaluate.guidance"] == 1.0
     assert ("guidance=2.0", "train/monolith") not in found and ("home", "table/all") in found
 
 
-def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, members):
+def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, sweep_runs):
     queue, _ = sweep(1.0, 2.0)
     before = home.journal.read_bytes()
     again, said = sweep(1.0, 2.0, alive=names(queue), state="pending")
     assert again.submitted == [] and "18 units are in the queue or running; nothing new to submit" in said
-    finish_all(members(1.0, 2.0))
+    finish_all(sweep_runs(1.0, 2.0))
     last, said = sweep(1.0, 2.0)
     assert last.submitted == [] and "everything is complete (2 settings); nothing to submit" in said
     assert home.journal.read_bytes() == before
 
 
-def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, home, members):
+def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, home, sweep_runs):
     sweep(1.0, 2.0)
-    finish_all(members(1.0, 2.0))
+    finish_all(sweep_runs(1.0, 2.0))
     queue, _ = sweep(0.5, 2.0)
     assert names(queue) == [f"guidance=0.5/{EVALUATE}", "guidance=0.5/report/all", "table/all"]
-    finish_all(members(0.5, 2.0))
+    finish_all(sweep_runs(0.5, 2.0))
     queue, said = sweep(0.5, 2.0)
     assert queue.submitted == [] and "left out, for the file names them no more: guidance=1.0" in said
     rows = list(csv.DictReader((home.root / "table.csv").open()))
@@ -137,10 +137,10 @@ def test_a_table_that_waits_is_submitted_anew_behind_what_is_added(sweep):
     assert {report, "101", "102"} <= set(queue.submitted[-1].after), "behind the old reports and the new one"
 
 
-def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before_trainings(sweep, members, write):
+def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before_trainings(sweep, sweep_runs, write):
     values = {"grid": {"experts.training.images": [64, 128]}}
     sweep(values=values)
-    first, _ = members(**values)
+    first, _ = sweep_runs(**values)
     finish_all([first])
     (first.run.unit(REPORT) / "manifest.json").unlink()
     queue, _ = sweep(values=values)
@@ -196,9 +196,9 @@ def test_settings_that_ask_for_more_images_than_there_are_are_refused_by_name(sw
     assert not home.root.exists()
 
 
-def test_an_experiment_that_changed_is_refused_by_setting_and_key(sweep, members, home):
+def test_an_experiment_that_changed_is_refused_by_setting_and_key(sweep, sweep_runs, home):
     sweep(1.0, 2.0)
-    finish_all(members(1.0, 2.0))
+    finish_all(sweep_runs(1.0, 2.0))
     _, said = sweep(1.0, 2.0, values={"set": {"experts.model.width": 32}}, fails=True)
     assert "setting guidance=1.0: train/monolith was made with other settings (experts.model.width: 16 -> 32" in said
     assert "another --dir" in said
@@ -254,9 +254,9 @@ def write_base(folder):
     (folder / "experiments/base.yaml").write_text((folder / "tiny.yaml").read_text())
 
 
-def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, members):
+def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, sweep_runs):
     queue, _ = sweep(1.0, 2.0, 3.0)
-    first, second, _ = members(1.0, 2.0, 3.0)
+    first, second, _ = sweep_runs(1.0, 2.0, 3.0)
     finish_all([first])
     write_attempt(second.run, EVALUATE, 1, ended={"outcome": "failed", "reason": "out of memory"})
     _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
@@ -269,16 +269,16 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, memb
     assert len(names(queue)) == 20 and len(Journal(home.journal).submissions()) == len(queue.submitted)
 
 
-def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, members):
+def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_runs):
     sweep(1.0)
-    (first,) = members(1.0)
+    (first,) = sweep_runs(1.0)
     finish_all([first])
     (first.run.unit("train/monolith") / "output.bin").write_bytes(b"torn")
     _, said = sweep(1.0, options=["--table"])
     assert "1.50" not in said and "train/monolith damaged" in said
 
 
-def test_a_member_knows_the_submissions_of_what_it_shares_by_its_own_names(sweep, home):
+def test_a_setting_knows_the_submissions_of_what_it_shares_by_its_own_names(sweep, home):
     sweep(1.0, 2.0)
     units = [unit for one in submissions_of(RunDir(home.root / "guidance=2.0")) for unit in one.units]
     assert {"train/expert-00", "cluster/all", "shard/train-001", EVALUATE, REPORT} <= set(units)
@@ -289,11 +289,11 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     sweep(1.0, 2.0)
     run = RunDir(home.root / "guidance=2.0")
     spec, _ = read_spec(run.spec(EVALUATE))
-    wanted = gate.lacking(spec, run, home)
+    wanted = gate.missing_units(spec, run, home)
     assert {"guidance=1.0/cluster/all", "guidance=1.0/train/expert-01", "guidance=1.0/shard/train-000"} <= wanted
     submissions = Journal(home.journal).submissions()
     assert gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
-    assert len(wanted) == len(spec.needs) + len(spec.wants) == 10
+    assert len(wanted) == len(spec.requires) + len(spec.optional) == 10
 
 
 def test_what_is_shared_is_on_the_bill_of_the_setting_that_makes_it_and_its_log_is_read_from_both(sweep, home):
@@ -311,8 +311,8 @@ def test_commands_for_runs_say_what_a_sweep_and_its_settings_are(sweep, home, tm
     sweep(1.0)
     done = hpcddm("status", home.root)
     assert done.exit_code == 2 and "a sweep; each of its settings is a run" in done.output
-    member = home.root / "guidance=1.0"
-    for call in (("submit", tmp_path / "tiny.yaml", "--run-dir", member), ("retry", member)):
+    sweep_run = home.root / "guidance=1.0"
+    for call in (("submit", tmp_path / "tiny.yaml", "--run-dir", sweep_run), ("retry", sweep_run)):
         done = hpcddm(*call)
         assert done.exit_code == 2 and "a setting of a sweep; the same hpcddm sweep submits" in done.output, call
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from hpcddm.config import Training
 from hpcddm.rundir import heartbeat
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts, open_attempt
 from hpcddm.runtime.ranks import Ranks
@@ -68,12 +68,12 @@ class Pairs:
             ranks = Ranks(rank, rank, 2, 1, owner)
             run.unit(KEY).mkdir(parents=True, exist_ok=True)
             attempt = open_attempt(run.logs(KEY), ranks)
-            pulse = Pulse(attempt.folder, owner, attempt.number, "host", interval=0)
-            unit = Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, "f")
+            writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
+            unit = Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f")
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
             trained = loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
             if rank == 0:
-                (run.root / "facts.json").write_text(json.dumps(trained.facts))
+                (run.root / "facts.json").write_text(json.dumps(trained.results))
 
         return on_two_ranks(work)
 
@@ -88,7 +88,7 @@ class Pairs:
             noise = RANDOMNESS.gaussian(batch)
             dtype = next(model.parameters()).dtype
             losses = (model((batch.x0 + noise).to(dtype)).float() - noise.flatten(1)).square().mean(1)
-            return losses * float("nan") if batch.places.start // BATCH in bad_steps else losses
+            return losses * float("nan") if batch.sample_indices.start // BATCH in bad_steps else losses
 
         return loss
 

@@ -24,7 +24,7 @@ from hpcddm.data import tar
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
@@ -65,8 +65,8 @@ class Runs:
         run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
-        pulse = Pulse(attempt.folder, "me", attempt.number, "host")
-        return Unit(KEY, run, ranks, attempt, pulse, StopFlag(), {}, fingerprint)
+        heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
+        return Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, fingerprint)
 
     def train(self, unit: Unit, settings: Training, stop_after: int | None = None, start: Path | None = None) -> str:
         """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""

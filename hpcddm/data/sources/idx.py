@@ -21,13 +21,13 @@ PREFIX = {"train": "train", "heldout": "t10k"}
 class Settings(VariantSettings):
     """A folder with four IDX files, plain or gzipped."""
 
-    uncovered = frozenset({"folder"})
+    not_hashed = frozenset({"folder"})
 
     folder: str
 
 
 class IdxSplit:
-    """The images and labels of one split; `labels` is int64 (N,), and nothing says what the numbers stand for."""
+    """Images and labels of one split; `labels` is int64 (N,); IDX files have no class names."""
 
     class_names: ClassVar[list[str]] = []
 
@@ -49,7 +49,7 @@ class IdxSplit:
 
 
 def open_split(settings: Settings, split: str) -> IdxSplit:
-    """The split 'train' or 'heldout'; only the labels are read until an image is asked for.
+    """Open the split 'train' or 'heldout'; only the labels are read until an image is accessed.
 
     Raises `UserError` naming the file that is missing or wrong.
     """
@@ -57,7 +57,7 @@ def open_split(settings: Settings, split: str) -> IdxSplit:
 
 
 def content(settings: Settings) -> str:
-    """A hash of the four files."""
+    """Hash the four files."""
     folder = Path(settings.folder)
     prefixes = [f"{PREFIX[split]}-{kind}" for split in PREFIX for kind in ("images", "labels")]
     files = [_find(folder, prefix) for prefix in prefixes]
@@ -67,10 +67,10 @@ def content(settings: Settings) -> str:
 def _find(folder: Path, prefix: str) -> Path:
     if not folder.is_dir():
         raise UserError(f"data.source.folder: {folder} is no folder")
-    found = sorted(folder.glob(f"{prefix}*"))
-    if not found:
+    matches = sorted(folder.glob(f"{prefix}*"))
+    if not matches:
         raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
-    return found[0]
+    return matches[0]
 
 
 def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:

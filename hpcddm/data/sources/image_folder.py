@@ -1,6 +1,6 @@
 """A folder of images: <folder>/train/<class>/* and <folder>/heldout/<class>/*; classes in alphabetical order.
 
-`val` is as good a name as `heldout`.
+`val` is a synonym of `heldout`.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 
 
 class Settings(VariantSettings):
-    """The folder that holds `train` and `heldout`, or `val`."""
+    """Folder that holds `train` and `heldout`, or `val`."""
 
-    uncovered = frozenset({"folder"})
+    not_hashed = frozenset({"folder"})
 
     folder: str
 
 
 class FolderSplit:
-    """The image files of one split; `labels` is int64 (N,), `class_names` says what each number stands for."""
+    """Image files of one split; `labels` is int64 (N,), an index into `class_names`."""
 
     def __init__(self, folder: Path, split: str) -> None:
         root = _split_folder(folder, split)
@@ -81,7 +81,7 @@ def _class_names(root: Path) -> list[str]:
 
 
 def open_split(settings: Settings, split: str) -> FolderSplit:
-    """The split 'train' or 'heldout'; no image is opened until it is asked for.
+    """Open the split 'train' or 'heldout'; no image is opened until it is accessed.
 
     Raises `UserError` naming the folder or the file that is missing or wrong.
     """
@@ -89,9 +89,9 @@ def open_split(settings: Settings, split: str) -> FolderSplit:
 
 
 def content(settings: Settings) -> str:
-    """A hash of the names and sizes of all images: reading a million of them at every submit would take too long."""
+    """Hash the names and sizes of all images: reading a million of them at every submit would take too long."""
     splits = [open_split(settings, split) for split in ("train", "heldout")]
-    found = [
+    files = [
         (str(path.relative_to(settings.folder)), path.stat().st_size) for split in splits for _, path in split.files
     ]
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return hashlib.sha256(repr(files).encode()).hexdigest()

@@ -1,8 +1,8 @@
 """As reported: same time, same state, for comparison with Heterogeneous Decentralized Diffusion Models.
 
 The paper converts by x0 = (x - sigma eps) / max(alpha, 0.01), clamped to [-20, 20], and v = eps - x0. It does not say
-that the state is rescaled; without that a network of another path is asked about states that it has never seen at
-that time, and the ensemble's identity does not hold. `snr_matched` is exact.
+that the state is rescaled; without that a network of another path is evaluated at states that it was never trained on
+at that time, and the ensemble's identity does not hold. `snr_matched` is exact.
 """
 
 from typing import Annotated, Any
@@ -11,12 +11,12 @@ import torch
 from pydantic import Field
 
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import convert, floored, times
+from hpcddm.objectives.conversions import convert, floored, scale_per_sample
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """The paper's guards; above `high_noise` it scales converted velocities by a formula that is not published.
+    """Clamps of the paper; above `high_noise` it scales converted velocities by a formula that is not published.
 
     `high_noise_scale` stands for that formula and by default does nothing.
     """
@@ -33,32 +33,32 @@ class Settings(VariantSettings):
 
 
 class Conversion:
-    """eps - x0 of whatever the network says at the same time and state; right only for networks of the linear path."""
+    """Velocity eps - x0 from a prediction at the same time and state; exact only for networks of the linear path."""
 
     def __init__(self, settings: Settings, precision: str = "fp32"):
-        """precision: that of the network's predictions, which the paper's formula does not ask for."""
+        """precision: that of the network's predictions, which the paper's formula does not use."""
         self.settings = settings
 
-    def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where to ask: at x (N, C, H, W) itself and t (N,), or the nearest time of the network's schedule."""
+    def to_native(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return x (N, C, H, W) unchanged and t (N,), clamped to the range of the network's schedule."""
         return x, t.clamp(*objective.schedule.range)
 
     def velocity(
         self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        """eps - x0, x0 clamped, from what the network said where `ask` asks: (N, C, H, W)."""
-        level = objective.level(self.ask(objective, x, t)[1])
+        """Convert a prediction at `to_native` to eps - x0 with x0 clamped: (N, C, H, W)."""
+        level = objective.level(self.to_native(objective, x, t)[1])
         level = floored(level._replace(alpha=level.alpha.clamp(min=self.settings.safe_alpha)))
-        x0 = convert(objective.quantity, "x0", level, x, prediction)
-        noise = convert(objective.quantity, "epsilon", level, x, prediction)
+        x0 = convert(objective.prediction_type, "x0", level, x, prediction)
+        noise = convert(objective.prediction_type, "epsilon", level, x, prediction)
         velocity = noise - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
         converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
-        return times(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
+        return scale_per_sample(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
 
-    def known(self, objective: Objective) -> tuple[float, float]:
-        """The first and last time of the linear path at which the network may be asked: all that its path has."""
+    def valid_range(self, objective: Objective) -> tuple[float, float]:
+        """Return the first and last time of the linear path that the network's schedule covers."""
         return objective.linear_range
 
-    def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
-        """Whether the network is to be asked at t (N,): always."""
+    def is_active(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
+        """Return True for every t (N,): the network is used at all times."""
         return torch.ones_like(t, dtype=torch.bool)

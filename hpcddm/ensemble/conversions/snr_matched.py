@@ -1,4 +1,4 @@
-"""SNR-matched: a network is asked at the native time whose log-SNR is that of the state, about the state rescaled.
+"""SNR-matched: a network is evaluated at the native time with the state's log-SNR, on the rescaled state.
 
 Where native tau has the log-SNR of the linear path's t, y = (alpha + sigma) x at tau is x at t, and the linear
 velocity eps - x0 follows from the prediction exactly (the mapping of arXiv 2506.02221). For the cosine path
@@ -11,23 +11,23 @@ import torch
 from pydantic import Field
 
 from hpcddm.objectives.base import LINEAR, Objective
-from hpcddm.objectives.conversions import Level, convert, floored, times
+from hpcddm.objectives.conversions import Level, convert, floored, scale_per_sample
 from hpcddm.schema import VariantSettings
 
 HIGHEST = {"fp32": 1 - 1e-3, "bf16": 0.97}
-"""Up to where an epsilon network is believed, by the precision of what it says.
+"""Largest linear time at which an epsilon network's estimates are used, by the precision of its predictions.
 
 Rounding to bf16 alone, 1 in 512, puts its velocity off by 1.7 at t = 0.999 and by 0.06 at 0.97; fp32 by less than 1e-3.
 """
 
 
 class Settings(VariantSettings):
-    """Up to where networks are believed, in times of the linear path.
+    """Range of linear times in which networks' estimates are used.
 
     An epsilon network's errors grow as 1 / (1 - t) and count as unknown above `highest`, by default 0.97 for a network
     in bf16 and 0.999 for one in fp32; an x0 network's grow as 1 / t and count as unknown below `lowest`. `x0_clamp`
-    keeps estimated images within [-x0_clamp, x0_clamp]. Above `skip_above` epsilon networks are not asked while there
-    are others.
+    keeps estimated images within [-x0_clamp, x0_clamp]. Above `skip_above` epsilon networks are not evaluated
+    while there are others.
     """
 
     lowest: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
@@ -43,51 +43,51 @@ class Settings(VariantSettings):
 
 
 class Conversion:
-    """The linear path's velocity from a network of any objective; data at t = 0, noise at t = 1."""
+    """Linear path's velocity from a network of any objective; data at t = 0, noise at t = 1."""
 
     def __init__(self, settings: Settings, precision: str = "fp32"):
         """precision: 'fp32' or 'bf16', that of the network's predictions."""
         self.settings = settings
         self.highest = settings.highest or HIGHEST[precision]
 
-    def ask(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where to ask: the native state (N, C, H, W) and time (N,) of the linear path's x (N, C, H, W) at t (N,).
+    def to_native(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Map the linear path's x (N, C, H, W) at t (N,) to the native state and time (N,) of equal log-SNR.
 
-        Outside the levels that the network knows, the nearest one is asked about the state as it is.
+        Outside `valid_range` the nearest valid level is used for the state as it is.
         """
         _, tau, level = self._matched(objective, t)
-        return times(level.alpha + level.sigma, x), tau.to(t.dtype)
+        return scale_per_sample(level.alpha + level.sigma, x), tau.to(t.dtype)
 
     def velocity(
         self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        """The velocity at the linear path's x (N, C, H, W) and t (N,), from what the network said where `ask` asks.
+        """Convert a prediction at `to_native` to the velocity at the linear path's x (N, C, H, W) and t (N,).
 
-        Above the levels that the network knows it is (x - x0) / t with the estimate of x0 at the nearest one. Below
+        Above `valid_range` it is (x - x0) / t with the estimate of x0 at the nearest one. Below
         them the nearest level's score stands (with its x0 the velocity would grow as 1 / t): eps is t / s of the
         estimate at that level's linear time s, and v = (eps - x) / (1 - t).
         """
         s, _, level = self._matched(objective, t)
-        y, level = times(level.alpha + level.sigma, x), floored(level)
-        velocity = convert(objective.quantity, "velocity", level, y, prediction)
+        y, level = scale_per_sample(level.alpha + level.sigma, x), floored(level)
+        velocity = convert(objective.prediction_type, "velocity", level, y, prediction)
         if self.settings.x0_clamp is not None:
-            x0 = convert(objective.quantity, "x0", level, y, prediction)
+            x0 = convert(objective.prediction_type, "x0", level, y, prediction)
             beyond = x0 - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
-            velocity = velocity + times(1 / s.clamp(min=self.settings.lowest), beyond)
+            velocity = velocity + scale_per_sample(1 / s.clamp(min=self.settings.lowest), beyond)
         # At the level s x0 = x - s v and eps = x + (1 - s) v; what the docstring says, in terms of this v.
         t = t.double()
         below = (t / s) * (1 - s) / (1 - t)
         of_velocity = torch.where(t < s, below, torch.where(t > s, s / t, 1.0))
         of_state = torch.where(t < s, (t / s - 1) / (1 - t), 0.0)
-        return times(of_velocity, velocity) + times(of_state, x)
+        return scale_per_sample(of_velocity, velocity) + scale_per_sample(of_state, x)
 
-    def speaks(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
-        """Whether the network is to be asked at t (N,) while others could be asked instead: (N,) bool."""
+    def is_active(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
+        """Return (N,) bool, False where t (N,) is above `skip_above` and the network predicts epsilon."""
         skipped = self.settings.skip_above is not None and objective.blind_at == 1
         return t <= self.settings.skip_above if skipped else torch.ones_like(t, dtype=torch.bool)
 
-    def known(self, objective: Objective) -> tuple[float, float]:
-        """The first and last time of the linear path at which the network's estimates are believed."""
+    def valid_range(self, objective: Objective) -> tuple[float, float]:
+        """Return the first and last time of the linear path at which the network's estimates are used."""
         lowest, highest = objective.linear_range
         if objective.blind_at == 0:
             lowest = max(lowest, self.settings.lowest)
@@ -96,7 +96,7 @@ class Conversion:
         return lowest, highest
 
     def _matched(self, objective: Objective, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Level]:
-        """The nearest linear time that the network knows, the native time of the same log-SNR, and its level."""
-        s = t.double().clamp(*self.known(objective))
+        """Return the nearest linear time in `valid_range`, the native time of the same log-SNR, and its level."""
+        s = t.double().clamp(*self.valid_range(objective))
         tau = objective.schedule.time_at(LINEAR.log_snr(s))
         return s, tau, objective.level(tau)

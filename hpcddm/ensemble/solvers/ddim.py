@@ -6,15 +6,15 @@ from typing import Annotated, Any, ClassVar
 import torch
 from pydantic import Field
 
-from hpcddm.objectives.conversions import Level, times
+from hpcddm.objectives.conversions import Level, scale_per_sample
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """How much fresh noise a step brings: 0 is DDIM, 1 is DDPM."""
+    """Scale `eta` of the fresh noise in a step: 0 is DDIM, 1 is DDPM."""
 
     native: ClassVar[bool] = True
-    looks: ClassVar[int] = 1
+    nfe_per_step: ClassVar[int] = 1
 
     eta: Annotated[float, Field(ge=0, le=1)] = 0.0
 
@@ -29,9 +29,9 @@ class Settings(VariantSettings):
 def step(
     settings: Settings, x0: torch.Tensor, eps: torch.Tensor, level: Level, next_level: Level, fresh: Callable
 ) -> torch.Tensor:
-    """The state at the next level from what the model says at this one: (N, C, H, W).
+    """Compute the state at the next level from the x0 and eps of the model at this one: (N, C, H, W).
 
-    level: alpha and sigma, float64 (1,); fresh: function () -> standard normal numbers (N, C, H, W).
+    level: alpha and sigma, float64 (1,); fresh: () -> standard normal numbers (N, C, H, W).
     For a state alpha x0 + sigma eps of any schedule the fresh noise has the variance
     eta^2 (sigma'^2 / sigma^2) (sigma^2 - (alpha / alpha')^2 sigma'^2), which is eq. 16 where alpha^2 + sigma^2 = 1.
     """
@@ -39,5 +39,5 @@ def step(
     lost = sigma.square() - (alpha / next_level.alpha * next_level.sigma).square()
     variance = settings.eta**2 * (next_level.sigma / sigma).square() * lost.clamp(min=0)
     kept = (next_level.sigma.square() - variance).clamp(min=0).sqrt()
-    there = times(next_level.alpha, x0) + times(kept, eps)
-    return there + times(variance.sqrt(), fresh()) if settings.eta else there
+    there = scale_per_sample(next_level.alpha, x0) + scale_per_sample(kept, eps)
+    return there + scale_per_sample(variance.sqrt(), fresh()) if settings.eta else there

@@ -1,4 +1,4 @@
-"""Euler's method: one look at the velocity per step, first order."""
+"""Euler's method: one velocity evaluation per step, first order."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -9,12 +9,12 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
     native: ClassVar[bool] = False
-    looks: ClassVar[int] = 1
+    nfe_per_step: ClassVar[int] = 1
 
 
 def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
-    """From x (N, C, H, W) at t to `t_next`; velocity: function (x, t) -> (N, C, H, W)."""
+    """Step x (N, C, H, W) from t to `t_next`; velocity: (x, t) -> (N, C, H, W)."""
     return x + (t_next - t) * velocity(x, t)

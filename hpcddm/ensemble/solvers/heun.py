@@ -9,14 +9,14 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
     native: ClassVar[bool] = False
-    looks: ClassVar[int] = 2
+    nfe_per_step: ClassVar[int] = 2
 
 
 def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
-    """From x (N, C, H, W) at t to `t_next`; velocity: function (x, t) -> (N, C, H, W).
+    """Step x (N, C, H, W) from t to `t_next`; velocity: (x, t) -> (N, C, H, W).
 
     The last step is Euler's, as in alg. 1: at t = 0 there is no noise to predict. The order stays two.
     """

@@ -9,13 +9,13 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
     native: ClassVar[bool] = False
-    looks: ClassVar[int] = 2
+    nfe_per_step: ClassVar[int] = 2
 
 
 def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
-    """From x (N, C, H, W) at t to `t_next`; velocity: function (x, t) -> (N, C, H, W)."""
+    """Step x (N, C, H, W) from t to `t_next`; velocity: (x, t) -> (N, C, H, W)."""
     middle = (t + t_next) / 2
     return x + (t_next - t) * velocity(x + (middle - t) * velocity(x, t), middle)

@@ -1,7 +1,8 @@
 """Routing strategies: how a posterior over experts becomes the weights of their velocities.
 
-A strategy's file says with `pattern` which names it answers to ("top1", "top-2"), whether it needs the router, and
-whether what it takes at first is kept for the whole trajectory; it holds `weights(settings, posterior, moment)`.
+A strategy's `Settings` have `pattern`, a regular expression of its names ("top1", "top-2"), `needs_router`, and
+`per_trajectory`: its first weights are kept for the whole trajectory. Its file defines
+`routing_weights(settings, posterior, context)`.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ ROOM = "ensemble/strategies"
 
 
 def parse(name: str) -> Any:
-    """The settings of the strategy that `name` means; `.label` is its canonical name.
+    """Return the settings of the strategy that `name` means; `.label` is its canonical name.
 
     Raises `ConfigError` with the valid names.
     """
@@ -22,16 +23,16 @@ def parse(name: str) -> Any:
 
 
 def rule(settings: Any, renormalise: bool = True) -> Callable:
-    """The function from posterior (N, K) and `Moment` to weights (N, K).
+    """Return the function from posterior (N, K) and `StepContext` to weights (N, K).
 
     Rows sum to one; without `renormalise` experts that were chosen, not drawn, keep their posterior values.
     """
-    weights = partial(plugins.load(ROOM, settings.name).weights, settings)
+    routing_weights = partial(plugins.load(ROOM, settings.name).routing_weights, settings)
     if not renormalise:
-        return weights
+        return routing_weights
 
-    def normalised(posterior: Any, moment: Any) -> Any:
-        chosen = weights(posterior, moment)
+    def normalised(posterior: Any, context: Any) -> Any:
+        chosen = routing_weights(posterior, context)
         return chosen / chosen.sum(1, keepdim=True)
 
     return normalised

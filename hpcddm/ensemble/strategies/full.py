@@ -8,7 +8,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
     pattern: ClassVar[str] = "full"
     usage: ClassVar[str] = "full"
@@ -17,6 +17,6 @@ class Settings(VariantSettings):
     label: ClassVar[str] = "full"
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """Weights (N, K) from the posterior (N, K)."""
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Return the posterior (N, K) as weights (N, K)."""
     return posterior

@@ -10,7 +10,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """The mass of the set, and the temperature of the posterior that it is taken and drawn from."""
+    """Mass of the set, and temperature of the posterior that it is taken and drawn from."""
 
     pattern: ClassVar[str] = (
         r"nucleus-?(?P<p>[01](?:\.[0-9]{1,6})?)(?:-at-(?P<temperature>[0-9]{1,4}(?:\.[0-9]{1,6})?))?"
@@ -24,22 +24,22 @@ class Settings(VariantSettings):
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """Canonical name."""
         return f"nucleus-{self.p:g}" + (f"-at-{self.temperature:g}" if self.temperature not in (None, 1) else "")
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError for a mass or a temperature that is none."""
+        """Raise ValueError for a mass outside (0, 1] or a temperature of zero."""
         if not 0 < self.p <= 1:
             raise ValueError(f"{self.label}: the mass must be above 0 and at most 1")
         if self.temperature == 0:
             raise ValueError(f"{self.label}: the temperature must be above 0; top-1 is its limit")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """One-hot weights (N, K)."""
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Draw one-hot weights (N, K)."""
     sharpened = tempered(posterior, settings.temperature or 1.0)
     likeliest, experts = sharpened.sort(dim=1, descending=True)
     # At mass 1 rounding must not leave out the least likely ones.
     mass = settings.p if settings.p < 1 else math.inf
     kept = likeliest * (likeliest.cumsum(1) - likeliest < mass)
-    return draw(torch.zeros_like(posterior).scatter(1, experts, kept), moment.uniform(0))
+    return draw(torch.zeros_like(posterior).scatter(1, experts, kept), context.uniform(0))

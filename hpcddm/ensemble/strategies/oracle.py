@@ -8,9 +8,9 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set; in place of the router's posterior stands the one-hot `velocity.known` of the cluster ids.
+    """Variant without settings; `velocity.oracle_posterior` of the cluster ids replaces the router's posterior.
 
-    A sample whose own expert is missing goes by the router's posterior over those that are there, as in `full`.
+    A sample whose own expert is missing takes the router's posterior over the available experts, as in `full`.
     """
 
     pattern: ClassVar[str] = "oracle"
@@ -20,6 +20,6 @@ class Settings(VariantSettings):
     label: ClassVar[str] = "oracle"
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """Weights (N, K) from the one-hot posterior (N, K)."""
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Return the one-hot posterior (N, K) as weights (N, K)."""
     return posterior

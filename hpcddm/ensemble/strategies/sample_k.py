@@ -9,7 +9,7 @@ from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):
-    """How many experts are drawn from softmax(logits / temperature).
+    """Number of experts drawn from softmax(logits / temperature).
 
     The paper leaves open whether the k draws are averaged. Here they are distinct and share the sample by their
     posterior, as in top-k: only so can two draws be as good as top-2 where one is ruinous (its table 2).
@@ -25,7 +25,7 @@ class Settings(VariantSettings):
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """Canonical name."""
         return f"sample-{self.k}" + (f"-at-{self.temperature:g}" if self.temperature not in (None, 1) else "")
 
     def check(self, experiment: Any) -> None:
@@ -36,12 +36,12 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-{self.k} is its limit")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """Weights (N, K), rows summing to one; where fewer experts than k are possible, those share the sample."""
-    left = tempered(posterior, settings.temperature or 1.0)
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Draw weights (N, K), rows summing to one; where fewer experts than k are possible, those share the sample."""
+    remaining = tempered(posterior, settings.temperature or 1.0)
     drawn = torch.zeros_like(posterior)
     for number in range(settings.k):
-        one = draw(left, moment.uniform(number))
-        drawn, left = drawn + one, left * (1 - one)
+        expert = draw(remaining, context.uniform(number))
+        drawn, remaining = drawn + expert, remaining * (1 - expert)
     shares = drawn * posterior
     return shares / shares.sum(1, keepdim=True)

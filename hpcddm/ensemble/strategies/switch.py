@@ -1,4 +1,4 @@
-"""Switch: one strategy while there is much noise, another one for the rest of the way (HDDM, arXiv 2603.06741)."""
+"""Switch: one strategy above a noise level, another one for the rest of the trajectory (HDDM, arXiv 2603.06741)."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """The strategy for noise above `until`, which falls from 1 to 0, and the one for the rest of the way."""
+    """Strategy `first` at times above `until`, strategy `then` for the rest of the trajectory, down to t = 0."""
 
     pattern: ClassVar[str] = (
         r"(?P<first>[a-z0-9.-]+?)-until-(?P<until>[01](?:\.[0-9]{1,6})?)-then-(?P<then>[a-z0-9.-]+)"
@@ -23,14 +23,14 @@ class Settings(VariantSettings):
     then: str
 
     def parts(self) -> list[Any]:
-        """The settings of both strategies. Raises `ConfigError` with the valid names."""
+        """Return the settings of both strategies. Raises `ConfigError` with the valid names."""
         from hpcddm import plugins
 
         return [plugins.parse("ensemble/strategies", name) for name in (self.first, self.then)]
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """Canonical name."""
         first, then = (part.label for part in self.parts())
         return f"{first}-until-{self.until:g}-then-{then}"
 
@@ -44,7 +44,7 @@ class Settings(VariantSettings):
                 raise ValueError(f"{self.label}: {part.label} does not ask the router anew, so it cannot be switched")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """Weights (N, K) of the strategy whose time it is."""
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Compute the weights (N, K) of the strategy in charge at the context's time."""
     first, then = settings.parts()
-    return strategies.rule(first if moment.time > settings.until else then, renormalise=False)(posterior, moment)
+    return strategies.rule(first if context.time > settings.until else then, renormalise=False)(posterior, context)

@@ -9,7 +9,7 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """The probability that an expert needs to be asked; where none has it, the likeliest is."""
+    """Probability above which an expert is used; where none exceeds it, the likeliest is used."""
 
     pattern: ClassVar[str] = r"threshold-?(?P<p>[01](?:\.[0-9]{1,6})?)"
     usage: ClassVar[str] = "threshold-0.05, ..."
@@ -20,7 +20,7 @@ class Settings(VariantSettings):
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """Canonical name."""
         return f"threshold-{self.p:g}"
 
     def check(self, experiment: Any) -> None:
@@ -29,7 +29,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: needs a probability of at least 0 and below 1")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """The values of the posterior (N, K) above the threshold."""
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Return the posterior (N, K) with values at or below the threshold set to zero, the likeliest expert's kept."""
     likeliest = F.one_hot(posterior.argmax(1), posterior.shape[1]).bool()
     return posterior * ((posterior > settings.p) | likeliest)

@@ -8,7 +8,7 @@ from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):
-    """How many experts share a sample."""
+    """Number of experts per sample."""
 
     pattern: ClassVar[str] = r"top-?(?P<k>[1-9][0-9]*)"
     usage: ClassVar[str] = "top-1, top-2, ..."
@@ -19,7 +19,7 @@ class Settings(VariantSettings):
 
     @property
     def label(self) -> str:
-        """The name in tables."""
+        """Canonical name."""
         return f"top-{self.k}"
 
     def check(self, experiment: Any) -> None:
@@ -28,7 +28,7 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
 
 
-def weights(settings: Settings, posterior: torch.Tensor, moment: Any) -> torch.Tensor:
-    """The k largest values of the posterior (N, K); where fewer experts than k are possible, those."""
+def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
+    """Return the k largest values of the posterior (N, K), the others zero."""
     values, experts = posterior.topk(settings.k, dim=1)
     return torch.zeros_like(posterior).scatter(1, experts, values)

@@ -1,8 +1,8 @@
-"""Turns the weights of one denoiser into a start for another one, and says of every tensor what became of it.
+"""Converts the weights of one denoiser to initial weights of another one, with a verdict for every tensor.
 
 What can be carried over exactly is; the rest is chosen such that the new network begins where the old one was, after
 PixArt-alpha (arXiv 2310.00426, sec. 2.3) and Heterogeneous Decentralized Diffusion Models. Time keeps its meaning:
-every network here is asked at 1000 t.
+every network here embeds 1000 t.
 """
 
 import re
@@ -16,82 +16,82 @@ import torch.nn.functional as F
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.reading import Facts
+from hpcddm.initial_weights import PROMPTS, encoder_of
+from hpcddm.models.checkpoints.reading import CheckpointInfo
 from hpcddm.models.parts import time_waves
 from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.schema import VariantSettings
-from hpcddm.starts import PROMPTS, encoder_of
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5
-"""Where a network with adaLN-single has the modulation that the one with adaLN-zero had; PixArt's is 500 of 1000."""
+"""Time at which adaLN-single has the modulation that adaLN-zero had; PixArt's is 500 of 1000."""
 CLASSES = "trunk.embed_class.weight"
 TIME, TEXT = "trunk.embed_time", "trunk.embed_text"
 TRUNK_MODULATION = "trunk.modulation"
 PARAMETERS = ("weight", "bias")
 CURVE_TIMES = 1001
-"""Equally spaced times over which the last layer's modulation is fitted."""
+"""Number of equally spaced times over which the last layer's modulation is fitted."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The network that is wanted: its settings, the data that it will see, what it shall predict."""
+    """Network to convert to: its settings, its training data, its objective."""
 
     model: Any
     data: Any
     objective: VariantSettings
     place: str = "experts.model"
-    """The dotted key of `model`, for errors."""
+    """Dotted key of `model`, for errors."""
 
 
 @dataclass
 class Converted:
-    """The new network's tensors, and for every tensor of either network (verdict, why) by its name here."""
+    """Tensors of the new network, and (verdict, reason) for every tensor of either network by its name here."""
 
     tensors: dict[str, torch.Tensor]
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def table(self) -> list[tuple[str, int, str, str]]:
-        """(name, how many tensors, verdict, why), the blocks together."""
+        """Return rows (name, number of tensors, verdict, reason), the blocks together."""
         rows = Counter(
             (re.sub(r"blocks\.\d+\.", "blocks.*.", name), *verdict) for name, verdict in self.verdicts.items()
         )
-        return [(name, count, verdict, why) for (name, verdict, why), count in rows.items()]
+        return [(name, count, verdict, reason) for (name, verdict, reason), count in rows.items()]
 
     def counts(self) -> dict[str, int]:
-        """How many tensors got each verdict."""
-        found = Counter(verdict for verdict, _ in self.verdicts.values())
-        return {verdict: found[verdict] for verdict in VERDICTS}
+        """Count the tensors of each verdict."""
+        counts = Counter(verdict for verdict, _ in self.verdicts.values())
+        return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
 @dataclass
 class _Work:
-    """The source's tensors on their way, and what is already decided; the rules below change both."""
+    """Tensors and verdicts in the course of a conversion; the rules below change both."""
 
     tensors: dict[str, torch.Tensor]
-    source: Facts
+    source: CheckpointInfo
     target: Target
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def remove(self, name: str, verdict: str, why: str) -> torch.Tensor | None:
-        """Take a tensor away: the target has none of the name, or begins with a new one."""
-        self.verdicts[name] = (verdict, why)
+    def remove(self, name: str, verdict: str, reason: str) -> torch.Tensor | None:
+        """Remove a tensor: the target has none of the name, or begins with a new one."""
+        self.verdicts[name] = (verdict, reason)
         return self.tensors.pop(name, None)
 
-    def put(self, name: str, values: torch.Tensor, like: torch.Tensor, why: str) -> None:
-        """Set a tensor that was computed from others, in the type of one of them."""
+    def put(self, name: str, values: torch.Tensor, like: torch.Tensor, reason: str) -> None:
+        """Set a tensor that was computed from others, in the dtype of `like`."""
         self.tensors[name] = values.to(like.dtype)
-        self.verdicts[name] = ("folded", why)
+        self.verdicts[name] = ("folded", reason)
 
     def linear(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Weight and bias of a layer in float64."""
+        """Return weight and bias of a layer in float64."""
         return self.tensors[f"{name}.weight"].double(), self.tensors[f"{name}.bias"].double()
 
 
 def convert(
-    tensors: dict[str, torch.Tensor], source: Facts, target: Target, seed: int = 0, keep_head: bool = False
+    tensors: dict[str, torch.Tensor], source: CheckpointInfo, target: Target, seed: int = 0, keep_head: bool = False
 ) -> Converted:
-    """The target's tensors from the source's; new ones are initialised from `seed`.
+    """Convert the source's tensors to the target's; new ones are initialised from `seed`.
 
     keep_head: keep the last linear layer although it was trained to predict something else.
     The prompts of a text model are the experiment's and not part of the result. Raises `UserError` when the networks
@@ -106,7 +106,7 @@ def convert(
     return _complete(work, _fresh(target, seed))
 
 
-def _check(source: Facts, target: Target) -> None:
+def _check(source: CheckpointInfo, target: Target) -> None:
     for key in ("name", "width", "depth", "heads", "time_spacing"):
         have, want = getattr(source.model, key), getattr(target.model, key)
         if have != want:
@@ -117,7 +117,7 @@ def _check(source: Facts, target: Target) -> None:
 
 
 def _reset_head(work: _Work) -> None:
-    """A head that predicted something else begins as zero again; what modulates it stays."""
+    """Reset a head that predicted something else to zero; its modulation stays."""
     have, want = work.source.objective.name, work.target.objective.name
     if have != want:
         for kind in PARAMETERS:
@@ -135,7 +135,7 @@ def _reset_patches(work: _Work) -> None:
 
 
 def _fold_null_class(work: _Work) -> None:
-    """Without classes the network is exactly the one that was asked for the null class."""
+    """Fold the null class into the time embedding, which is exact, where the target has no classes."""
     if work.source.model.condition == "class" and work.target.model.condition != "class":
         table = work.remove(CLASSES, "folded", f"null class into {TIME}.2.bias, other classes dropped")
         bias = work.tensors[f"{TIME}.2.bias"]
@@ -143,17 +143,17 @@ def _fold_null_class(work: _Work) -> None:
 
 
 def _resize_classes(work: _Work) -> None:
-    """Other classes begin as the null class, so that the network begins as the one that was asked for it."""
+    """Start each of another number of classes from the null class's embedding, so that it is exact for that one."""
     both = {work.source.model.condition, work.target.model.condition} == {"class"}
     have, want = work.source.num_classes, work.target.data.num_classes
     if both and have != want:
-        why = f"{have} classes there, {want} here: each begins as the null class"
-        null = work.remove(CLASSES, "reset", why)[-1:]
+        reason = f"{have} classes there, {want} here: each begins as the null class"
+        null = work.remove(CLASSES, "reset", reason)[-1:]
         work.tensors[CLASSES] = null.repeat(want + 1, 1)
 
 
 def _new_classes(work: _Work) -> None:
-    """New classes begin as zero, so that the network begins as it was, whatever the class."""
+    """Start new classes from zero embeddings, so that the network begins as it was for every class."""
     want = work.target.data.num_classes
     if work.target.model.condition == "class" and work.source.model.condition != "class":
         like = work.tensors[f"{TIME}.2.bias"]
@@ -162,7 +162,7 @@ def _new_classes(work: _Work) -> None:
 
 
 def _reset_text(work: _Work) -> None:
-    """What reads another encoder's states has to learn them anew."""
+    """Reset the text embedding where the target's text encoder is another one."""
     have, want = work.source.encoder, encoder_of(work.target.model, work.target.data.text)
     if None not in (have, want) and have != want:
         for kind in PARAMETERS:
@@ -175,7 +175,7 @@ def _drop_prompts(work: _Work) -> None:
 
 
 def _fold_modulation(work: _Work) -> None:
-    """adaLN-zero to adaLN-single: the blocks share the mean of their layers, and tables hold what a block has besides.
+    """Convert adaLN-zero to adaLN-single: a shared layer, the mean over the blocks, and a table in each block.
 
     With the embedding e of time `REFERENCE_TIME` and the null class, s = silu(e), block i's vectors stay what they
     were there: table_i = W_i s + b_i - (W s + b), the shared W and b being the means over the blocks, which leave the
@@ -205,7 +205,7 @@ def _fold_modulation(work: _Work) -> None:
 
 
 def _unfold_modulation(work: _Work) -> None:
-    """adaLN-single to adaLN-zero: every block gets the shared layer with its own table in the bias, which is exact.
+    """Convert adaLN-single to adaLN-zero: every block gets the shared layer with its own table in the bias, exactly.
 
     The last layer's vectors were table + e, and no linear layer of s = silu(e) is that. It gets W s + b with a diagonal
     W and b = table + e - W s at `REFERENCE_TIME` and the null class, where it is exact; W leaves the smallest squared
@@ -230,15 +230,15 @@ def _unfold_modulation(work: _Work) -> None:
     moved = F.silu(embeddings) - active
     slope = (moved * change).sum(0) / moved.square().sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     table = work.remove("table", "folded", "into the last layer's own modulation").double()
-    why = f"exact at t = {REFERENCE_TIME}, null class; elsewhere table + e fitted by a diagonal of silu(e)"
-    work.put("modulation.weight", slope.diag().repeat(LAST_VECTORS, 1), like, why)
-    work.put("modulation.bias", (table + reference - slope * active).flatten(), like, why)
+    reason = f"exact at t = {REFERENCE_TIME}, null class; elsewhere table + e fitted by a diagonal of silu(e)"
+    work.put("modulation.weight", slope.diag().repeat(LAST_VECTORS, 1), like, reason)
+    work.put("modulation.bias", (table + reference - slope * active).flatten(), like, reason)
     for kind in PARAMETERS:
         work.remove(f"{TRUNK_MODULATION}.{kind}", "folded", "into the blocks' own layers")
 
 
 def _fit_sigma(work: _Work) -> None:
-    """The rows of the prediction come first; those of sigma go, or begin as zero."""
+    """Remove the head's rows of sigma, or append them as zeros; the rows of the prediction come first."""
     have, want = work.source.model.learned_sigma, work.target.model.learned_sigma
     if have == want or "head.weight" not in work.tensors:
         return
@@ -263,16 +263,16 @@ RULES: tuple[Callable[[_Work], None], ...] = (
     _unfold_modulation,
     _fit_sigma,
 )
-"""In this order: the null class is part of the embedding at which the modulation is folded."""
+"""Rules in their order: the null class is part of the embedding at which the modulation is folded."""
 
 
 def reference_embedding(tensors: dict[str, torch.Tensor], time_spacing: str = "original") -> torch.Tensor:
-    """The embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
+    """Compute the embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
     return embeddings_at(tensors, torch.tensor([REFERENCE_TIME], dtype=torch.float64), time_spacing)[0]
 
 
 def embeddings_at(tensors: dict[str, torch.Tensor], t: torch.Tensor, time_spacing: str) -> torch.Tensor:
-    """The embeddings (N, D) float64 of times t (N,) and, where there are classes, of the null class."""
+    """Compute the embeddings (N, D) float64 of times t (N,) and, where there are classes, of the null class."""
     first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
     embedding = F.linear(F.silu(F.linear(time_waves(t, time_spacing).double(), *first)), *second)
     return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
@@ -286,15 +286,15 @@ def _fresh(target: Target, seed: int) -> dict[str, torch.Tensor]:
 
 
 def _complete(work: _Work, fresh: dict[str, torch.Tensor]) -> Converted:
-    """Every tensor of the target: what the rules left of the source, else a new one."""
+    """Collect every tensor of the target: the source's after the rules, else a freshly initialised one."""
     made = Converted({})
     for name, new in fresh.items():
-        found = work.tensors.pop(name, None)
+        converted = work.tensors.pop(name, None)
         verdict = work.verdicts.pop(name, None)
-        if found is not None and found.shape != new.shape:
-            verdict, found = ("reset", f"{tuple(found.shape)} there, {tuple(new.shape)} here"), None
-        made.verdicts[name] = verdict or (("reset", "new here") if found is None else ("kept", ""))
-        made.tensors[name] = new if found is None else found.contiguous()
+        if converted is not None and converted.shape != new.shape:
+            verdict, converted = ("reset", f"{tuple(converted.shape)} there, {tuple(new.shape)} here"), None
+        made.verdicts[name] = verdict or (("reset", "new here") if converted is None else ("kept", ""))
+        made.tensors[name] = new if converted is None else converted.contiguous()
     made.verdicts |= work.verdicts
     made.verdicts |= {name: ("dropped", "not needed here") for name in work.tensors if name not in work.verdicts}
     return made

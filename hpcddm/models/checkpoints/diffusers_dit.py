@@ -12,7 +12,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
-from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
 
@@ -26,7 +26,7 @@ BLOCK = {
     "mlp.2": ("ff.net.2", MLP_RATIO, 1),
     "modulation": ("norm1.linear", 1, 6),
 }
-"""Our name of a linear layer, theirs, its inputs and outputs in widths."""
+"""Our name of a linear layer -> theirs, its inputs and outputs in widths."""
 LAST = {"modulation": "proj_out_1", "head": "proj_out_2"}
 CLASSES = "norm1.emb.class_embedder.embedding_table.weight"
 REQUIRED = {
@@ -35,23 +35,23 @@ REQUIRED = {
     "norm_type": "ada_norm_zero",
     "norm_elementwise_affine": False,
 }
-"""What our network is, so that another value would be another network."""
+"""Values of config.json that describe our network; another value would be another network."""
 NORM_EPS = 1e-6
 
 
 class Settings(VariantSettings):
-    """A layout has nothing to set."""
+    """Variant without settings."""
 
 
 def recognises(stored: Stored) -> bool:
-    """Whether these are the tensors of this layout."""
+    """Tell if these are the tensors of this layout."""
     return stored.tensors.keys() >= {"pos_embed.proj.weight", f"transformer_blocks.0.{CLASSES}"}
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
-    """The tensors under our names, and what network they make.
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
+    """Rename the tensors to our names and describe their network.
 
-    like: settings of the target; its `time_spacing` is taken where the file does not tell.
+    like: settings of the target; its `time_spacing` is taken where the file does not state it.
     Raises `UserError` when config.json is missing or of another network, when tensors are missing, unknown or of a
     wrong shape, or when the blocks' copies of the embeddings differ.
     """
@@ -71,18 +71,18 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
         ours[name] = channels_first(ours[name], patch)
     source.finish()
     ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
-    return ours, _facts(stored, config, width, len(table) - 1, like)
+    return ours, _info(stored, config, width, len(table) - 1, like)
 
 
 def dump(
-    tensors: dict[str, torch.Tensor], facts: Facts, num_classes: int = 0
+    tensors: dict[str, torch.Tensor], info: CheckpointInfo, num_classes: int = 0
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The tensors under diffusers' names, and config.json; the inverse of `load`.
+    """Rename the tensors to diffusers' names and make config.json; the inverse of `load`.
 
-    num_classes: how many classes the table shall have at least; those that there are none of become the null class.
-    Raises `UserError` for a network that `DiTTransformer2DModel` is not.
+    num_classes: least number of classes in the table; classes that are added are copies of the null class.
+    Raises `UserError` for a network that `DiTTransformer2DModel` cannot represent.
     """
-    model = facts.model
+    model = info.model
     if (model.name, model.modulation, model.condition, model.qk_norm) != ("dit", "zero", "class", False):
         settings = ", ".join(f"{key} {value}" for key, value in model.model_dump().items() if key != "name")
         raise UserError(
@@ -90,11 +90,11 @@ def dump(
             f" this is a {model.name}: {settings}"
         )
     table = tensors["trunk.embed_class.weight"]
-    more = max(0, num_classes - facts.num_classes)
+    more = max(0, num_classes - info.num_classes)
     tensors = tensors | {"trunk.embed_class.weight": torch.cat([table, table[-1:].expand(more, -1)])}
-    facts = replace(facts, num_classes=facts.num_classes + more)
+    info = replace(info, num_classes=info.num_classes + more)
     theirs = {f"pos_embed.proj.{kind}": tensors[f"trunk.embed_patch.{kind}"] for kind in ("weight", "bias")}
-    convolution = (-1, facts.channels, model.patch, model.patch)
+    convolution = (-1, info.channels, model.patch, model.patch)
     theirs["pos_embed.proj.weight"] = theirs["pos_embed.proj.weight"].view(convolution)
     for block in range(model.depth):
         theirs |= _dump_block(tensors, block)
@@ -102,13 +102,13 @@ def dump(
         theirs[f"proj_out_1.{kind}"] = tensors[f"modulation.{kind}"]
         theirs[f"proj_out_2.{kind}"] = _channels_last(tensors[f"head.{kind}"], model.patch)
     # A view of another tensor would be refused by safetensors, and so would two names for one memory.
-    return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(facts)
+    return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(info)
 
 
 def _load_block(ours: dict[str, torch.Tensor], source: Tensors, block: int, width: int) -> None:
     prefix = f"transformer_blocks.{block}."
     for kind, shape in (("weight", (width, width)), ("bias", (width,))):
-        rows = [source.take(f"{prefix}attn1.to_{one}.{kind}", *shape) for one in "qkv"]
+        rows = [source.take(f"{prefix}attn1.to_{part}.{kind}", *shape) for part in "qkv"]
         ours[f"trunk.blocks.{block}.attention.qkv.{kind}"] = torch.cat(rows)
     for name, (theirs, inputs, outputs) in BLOCK.items():
         weight = source.take(f"{prefix}{theirs}.weight", outputs * width, inputs * width)
@@ -130,8 +130,8 @@ def _load_block(ours: dict[str, torch.Tensor], source: Tensors, block: int, widt
 def _dump_block(tensors: dict[str, torch.Tensor], block: int) -> dict[str, torch.Tensor]:
     ours, prefix, theirs = f"trunk.blocks.{block}.", f"transformer_blocks.{block}.", {}
     for kind in ("weight", "bias"):
-        for one, rows in zip("qkv", tensors[f"{ours}attention.qkv.{kind}"].chunk(3), strict=True):
-            theirs[f"{prefix}attn1.to_{one}.{kind}"] = rows
+        for part, rows in zip("qkv", tensors[f"{ours}attention.qkv.{kind}"].chunk(3), strict=True):
+            theirs[f"{prefix}attn1.to_{part}.{kind}"] = rows
         for name, (layer, *_) in BLOCK.items():
             theirs[f"{prefix}{layer}.{kind}"] = tensors[f"{ours}{name}.{kind}"]
         for name, (layer, *_) in EMBEDDINGS.items():
@@ -140,7 +140,7 @@ def _dump_block(tensors: dict[str, torch.Tensor], block: int) -> dict[str, torch
 
 
 def _channels_last(rows: torch.Tensor, patch: int) -> torch.Tensor:
-    """The inverse of `channels_first`. rows: (C patch^2, ...)."""
+    """Invert `channels_first`. rows: (C patch^2, ...)."""
     return rows.view(-1, patch, patch, *rows.shape[1:]).movedim(0, 2).reshape(rows.shape)
 
 
@@ -159,12 +159,12 @@ def _checked_config(stored: Stored) -> dict[str, Any]:
 
 
 def _own_classes(stored: Stored, table: torch.Tensor) -> torch.Tensor:
-    """The class table without the rows that `hpcddm export` adds for the pipeline."""
+    """Return the class table without the rows that `hpcddm export` adds for the pipeline."""
     num_classes = stored.own.get("data", {}).get("num_classes", len(table) - 1)
     return torch.cat([table[:num_classes], table[-1:]])
 
 
-def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int, like: Any) -> Facts:
+def _info(stored: Stored, config: dict[str, Any], width: int, num_classes: int, like: Any) -> CheckpointInfo:
     heads, channels = config["num_attention_heads"], config["in_channels"]
     if heads * config["attention_head_dim"] != width:
         raise UserError(f"{stored.path}: {heads} heads of {config['attention_head_dim']} are not the width {width}")
@@ -186,37 +186,37 @@ def _facts(stored: Stored, config: dict[str, Any], width: int, num_classes: int,
             f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",
         )
     objective, unknown = _objective(stored)
-    return Facts(model, channels, num_classes, objective, config["sample_size"], notes=notes + unknown)
+    return CheckpointInfo(model, channels, num_classes, objective, config["sample_size"], notes=notes + unknown)
 
 
 def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
-    """How times are embedded: our own exports say it; nothing in a published file does."""
-    own = stored.own.get("model", {}).get("time_spacing")
-    if own is not None:
-        return own, ()
+    """Return the time spacing, from our own exports or else from the target, and notes on the assumption."""
+    exported = stored.own.get("model", {}).get("time_spacing")
+    if exported is not None:
+        return exported, ()
     taken = getattr(like, "time_spacing", "original")
     return taken, (f"nothing says how the time's frequencies are spaced: taken to be {taken}, as in the target",)
 
 
 def _objective(stored: Stored) -> tuple[VariantSettings, tuple[str, ...]]:
-    """What the network predicts: our own exports say it, and the published ones are all alike."""
-    own = stored.own.get("objective")
-    if own is not None:
-        return plugins.settings_class("objectives", own["name"])(**own), ()
+    """Return the objective, from our own exports or else the published networks', and notes on the assumption."""
+    exported = stored.own.get("objective")
+    if exported is not None:
+        return plugins.settings_class("objectives", exported["name"])(**exported), ()
     return original_objective(), ("nothing says what the network predicts: taken to be epsilon, as the published ones",)
 
 
-def _config(facts: Facts) -> dict[str, Any]:
-    model = facts.model
+def _config(info: CheckpointInfo) -> dict[str, Any]:
+    model = info.model
     return REQUIRED | {
         "_class_name": "DiTTransformer2DModel",
         "attention_head_dim": model.width // model.heads,
-        "in_channels": facts.channels,
+        "in_channels": info.channels,
         "norm_eps": NORM_EPS,
         "num_attention_heads": model.heads,
-        "num_embeds_ada_norm": facts.num_classes,
+        "num_embeds_ada_norm": info.num_classes,
         "num_layers": model.depth,
-        "out_channels": facts.channels * (2 if model.learned_sigma else 1),
+        "out_channels": info.channels * (2 if model.learned_sigma else 1),
         "patch_size": model.patch,
-        "sample_size": facts.image_size,
+        "sample_size": info.image_size,
     }

@@ -6,23 +6,23 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
 from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """A layout has nothing to set."""
+    """Variant without settings."""
 
 
 def recognises(stored: Stored) -> bool:
-    """Whether these are the tensors of this layout."""
+    """Tell if these are the tensors of this layout."""
     return stored.tensors.keys() >= {"trunk.embed_patch.weight", "head.weight"}
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
-    """The tensors as they are, and what network they make; `like` is not asked for.
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
+    """Return the tensors as they are and describe their network; `like` is not used.
 
-    Raises `UserError` when nothing in the file or beside it says what denoiser it is.
+    Raises `UserError` when neither the file nor the manifest beside it describes the denoiser.
     """
     if "objective" not in stored.own:
         raise UserError(
@@ -34,7 +34,9 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
         model = plugins.settings_class("models", model["name"])(**model)
         objective = plugins.settings_class("objectives", objective["name"])(**objective)
         data = stored.own["data"]
-        facts = Facts(model, data["channels"], data["num_classes"], objective, data["image_size"], data.get("encoder"))
+        info = CheckpointInfo(
+            model, data["channels"], data["num_classes"], objective, data["image_size"], data.get("encoder")
+        )
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise UserError(f"{stored.path}: written by another version of hpcddm ({error})") from None
-    return dict(stored.tensors), facts
+    return dict(stored.tensors), info

@@ -11,14 +11,14 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.reading import Facts, Stored, Tensors
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
 from hpcddm.models.parts import grid_positions
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
 
 TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
-"""Heads by width of the published sizes S, B, L, XL (table 1 of the paper): no tensor tells them."""
+"""Heads by width of the published sizes S, B, L, XL (table 1 of the paper): the tensors do not show them."""
 
 BLOCK = {
     "attention.qkv": ("attn.qkv", 1, 3),
@@ -27,15 +27,15 @@ BLOCK = {
     "mlp.2": ("mlp.fc2", MLP_RATIO, 1),
     "modulation": ("adaLN_modulation.1", 1, 6),
 }
-"""Our name of a block's linear layer, theirs, its inputs and outputs in widths."""
+"""Our name of a block's linear layer -> theirs, its inputs and outputs in widths."""
 
 
 class Settings(VariantSettings):
-    """A layout has nothing to set."""
+    """Variant without settings."""
 
 
 def recognises(stored: Stored) -> bool:
-    """Tell if these are the tensors of this layout, and nothing says that SiT's train.py wrote them."""
+    """Tell if these are the tensors of this layout, without the arguments of SiT's train.py."""
     return has_tensors(stored.tensors) and "path_type" not in stored.arguments
 
 
@@ -44,8 +44,8 @@ def has_tensors(names: Collection[str]) -> bool:
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
-    """The tensors under our names, and what network they make.
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
+    """Rename the tensors to our names and describe their network.
 
     like: settings of the target; its heads are taken where the width is none of the published ones.
     Raises `UserError` when tensors are missing, unknown, of a wrong shape, or not those of this layout.
@@ -74,11 +74,11 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
     image_size = image_side(source, "pos_embed", width, patch)
     source.finish()
     values = {"width": width, "depth": depth, "heads": HEADS.get(width, getattr(like, "heads", None)), "patch": patch}
-    return ours, _facts(stored, values, channels, len(table) - 1, len(weight), image_size)
+    return ours, _info(stored, values, channels, len(table) - 1, len(weight), image_size)
 
 
 def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
-    """Rows of a last layer, ordered (row, column, channel) inside a patch, in our order (channel, row, column).
+    """Reorder rows of a last layer from (row, column, channel) inside a patch to our (channel, row, column).
 
     rows: (patch^2 C, ...).
     """
@@ -87,18 +87,18 @@ def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
 
 
 def original_objective() -> VariantSettings:
-    """What the published networks were trained for."""
+    """Return the settings of the objective that the published networks were trained for."""
     return plugins.settings_class("objectives", "epsilon")(
         name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}
     )
 
 
 def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None:
-    """The side of the images from the table of positions `name`, where there is one.
+    """Return the side of the images from the table of positions `name`, None where there is none.
 
     Raises `UserError` unless it is the fixed table of sines and cosines: ours is computed and not stored.
     """
-    if name not in source.left:
+    if name not in source.remaining:
         return None
     table = source.take(name, 1, None, width)[0]
     grid = round(len(table) ** 0.5)
@@ -107,9 +107,9 @@ def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None
     return grid * patch
 
 
-def _facts(
+def _info(
     stored: Stored, values: dict[str, Any], channels: int, num_classes: int, rows: int, image_size: int | None
-) -> Facts:
+) -> CheckpointInfo:
     if values["heads"] is None:
         raise UserError(f"{stored.path}: width {values['width']} is no published one; name the heads")
     outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
@@ -121,4 +121,4 @@ def _facts(
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
     if not stored.arguments:
         notes += (TAKEN_FOR_DIT,)
-    return Facts(model, channels, num_classes, original_objective(), image_size, notes=notes)
+    return CheckpointInfo(model, channels, num_classes, original_objective(), image_size, notes=notes)

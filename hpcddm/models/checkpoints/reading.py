@@ -14,9 +14,9 @@ from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
+from hpcddm.initial_weights import METADATA, OWN_WEIGHTS, described
 from hpcddm.rundir import atomic
 from hpcddm.schema import VariantSettings
-from hpcddm.starts import METADATA, OWN_WEIGHTS, described
 
 LAYOUTS = "models/checkpoints"
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
@@ -25,7 +25,7 @@ PICKLES = (".pt", ".pth", ".bin")
 
 @dataclass(frozen=True)
 class Stored:
-    """What lies in a file: tensors in float32 under their own names, and what stands beside them in JSON."""
+    """Contents of a file: tensors in float32 under their stored names, and the JSON stored with them."""
 
     path: Path
     sha256: str
@@ -33,14 +33,14 @@ class Stored:
     config: dict[str, Any] = field(default_factory=dict)
     """config.json of a diffusers folder."""
     own: dict[str, Any] = field(default_factory=dict)
-    """What hpcddm knows of the file: its metadata, or the manifest beside it."""
+    """Description by hpcddm: the file's metadata, or the manifest beside it."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Command-line arguments of the public train.py that left the file."""
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What network the tensors make, and what it was trained for."""
+class CheckpointInfo:
+    """Settings of the network that the tensors belong to, and the objective and data of its training."""
 
     model: Any
     """Settings of the variant `dit`, or of any other denoiser of ours."""
@@ -49,38 +49,43 @@ class Facts:
     objective: VariantSettings
     image_size: int | None = None
     encoder: str | None = None
-    """That of the text that the network saw, where that is known."""
+    """Encoder of the text that the network was trained with, where that is known."""
     notes: tuple[str, ...] = ()
 
 
 class Tensors:
-    """Takes tensors out of a state dict by name and shape, so that in the end nothing is missing and nothing is left.
+    """State dict that gives up its tensors by name and shape, so that none is missed and none is left over.
 
-    `place` is the file that errors name.
+    remaining: tensors not yet taken; place: the file that errors name.
     """
 
     def __init__(self, tensors: Mapping[str, torch.Tensor], place: Path):
-        self.left, self.place = dict(tensors), place
+        self.remaining, self.place = dict(tensors), place
 
     def take(self, name: str, *shape: int | None) -> torch.Tensor:
-        """One tensor; None in `shape` fits every length. Raises `UserError` when it is missing or of another shape."""
-        if name not in self.left:
+        """Take one tensor; None in `shape` fits every length.
+
+        Raises `UserError` when it is missing or of another shape.
+        """
+        if name not in self.remaining:
             raise UserError(f"{self.place}: no tensor '{name}'; the file is not complete, or its layout is another one")
-        found = self.left.pop(name)
-        if len(found.shape) != len(shape) or any(a not in (None, b) for a, b in zip(shape, found.shape, strict=True)):
-            wanted = " x ".join("any" if length is None else str(length) for length in shape)
-            raise UserError(f"{self.place}: tensor '{name}' is {tuple(found.shape)} and should be {wanted}")
-        return found
+        tensor = self.remaining.pop(name)
+        if len(tensor.shape) != len(shape) or any(a not in (None, b) for a, b in zip(shape, tensor.shape, strict=True)):
+            expected = " x ".join("any" if length is None else str(length) for length in shape)
+            raise UserError(f"{self.place}: tensor '{name}' is {tuple(tensor.shape)} and should be {expected}")
+        return tensor
 
     def count(self, prefix: str) -> int:
-        """How many numbers follow `prefix` in the names: 'blocks.' counts the blocks."""
-        return len({name[len(prefix) :].split(".")[0] for name in self.left if name.startswith(prefix)})
+        """Count the different numbers that follow `prefix` in the names: 'blocks.' counts the blocks."""
+        return len({name[len(prefix) :].split(".")[0] for name in self.remaining if name.startswith(prefix)})
 
     def finish(self) -> None:
         """Raise `UserError` when tensors are left that this layout does not know."""
-        if self.left:
-            more = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
-            raise UserError(f"{self.place}: unknown tensor '{next(iter(self.left))}'{more}; the layout is another one")
+        if self.remaining:
+            more = f" and {len(self.remaining) - 1} more" if len(self.remaining) > 1 else ""
+            raise UserError(
+                f"{self.place}: unknown tensor '{next(iter(self.remaining))}'{more}; the layout is another one"
+            )
 
 
 def read(path: Path) -> Stored:
@@ -89,10 +94,10 @@ def read(path: Path) -> Stored:
     Raises `UserError` naming the file when it is missing, torn, foreign, not finite or could execute code.
     """
     file = _weights_of(path)
-    own: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
     if file.suffix == ".safetensors":
-        tensors, own = _safetensors(file)
+        tensors, metadata = _safetensors(file)
     elif file.suffix in PICKLES:
         tensors, arguments = _unpickled(file)
     else:
@@ -105,13 +110,13 @@ def read(path: Path) -> Stored:
     tensors = {name: values.float() for name, values in tensors.items()}
     digest = atomic.sha256(file)
     config = _json(file.with_name("config.json")) or {}
-    return Stored(file, digest, tensors, config, described(file, own, digest), arguments)
+    return Stored(file, digest, tensors, config, described(file, metadata, digest), arguments)
 
 
 def layout_of(stored: Stored) -> str:
-    """The layout that knows a file's tensors by their names.
+    """Return the name of the layout that recognises a file's tensors.
 
-    Raises `UserError` with the layouts that there are.
+    Raises `UserError` with the names of all layouts.
     """
     valid = plugins.names(LAYOUTS)
     for layout in valid:
@@ -142,11 +147,11 @@ def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def _unpickled(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The tensors, and the arguments of the train.py that left them beside model, average and optimiser."""
+    """Return the tensors (EMA first, else the model's) and the arguments of the train.py that wrote them."""
     try:
         # A Namespace only holds values: whatever else stands in it has to be harmless, too.
         with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
-            # Of a plain pickle it says how it was made, which is none of the reader's business.
+            # A warning about how a plain pickle was made would not help the reader.
             warnings.simplefilter("ignore")
             values = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:

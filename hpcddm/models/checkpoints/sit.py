@@ -13,7 +13,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints import original_dit
-from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
 from hpcddm.models.parts import angles
 from hpcddm.models.size import FREQUENCIES
 from hpcddm.schema import VariantSettings
@@ -22,12 +22,12 @@ PATH, PREDICTION = "path_type", "prediction"
 KNOWN = {PATH: "Linear", PREDICTION: "velocity"}
 """Arguments of SiT's train.py, which DiT's does not have, and the values that can be read: its defaults."""
 FIT_TIMES, SMALLEST_SINGULAR = 1001, 1e-7
-"""Times over which the waves are fitted, and the relative size below which a direction of ours is left alone."""
+"""Number of times over which the waves are fitted, and the relative cut-off of singular values."""
 TIME, HEAD = "trunk.embed_time.0", "head"
 
 
 class Settings(VariantSettings):
-    """A layout has nothing to set."""
+    """Variant without settings."""
 
 
 def recognises(stored: Stored) -> bool:
@@ -35,15 +35,15 @@ def recognises(stored: Stored) -> bool:
     return original_dit.has_tensors(stored.tensors) and PATH in stored.arguments
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
-    """The tensors under our names and in our convention, and what network they make; see `original_dit.load`.
+def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
+    """Convert the tensors to our names and convention and describe their network; see `original_dit.load`.
 
-    Raises `UserError` also where the file says that it was trained on another path or for another prediction.
+    Raises `UserError` also where the arguments name another path or another prediction.
     """
     for key, value in KNOWN.items():
         if stored.arguments.get(key, value) != value:
             raise UserError(f"{stored.path}: trained with {key} {stored.arguments[key]}; only {value} can be read")
-    tensors, facts = original_dit.load(stored, like)
+    tensors, info = original_dit.load(stored, like)
     for kind in ("weight", "bias"):
         tensors[f"{HEAD}.{kind}"] = -tensors[f"{HEAD}.{kind}"]
     weight, bias = tensors[f"{TIME}.weight"].double(), tensors[f"{TIME}.bias"].double()
@@ -51,8 +51,8 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Facts]:
     tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
     tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
     flow = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
-    notes = tuple(note for note in facts.notes if note != original_dit.TAKEN_FOR_DIT)
-    return tensors, replace(facts, objective=flow, notes=(*notes, *_assumed(stored)))
+    notes = tuple(note for note in info.notes if note != original_dit.TAKEN_FOR_DIT)
+    return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
 
 
 def _assumed(stored: Stored) -> tuple[str, ...]:
@@ -62,18 +62,18 @@ def _assumed(stored: Stored) -> tuple[str, ...]:
 
 
 def _reversed_waves() -> tuple[torch.Tensor, torch.Tensor]:
-    """SiT's waves of 1 - t as a linear map (256, 256) of ours of t, and a constant (256,); float64."""
+    """Fit SiT's waves of 1 - t by a linear map (256, 256) of ours of t, and a constant (256,); float64."""
     t = torch.linspace(0, 1, FIT_TIMES, dtype=torch.float64)
     ours = torch.cat([_waves(1000 * t), torch.ones(FIT_TIMES, 1, dtype=torch.float64)], dim=1)
     # Faster waves than SiT's fastest would only fit rounding errors.
     slow = torch.arange(FREQUENCIES + 1) % (FREQUENCIES // 2) >= FREQUENCIES // 2 - FREQUENCIES // 8
     slow[-1] = True
-    found = torch.zeros(FREQUENCIES + 1, FREQUENCIES, dtype=torch.float64)
-    found[slow] = torch.linalg.pinv(ours[:, slow], rtol=SMALLEST_SINGULAR) @ _waves(1 - t)
-    return found[:-1].T, found[-1]
+    coefficients = torch.zeros(FREQUENCIES + 1, FREQUENCIES, dtype=torch.float64)
+    coefficients[slow] = torch.linalg.pinv(ours[:, slow], rtol=SMALLEST_SINGULAR) @ _waves(1 - t)
+    return coefficients[:-1].T, coefficients[-1]
 
 
 def _waves(position: torch.Tensor) -> torch.Tensor:
-    """Cosines, then sines of positions (N,): (N, 256) float64."""
+    """Compute cosines, then sines of positions (N,): (N, 256) float64."""
     angle = angles(position, FREQUENCIES // 2)
     return torch.cat([angle.cos(), angle.sin()], dim=1)

@@ -14,11 +14,11 @@ QUARTER = math.pi / 2
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
 
 class Schedule:
-    """alpha^2 + sigma^2 = 1, travelled at constant angular speed."""
+    """Path with alpha^2 + sigma^2 = 1 and constant angular speed."""
 
     range = (0.0, 1.0)
 
@@ -26,16 +26,16 @@ class Schedule:
         self.settings = settings
 
     def level(self, t: torch.Tensor) -> Level:
-        """alpha, sigma and derivatives at t (N,)."""
+        """Compute alpha, sigma and derivatives at t (N,)."""
         # The cosine as a sine of the rest: cos(pi / 2) is 6e-17, and near t = 1 it loses digits.
         alpha, sigma = torch.sin(QUARTER * (1 - t)), torch.sin(QUARTER * t)
         return Level(alpha, sigma, -QUARTER * sigma, QUARTER * alpha)
 
     def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """-2 log tan(pi t / 2), (N,)."""
+        """Compute log-SNR -2 log tan(pi t / 2), (N,)."""
         level = self.level(t)
         return 2 * (level.alpha / level.sigma).log()
 
     def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """The inverse of `log_snr`, (N,)."""
+        """Invert `log_snr`, (N,)."""
         return torch.atan(torch.exp(-log_snr / 2)) / QUARTER

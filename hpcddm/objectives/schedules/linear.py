@@ -7,11 +7,11 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
 
 class Schedule:
-    """The path on which the ensemble's state and the router live whatever the experts were trained on."""
+    """Path of the ensemble's state and the router, independent of the experts' objectives."""
 
     range = (0.0, 1.0)
 
@@ -19,13 +19,13 @@ class Schedule:
         self.settings = settings
 
     def level(self, t: torch.Tensor) -> Level:
-        """alpha, sigma and derivatives at t (N,)."""
+        """Compute alpha, sigma and derivatives at t (N,)."""
         return Level(1 - t, t, -torch.ones_like(t), torch.ones_like(t))
 
     def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """2 log((1 - t) / t), (N,)."""
+        """Compute log-SNR 2 log((1 - t) / t), (N,)."""
         return 2 * ((1 - t) / t).log()
 
     def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """The inverse of `log_snr`, (N,)."""
+        """Invert `log_snr`, (N,)."""
         return torch.sigmoid(-log_snr / 2)

@@ -11,16 +11,16 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """beta at t = 0 and at t = 1; 1 parts the two, so that it rises."""
+    """beta at t = 0, at most 1, and at t = 1, at least 1, so that beta rises."""
 
     beta_min: Annotated[float, Field(gt=0, le=1)] = 0.1
     beta_max: Annotated[float, Field(ge=1)] = 20.0
 
 
 class Schedule:
-    """alpha^2 = exp(-B), sigma^2 = 1 - exp(-B), where B(t) is the integral of beta from 0 to t.
+    """Path with alpha^2 = exp(-B), sigma^2 = 1 - exp(-B), where B(t) is the integral of beta from 0 to t.
 
-    sigma' is infinite at t = 0: no network is trained or asked below 1e-5 (arXiv 2011.13456, app. C). With the
+    sigma' is infinite at t = 0: no network is trained or evaluated below 1e-5 (arXiv 2011.13456, app. C). With the
     default settings log-SNR goes from 13.8 to -10.1, on the linear path from t = 0.0010 to 0.9935.
     """
 
@@ -30,18 +30,18 @@ class Schedule:
         self.settings = settings
 
     def level(self, t: torch.Tensor) -> Level:
-        """alpha, sigma and derivatives at t (N,), which is taken to the nearest time of `range`."""
+        """Compute alpha, sigma and derivatives at t (N,), clamped to `range`."""
         t = t.clamp(*self.range)
         integral, beta = self._integral(t), self.settings.beta_min + self._slope * t
         alpha, sigma = torch.exp(-integral / 2), torch.sqrt(-torch.expm1(-integral))
         return Level(alpha, sigma, -beta / 2 * alpha, beta / 2 * alpha**2 / sigma)
 
     def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """-log(exp(B) - 1), (N,)."""
+        """Compute log-SNR -log(exp(B) - 1), (N,)."""
         return -torch.expm1(self._integral(t.clamp(*self.range))).log()
 
     def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """The inverse of `log_snr`, (N,): the root of a quadratic, B = log(1 + exp(-log_snr))."""
+        """Invert `log_snr`, (N,): the root of a quadratic, B = log(1 + exp(-log_snr))."""
         least = self.settings.beta_min
         # Beyond `range` any finite value does: it is clamped.
         integral = F.softplus(-log_snr.clamp(min=-1e4), threshold=1e3)

@@ -12,13 +12,13 @@ LEVELS = 1000
 
 
 class Settings(VariantSettings):
-    """Nothing to set: beta from 1e-4 to 0.02, as in the public checkpoints."""
+    """Variant without settings: beta goes from 1e-4 to 0.02, as in the public checkpoints."""
 
 
 class Schedule:
-    """alpha_i^2 = product of 1 - beta_j over j <= i; between two levels log-SNR is linear in t.
+    """Path with alpha_i^2 = product of 1 - beta_j over j <= i; between two levels log-SNR is linear in t.
 
-    A network is asked between levels, too: its embedding of 1000 t is smooth, whereas rounding to the nearest level
+    A network is evaluated between levels, too: its embedding of 1000 t is smooth, whereas rounding to the nearest level
     would put its log-SNR off by up to 0.39 between levels 0 and 1, and by up to 0.05 at level 15. Log-SNR goes from
     9.2 to -10.1, on the linear path from t = 0.0099 to 0.9937.
     """
@@ -31,32 +31,32 @@ class Schedule:
         self._log_snr = (kept / (1 - kept)).log()
 
     def level(self, t: torch.Tensor) -> Level:
-        """alpha, sigma and derivatives at t (N,), which is taken to the nearest time of `range`."""
+        """Compute alpha, sigma and derivatives at t (N,), clamped to `range`."""
         log_snr, slope = self._at(t)
         alpha, sigma = torch.sigmoid(log_snr).sqrt(), torch.sigmoid(-log_snr).sqrt()
         derivatives = alpha * sigma**2 / 2 * slope, -sigma * alpha**2 / 2 * slope
         return Level(*(value.to(t.dtype) for value in (alpha, sigma, *derivatives)))
 
     def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """The table's log-SNR, linear between levels, (N,)."""
+        """Interpolate the table's log-SNR linearly between levels, (N,)."""
         return self._at(t)[0].to(t.dtype)
 
     def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """The inverse of `log_snr`, (N,)."""
+        """Invert `log_snr`, (N,)."""
         table = self._table(log_snr.device)
-        wanted = log_snr.double().clamp(table[-1], table[0])
-        below = (torch.searchsorted(-table, -wanted, right=True) - 1).clamp(0, LEVELS - 2)
-        fraction = (wanted - table[below]) / (table[below + 1] - table[below])
+        clamped = log_snr.double().clamp(table[-1], table[0])
+        below = (torch.searchsorted(-table, -clamped, right=True) - 1).clamp(0, LEVELS - 2)
+        fraction = (clamped - table[below]) / (table[below + 1] - table[below])
         return ((below + fraction) / LEVELS).to(log_snr.dtype)
 
     def _at(self, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """log-SNR and its derivative by t, both float64 (N,)."""
+        """Interpolate log-SNR and return it with its derivative by t, both float64 (N,)."""
         table, place = self._table(t.device), (t.double() * LEVELS).clamp(0, LEVELS - 1)
         below = place.floor().clamp(max=LEVELS - 2).long()
         step = table[below + 1] - table[below]
         return table[below] + (place - below) * step, LEVELS * step
 
     def _table(self, device: torch.device) -> torch.Tensor:
-        # Kept where it was last asked for: a copy to the GPU in every call would wait for it.
+        # Kept on the device of its last use: a copy to the GPU in every call would wait for it.
         self._log_snr = self._log_snr.to(device)
         return self._log_snr

@@ -6,11 +6,11 @@ from hpcddm.schema import Positive, VariantSettings
 
 
 class Settings(VariantSettings):
-    """How many times there are: i / levels for i = 0 ... levels - 1."""
+    """Number of times `levels`: i / levels for i = 0 ... levels - 1."""
 
     levels: Positive = 1000
 
 
-def times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
+def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
+    """Compute times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
     return ((uniform * settings.levels).floor() / settings.levels).clamp(lowest, highest)

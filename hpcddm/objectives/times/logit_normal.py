@@ -15,7 +15,7 @@ class Settings(VariantSettings):
     std: Annotated[float, Field(gt=0)] = 1.0
 
 
-def times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
+def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
+    """Compute times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
     normal = torch.special.ndtri(uniform)
     return lowest + (highest - lowest) * torch.sigmoid(settings.mean + settings.std * normal)

@@ -6,9 +6,9 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
 
-def times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Times (N,) in [lowest, highest) from uniform numbers (N,) in [0, 1)."""
+def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
+    """Compute times (N,) in [lowest, highest) from uniform numbers (N,) in [0, 1)."""
     return lowest + (highest - lowest) * uniform

@@ -10,13 +10,13 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """The SNR from which on the weight does not grow."""
+    """SNR `gamma` above which the weight is constant."""
 
     gamma: Annotated[float, Field(gt=0)] = 5.0
 
 
-def weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
-    """The factor (N,) of the squared error of `quantity`; for epsilon it is min(SNR, gamma) / SNR."""
+def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
+    """Compute the factor (N,) of the squared error of `prediction_type`; for epsilon it is min(SNR, gamma) / SNR."""
     # min(SNR, gamma) sigma^2: at a given x an error of x0 is sigma / determinant that of the quantity.
     least = torch.minimum(level.alpha.square(), settings.gamma * level.sigma.square())
-    return least / determinant(quantity, level).square()
+    return least / determinant(prediction_type, level).square()

@@ -7,9 +7,9 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
 
-def weight(settings: Settings, quantity: str, level: Level) -> torch.Tensor:
-    """The factor (N,) of the squared error of `quantity`: 1."""
+def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
+    """Return the factor (N,) of the squared error of `prediction_type`: 1."""
     return torch.ones_like(level.alpha)

@@ -4,8 +4,8 @@ from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 
-def judge(evidence: Evidence) -> Row:
-    """Three elements, each with its own number, none of them twice but the one that asks for it."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check that every element ran under its own number, and once, but for the one that asks to be requeued."""
     job = int(evidence.submitted.get(Part.ARRAY, 0))
     starts = [start for start in evidence.starts(Part.ARRAY) if start.job == job]
     missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})
@@ -15,8 +15,8 @@ def judge(evidence: Evidence) -> Row:
         return Row("array", row.verdict, None, which + row.seen, row.advice)
     twice = [start.element for start in starts if start.element != Element.REQUEUE and start.restart]
     if twice:
-        seen = f"element {twice[0]} started again although it was not requeued by itself"
-        return Row("array", Verdict.WARN, None, seen, "preempted? else see requeue")
+        finding = f"element {twice[0]} started again although it was not requeued by itself"
+        return Row("array", Verdict.WARN, None, finding, "preempted? else see requeue")
     submitted = (evidence.folder / "submitted").stat().st_mtime
     seconds = max(start.time for start in starts if not start.restart) - submitted
     elements = ", ".join(f"{job}_{index}" for index in range(Element.COUNT))

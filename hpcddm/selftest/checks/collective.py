@@ -12,37 +12,37 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.network import node_name
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
-from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, Part, Start
+from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 STEP = "collective"
 MEGABYTES = 64
-"""Gradients that one all-reduce sums."""
+"""Megabytes of gradients that one all-reduce sums."""
 REPETITIONS = 3
 ADVICE = "set network_interface to the fastest network of the nodes, or NCCL_SOCKET_IFNAME in setup"
 
 
 def observe(folder: Path, spec: dict[str, Any]) -> None:
-    """In the job: join, sum something, and write down device, backend and seconds; whoever cannot says why."""
+    """Join the other ranks inside the job, time a sum, and record device, backend and seconds, or the error."""
     from hpcddm.devices import device_name, own_device
     from hpcddm.training import process_group
 
     ranks = ranks_module.from_environment()
-    answer = {"rank": ranks.rank, "node": node_name(), "device": "", "backend": "", "seconds": None, "message": ""}
+    record = {"rank": ranks.rank, "node": node_name(), "device": "", "backend": "", "seconds": None, "message": ""}
     key = f"{CHECKED_STAGE}/selftest"
     run = RunDir(folder)
     attempt = open_attempt(run.logs(key), ranks, {})
     given = {"network_interface": spec["network_interface"], "gpus": max(spec["gpus_per_node"], gpus_on_node())}
     try:
         unit = Unit(key, run, ranks, attempt, None, StopFlag(), {}, "", **given)
-        answer["device"] = device_name(own_device(unit))
-        answer |= _sum(process_group.join(unit))
+        record["device"] = device_name(own_device(unit))
+        record |= _sum(process_group.join(unit))
         process_group.leave()
     except Exception as error:
-        answer["message"] = str(error)
+        record["message"] = str(error)
         raise
     finally:
-        atomic.write_json(folder / f"{STEP}.{ranks.rank}.json", answer, durable=False)
+        atomic.write_json(folder / f"{STEP}.{ranks.rank}.json", record, durable=False)
 
 
 def _sum(device: Any) -> dict[str, Any]:
@@ -62,26 +62,26 @@ def _sum(device: Any) -> dict[str, Any]:
     return {"backend": dist.get_backend(), "seconds": min(seconds[1:])}
 
 
-def answers(start: Start | None) -> list[dict[str, Any]]:
+def answers(start: JobStart | None) -> list[dict[str, Any]]:
     """Read the answers that the ranks wrote, those with a complaint first."""
-    found = map(atomic.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
-    return sorted((one for one in found if one), key=lambda one: (not one["message"], one["rank"]))
+    records = map(atomic.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
+    return sorted((record for record in records if record), key=lambda record: (not record["message"], record["rank"]))
 
 
-def judge(evidence: Evidence) -> Row:
-    """Pass only if all ranks have summed; slow is no failure, for nobody knows what the cluster's network can do."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check that all ranks have summed; a slow sum is no failure, as the speed of the network is not known."""
     start = evidence.last(Part.NODES)
     if start and start.text("meet.exit") not in (None, "0"):
         return Row(STEP, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
-    found, ranks = answers(start), evidence.resources.ranks
-    if evidence.resources.gpus_per_node and any(one["device"] in ("", "cpu") for one in found):
+    records, ranks = answers(start), evidence.resources.ranks
+    if evidence.resources.gpus_per_node and any(record["device"] in ("", "cpu") for record in records):
         return Row(STEP, Verdict.NOT_RUN, None, "not every rank has a GPU", "see GPUs")
-    if found and found[0]["message"]:
-        return Row(STEP, Verdict.FAIL, None, found[0]["message"].splitlines()[0], ADVICE)
-    if len(found) != ranks:
+    if records and records[0]["message"]:
+        return Row(STEP, Verdict.FAIL, None, records[0]["message"].splitlines()[0], ADVICE)
+    if len(records) != ranks:
         return evidence.absent(STEP, Part.NODES, 0, STEP)
-    slowest = max(one["seconds"] for one in found)
-    backend = found[0]["backend"]
+    slowest = max(record["seconds"] for record in records)
+    backend = records[0]["backend"]
     if ranks == 1:
         return Row(STEP, Verdict.OK, slowest, f"{backend}: the site asks for one rank, so no network was tried")
     # What each rank sends and receives, whatever the algorithm: 2 (n - 1) / n of the data.

@@ -11,7 +11,7 @@ from typing import Any
 from hpcddm import __version__
 from hpcddm.rundir import atomic
 from hpcddm.runtime.network import node_name
-from hpcddm.selftest.evidence import Element, Evidence, Part, Start
+from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 PACKAGES = ("torch", "deepspeed", "submitit")
@@ -20,10 +20,10 @@ LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLU
 
 
 def observe(folder: Path, spec: dict[str, Any]) -> None:
-    """In the job: what a rank finds around it."""
+    """Record inside the job what a rank finds: Python, packages, cores, threads and GPUs."""
     # What every job starts with.
     importlib.import_module("hpcddm.runtime.entry")
-    answer = {
+    record = {
         "python": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
         "hpcddm": __version__,
@@ -34,7 +34,7 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
         "time": time.time(),
         "gpus": _visible_gpus() if spec["gpus"] else 0,
     }
-    atomic.write_json(folder / "environment.json", answer, durable=False)
+    atomic.write_json(folder / "environment.json", record, durable=False)
 
 
 def _is_installed(package: str) -> bool:
@@ -46,7 +46,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _visible_gpus() -> int | str:
-    """How many GPUs torch can use, or why it cannot say."""
+    """Return the number of GPUs that torch can use, or the reason why there is none."""
     try:
         devices = importlib.import_module("hpcddm.devices")
         return devices.visible_gpus() or f"none: {devices.advice()}"
@@ -54,70 +54,74 @@ def _visible_gpus() -> int | str:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def judge(evidence: Evidence) -> Row:
-    """What is wrong first, else where Python runs and on which cores."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
     start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
-    found = start.json("environment") if start else None
+    record = start.json("environment") if start else None
     setup = _setup_failure(evidence, start)
     if setup:
         return Row("environment", Verdict.FAIL, None, setup, "correct the site key setup; try the line on a node")
-    if found is None:
+    if record is None:
         row = evidence.absent("environment", Part.ARRAY, Element.ENVIRONMENT, "environment")
         if row.verdict is Verdict.FAIL and start:
             advice = f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
             return Row(row.check, row.verdict, None, row.seen, advice)
         return row
-    verdict, seen, advice = _complaint(evidence, found, start)
-    cores = f"cores {_ranges(found['cores'])} on {found['host']}"
-    good = f"Python {found['version']}, hpcddm {found['hpcddm']}; {cores}, OMP_NUM_THREADS={found['threads']}"
-    seconds = found["time"] - start.time
-    return Row("environment", verdict, seconds, f"{seen}; {cores}" if seen else good, advice)
+    verdict, finding, advice = _complaint(evidence, record, start)
+    cores = f"cores {_ranges(record['cores'])} on {record['host']}"
+    good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
+    seconds = record["time"] - start.time
+    return Row("environment", verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
 
 
-def _setup_failure(evidence: Evidence, start: Start | None) -> str:
+def _setup_failure(evidence: Evidence, start: JobStart | None) -> str:
     if start is None:
         return ""
     failed = start.text("setup.failed")
-    said = (evidence.output(Part.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
-    words = f": {said[0]}" if said else ""
+    output = (evidence.output(Part.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
+    detail = f": {output[0]}" if output else ""
     if failed:
         code, _, line = failed.splitlines()[0].partition(" ")
-        return f"setup: '{line}' ended with {code}{words}"
+        return f"setup: '{line}' ended with {code}{detail}"
     has_ended = Part.ARRAY not in evidence.waiting and evidence.site.scheduler == "slurm"
-    return f"the setup lines ended the job{words}" if has_ended and start.text("setup.done") is None else ""
+    return f"the setup lines ended the job{detail}" if has_ended and start.text("setup.done") is None else ""
 
 
-def _complaint(evidence: Evidence, found: dict[str, Any], start: Start) -> tuple[Verdict, str, str]:
+def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[Verdict, str, str]:
     resources = evidence.element_resources
-    asked = resources.cpus_per_rank
-    if found["missing"]:
-        return Verdict.FAIL, f"{found['python']} has no {', '.join(found['missing'])}", "install hpcddm there with pip"
-    if resources.gpus_per_node and found["gpus"] != resources.gpus_per_node:
-        seen = f"{resources.gpus_per_node} GPU asked for, torch sees {found['gpus']}"
+    cpus = resources.cpus_per_rank
+    if record["missing"]:
         return (
             Verdict.FAIL,
-            seen,
+            f"{record['python']} has no {', '.join(record['missing'])}",
+            "install hpcddm there with pip",
+        )
+    if resources.gpus_per_node and record["gpus"] != resources.gpus_per_node:
+        finding = f"{resources.gpus_per_node} GPU asked for, torch sees {record['gpus']}"
+        return (
+            Verdict.FAIL,
+            finding,
             "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
         )
-    if len(found["cores"]) < asked:
-        seen = f"bound to {len(found['cores'])} cores, {asked} asked for"
+    if len(record["cores"]) < cpus:
+        finding = f"bound to {len(record['cores'])} cores, {cpus} asked for"
         advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"
-        return Verdict.FAIL, seen, advice
-    if found["threads"] != str(asked):
-        return Verdict.WARN, f"OMP_NUM_THREADS={found['threads']}, {asked} asked for", "does container change it?"
+        return Verdict.FAIL, finding, advice
+    if record["threads"] != str(cpus):
+        return Verdict.WARN, f"OMP_NUM_THREADS={record['threads']}, {cpus} asked for", "does container change it?"
     leaks = [line.partition("=")[0] for line in (start.text("variables") or "").splitlines() if line.startswith(LEAKS)]
     if leaks:
-        seen = f"{', '.join(leaks[:4])} set in the job before srun"
-        return Verdict.WARN, seen, "unset it in setup, or in the files that your shell reads"
+        finding = f"{', '.join(leaks[:4])} set in the job before srun"
+        return Verdict.WARN, finding, "unset it in setup, or in the files that your shell reads"
     return Verdict.OK, "", ""
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Sorted numbers as '0-3,8'."""
-    found: list[list[int]] = []
+    """Format sorted numbers as '0-3,8'."""
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1] = [found[-1][0], number]
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
         else:
-            found.append([number])
-    return ",".join("-".join(map(str, part)) for part in found)
+            ranges.append([number])
+    return ",".join("-".join(map(str, part)) for part in ranges)

@@ -13,25 +13,27 @@ ADVICE = (
 )
 
 
-def judge(evidence: Evidence) -> Row:
-    """Judge the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
-    site, asked = evidence.site, evidence.resources.gpus_per_node
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
+    site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
     texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
     if texts:
         verdict = Verdict.WARN if site.allow_idle_gpus else Verdict.FAIL
         return Row(CHECK, verdict, None, "; ".join(texts), "as it says; hpcddm submit refuses it")
-    if not asked:
+    if not gpus_per_node:
         return Row(CHECK, Verdict.OK, None, f"{CHECKED_STAGE} asks for none")
     start = evidence.last(Part.NODES)
-    found = collective.answers(start)
-    if not found:
+    records = collective.answers(start)
+    if not records:
         if start and start.text("meet.exit") not in (None, "0"):
             return Row(CHECK, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
         return evidence.absent(CHECK, Part.NODES, 0, collective.STEP)
-    without = [one for one in found if one["device"] in ("", "cpu")]
+    without = [record for record in records if record["device"] in ("", "cpu")]
     if without:
-        seen = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
-        return Row(CHECK, Verdict.FAIL, None, seen.splitlines()[0], ADVICE)
-    names = ", ".join(f"{count} x {name}" for name, count in sorted(Counter(one["device"] for one in found).items()))
-    nodes = len({one["node"] for one in found})
-    return Row(CHECK, Verdict.OK, None, f"{len(found)} ranks on {nodes} nodes have one each: {names}")
+        finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
+        return Row(CHECK, Verdict.FAIL, None, finding.splitlines()[0], ADVICE)
+    names = ", ".join(
+        f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
+    )
+    nodes = len({record["node"] for record in records})
+    return Row(CHECK, Verdict.OK, None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")

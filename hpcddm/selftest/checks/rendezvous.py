@@ -21,14 +21,14 @@ CONNECTING_SECONDS = 10
 
 
 class Circle:
-    """All ranks of a job, joined through rank 0."""
+    """Connections of all ranks of a job, through rank 0."""
 
     def __init__(self, ranks: Ranks, connections: list[socket.socket]) -> None:
         self.ranks = ranks
         self._files = [connection.makefile("rw") for connection in connections]
 
     def share(self, value: Any) -> list[Any]:
-        """Everybody's value, in the order of the ranks; nobody goes on before everybody came here."""
+        """Return the values of all ranks, in the order of the ranks; no rank goes on before all have called."""
         if self.ranks.rank > 0:
             self._send(self._files[0], value)
             return json.loads(self._files[0].readline())
@@ -44,7 +44,7 @@ class Circle:
 
 @contextmanager
 def observe(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
-    """In the job: meet the other ranks; whoever cannot says why and ends the job."""
+    """Meet the other ranks inside the job; a rank that cannot records the error and ends the job."""
     started = time.time()
     ranks = ranks_module.from_environment()
     try:
@@ -67,18 +67,18 @@ def _receive(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     with closing(socket.create_server((address, 0), backlog=ranks.world_size)) as server:
         place = {"address": address, "port": server.getsockname()[1]}
         atomic.write_json(folder / "meeting.json", place, durable=False)
-        found: dict[int, socket.socket] = {}
-        while len(found) < ranks.world_size - 1:
+        connections: dict[int, socket.socket] = {}
+        while len(connections) < ranks.world_size - 1:
             server.settimeout(max(0.1, deadline - time.time()))
             try:
                 connection, _ = server.accept()
             except TimeoutError:
-                text = f"{len(found) + 1} of {ranks.world_size} ranks met at {address} in {MEETING_SECONDS} s"
+                text = f"{len(connections) + 1} of {ranks.world_size} ranks met at {address} in {MEETING_SECONDS} s"
                 raise UserError(text) from None
             connection.settimeout(MEETING_SECONDS * 4)
             # Exactly this line: a file object would read ahead and lose what it read.
-            found[int(connection.recv(16))] = connection
-    return [found[rank] for rank in sorted(found)]
+            connections[int(connection.recv(16))] = connection
+    return [connections[rank] for rank in sorted(connections)]
 
 
 def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.socket]:
@@ -98,8 +98,8 @@ def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     return [connection]
 
 
-def judge(evidence: Evidence) -> Row:
-    """As many ranks as the site says must have met, on as many nodes."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check that as many ranks as the site asks for have met, on as many nodes."""
     check, resources = "ranks, rendezvous", evidence.resources
     start = evidence.last(Part.NODES)
     errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
@@ -110,14 +110,16 @@ def judge(evidence: Evidence) -> Row:
     met = start.json("meet") if start else None
     if met is None:
         return evidence.absent(check, Part.NODES, 0, "meet")
-    nodes = sorted({one["node"] for one in met})
-    seen = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
-    right = [one["rank"] for one in met] == list(range(resources.ranks)) and len(nodes) == resources.nodes
-    if not right or {one["world"] for one in met} != {resources.ranks}:
-        wanted = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
-        return Row(check, Verdict.FAIL, None, seen + wanted, "look at nodes and ranks_per_node, and at extra_sbatch")
-    seconds = max(one["seconds"] for one in met)
+    nodes = sorted({member["node"] for member in met})
+    finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
+    right = [member["rank"] for member in met] == list(range(resources.ranks)) and len(nodes) == resources.nodes
+    if not right or {member["world"] for member in met} != {resources.ranks}:
+        expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
+        return Row(
+            check, Verdict.FAIL, None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch"
+        )
+    seconds = max(member["seconds"] for member in met)
     if len(met) == 1:
-        return Row(check, Verdict.OK, seconds, f"{seen}: the site asks for one, so no network was tried")
+        return Row(check, Verdict.OK, seconds, f"{finding}: the site asks for one, so no network was tried")
     place = evidence.site.network_interface or "the host name's address"
-    return Row(check, Verdict.OK, seconds, f"{seen} met over {place if resources.nodes > 1 else 'loopback'}")
+    return Row(check, Verdict.OK, seconds, f"{finding} met over {place if resources.nodes > 1 else 'loopback'}")

@@ -1,19 +1,19 @@
 """Coming back: an element that has to leave is requeued, or submits itself anew, and takes no other one along."""
 
-from hpcddm.selftest.evidence import Element, Evidence, Part, Start
+from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 
 def is_settled(evidence: Evidence) -> bool:
-    """Whether nothing more is to come: refused, or back and through."""
+    """Tell if no further start is to come: the order was refused, or the element came back and has ended."""
     starts = evidence.starts(Part.ARRAY, Element.REQUEUE)
     if len(starts) != 1:
         return bool(starts) and starts[-1].is_done
     return starts[0].is_done and not _is_accepted(starts[0])
 
 
-def judge(evidence: Evidence) -> Row:
-    """The way that the site key requeue names must work from the batch script."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check that the way that the site key requeue names works from the batch script."""
     way, starts = evidence.site.requeue, evidence.starts(Part.ARRAY, Element.REQUEUE)
     if way == "none" and starts:
         return Row("requeue", Verdict.OK, None, "not asked: the site says 'none', so the user submits again")
@@ -26,40 +26,42 @@ def judge(evidence: Evidence) -> Row:
     if way == "resubmit":
         return Row("requeue", Verdict.OK, seconds, f"{_name(first)} submitted itself anew as {_name(again[0])}")
     if again[0].restart < 1:
-        seen = f"{_name(first)} came back without a higher SLURM_RESTART_COUNT"
-        return Row("requeue", Verdict.FAIL, seconds, seen, "set requeue: resubmit")
+        finding = f"{_name(first)} came back without a higher SLURM_RESTART_COUNT"
+        return Row("requeue", Verdict.FAIL, seconds, finding, "set requeue: resubmit")
     along = [start for start in evidence.starts(Part.ARRAY) if start.element != Element.REQUEUE and start.restart]
     if along:
-        seen = f"the requeue of {_name(first)} took {_name(along[0])} along"
-        return Row("requeue", Verdict.FAIL, seconds, seen, "set requeue: resubmit")
+        finding = f"the requeue of {_name(first)} took {_name(along[0])} along"
+        return Row("requeue", Verdict.FAIL, seconds, finding, "set requeue: resubmit")
     return Row("requeue", Verdict.OK, seconds, f"{_name(first)} came back as restart {again[0].restart}, alone")
 
 
-def _refused(way: str, first: Start) -> Row:
-    said = first.text("requeue.said") or f"exit {first.text('requeue.exit')}"
+def _refused(way: str, first: JobStart) -> Row:
+    message = first.text("requeue.said") or f"exit {first.text('requeue.exit')}"
     if way == "resubmit":
-        seen = f"sbatch is refused inside a job: {said}"
-        return Row("requeue", Verdict.FAIL, None, seen, "set requeue: none, and submit again by hand after each slot")
-    seen = f"scontrol requeue is refused: {said}"
+        finding = f"sbatch is refused inside a job: {message}"
+        return Row(
+            "requeue", Verdict.FAIL, None, finding, "set requeue: none, and submit again by hand after each slot"
+        )
+    finding = f"scontrol requeue is refused: {message}"
     if first.text("sbatch.exit") == "0":
-        return Row("requeue", Verdict.FAIL, None, seen, "set requeue: resubmit (sbatch answers inside a job)")
+        return Row("requeue", Verdict.FAIL, None, finding, "set requeue: resubmit (sbatch answers inside a job)")
     advice = f"set requeue: none (sbatch does not answer inside a job either: {first.text('sbatch.said')})"
-    return Row("requeue", Verdict.FAIL, None, seen, advice)
+    return Row("requeue", Verdict.FAIL, None, finding, advice)
 
 
 def _lost(evidence: Evidence, way: str) -> Row:
     if Part.ARRAY in evidence.waiting:
-        seen = f"not back yet: {evidence.waiting[Part.ARRAY]}"
-        return Row("requeue", Verdict.NOT_RUN, None, seen, "try again with a longer --timeout")
+        finding = f"not back yet: {evidence.waiting[Part.ARRAY]}"
+        return Row("requeue", Verdict.NOT_RUN, None, finding, "try again with a longer --timeout")
     other = "resubmit" if way == "scontrol" else "none"
     return Row("requeue", Verdict.FAIL, None, "accepted, but the element never came back", f"set requeue: {other}")
 
 
-def _is_accepted(first: Start) -> bool:
-    """Whether Slurm took the order; a client that was killed was, together with its job, by the order itself."""
+def _is_accepted(first: JobStart) -> bool:
+    """Tell if Slurm took the order; a client killed by a signal counts, as the order itself killed it with its job."""
     code = first.text("requeue.exit") or ""
     return code == "0" or (code.isdigit() and int(code) > 128)
 
 
-def _name(start: Start) -> str:
+def _name(start: JobStart) -> str:
     return f"{start.job}_{start.element}"

@@ -20,7 +20,7 @@ DEAF = "only the STOP file and the deadline end a job without loss"
 
 
 def observe(folder: Path, name: str) -> None:
-    """In the job: catch one signal, and write down when it came."""
+    """Wait inside the job for one signal, and record the time at which it came."""
     came: list[float] = []
     signal.signal(getattr(signal, f"SIG{name}"), lambda number, frame: came.append(time.time()))
     atomic.write_json(folder / f"{name}.ready.json", {"process": os.getpid()}, durable=False)
@@ -30,8 +30,8 @@ def observe(folder: Path, name: str) -> None:
     atomic.write_json(folder / f"{name}.json", {"came": came[0] if came else None}, durable=False)
 
 
-def judge(evidence: Evidence) -> Row:
-    """Both signals must have come."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Check that both signals reached Python."""
     start = evidence.last(Part.ARRAY, Element.SIGNALS)
     if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
         return evidence.absent("signals", Part.ARRAY, Element.SIGNALS, SIGNALS[0])
@@ -46,7 +46,7 @@ def judge(evidence: Evidence) -> Row:
     if lost:
         killed = [name for name in lost if start.json(name) is None]
         how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
-        seen = f"{' and '.join(lost)} did not reach Python{how}"
-        return Row("signals", Verdict.FAIL, None, seen, ADVICE + (DEADLY if killed else DEAF))
+        finding = f"{' and '.join(lost)} did not reach Python{how}"
+        return Row("signals", Verdict.FAIL, None, finding, ADVICE + (DEADLY if killed else DEAF))
     seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
     return Row("signals", Verdict.OK, seconds, f"{' and '.join(SIGNALS)} reached the Python process")

@@ -13,11 +13,11 @@ from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime import ranks as ranks_module
 from hpcddm.runtime.network import node_name
 from hpcddm.selftest.checks.rendezvous import Circle
-from hpcddm.selftest.evidence import Evidence, Part, Start
+from hpcddm.selftest.evidence import Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
 SEEN_SECONDS = 60
-"""How long a node may take to see a file; the ranks of a job wait longer for each other."""
+"""Seconds that a node may take to see a file; the ranks of a job wait longer for each other."""
 SLOW_SECONDS = 5
 RENAMING_SECONDS = 1.0
 SCRATCH_VARIABLE = "HPCDDM_SCRATCH"
@@ -26,7 +26,7 @@ PROBE = b"x" * 1_000_000
 
 
 def observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
-    """In the job, once on each node: write to the site's scratch folder."""
+    """Write to the site's scratch folder inside the job, once on each node, and record the result."""
     ranks = ranks_module.from_environment()
     if not spec["scratch"] or ranks.local_rank > 0:
         return
@@ -41,8 +41,8 @@ def observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
         except OSError as error:
             complaint = f"cannot be written on {node_name()}: {error.strerror}"
     path = path or spec["scratch"]
-    answer = {"path": path, "complaint": complaint, "free": free}
-    atomic.write_json(folder / f"scratch.{ranks.rank}.json", answer, durable=False)
+    record = {"path": path, "complaint": complaint, "free": free}
+    atomic.write_json(folder / f"scratch.{ranks.rank}.json", record, durable=False)
 
 
 def _write_to(place: Path, name: str) -> int:
@@ -60,13 +60,13 @@ def _write_to(place: Path, name: str) -> int:
 
 
 def observe(folder: Path, circle: Circle) -> None:
-    """In the job, on all ranks together: the folder in which runs lie."""
+    """Try the folder in which runs lie inside the job, on all ranks together, and record the results."""
     seconds = _wait_for_a_new_file(folder, circle)
     torn = _read_while_it_is_renamed(folder, circle)
     locks = _lock(folder, circle)
-    answers = circle.share({"seconds": seconds, "torn": torn, "locks": locks})
+    records = circle.share({"seconds": seconds, "torn": torn, "locks": locks})
     if circle.ranks.rank == 0:
-        atomic.write_json(folder / "storage.json", answers, durable=False)
+        atomic.write_json(folder / "storage.json", records, durable=False)
 
 
 def _wait_for_a_new_file(folder: Path, circle: Circle) -> float | None:
@@ -105,12 +105,12 @@ def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
     deadline, torn = time.time() + RENAMING_SECONDS, []
     while time.time() < deadline:
         try:
-            found = path.read_text()
+            text = path.read_text()
         except OSError as error:
             torn.append(error.strerror)
         else:
-            if found not in contents:
-                torn.append(f"{len(found)} bytes of mixed content")
+            if text not in contents:
+                torn.append(f"{len(text)} bytes of mixed content")
         time.sleep(0.002)
     circle.share("read")
     if circle.ranks.rank == 0:
@@ -120,19 +120,19 @@ def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
 
 
 def _lock(folder: Path, circle: Circle) -> str:
-    """What locks are worth here: 'good', or what is wrong with them."""
+    """Try the lease from all ranks at once; return 'good', or what is wrong with the locks."""
     path = folder / "locked"
     try:
         if circle.ranks.rank == 0:
             with lease(path, "selftest"):
                 circle.share("held")
-                answer = _try_to_lock(path)
+                result = _try_to_lock(path)
                 circle.share("tried")
-                return answer
+                return result
         circle.share("held")
-        answer = _try_to_lock(path)
+        result = _try_to_lock(path)
         circle.share("tried")
-        return answer
+        return result
     except UserError as error:
         # Rank 0 got no lock at all; the others wait for two words from it.
         circle.share("held")
@@ -150,53 +150,53 @@ def _try_to_lock(path: Path) -> str:
         return str(error)
 
 
-def judge(evidence: Evidence) -> Row:
-    """The folder first, then scratch."""
+def evaluate_check(evidence: Evidence) -> Row:
+    """Judge scratch first, then the folder in which runs lie."""
     start = evidence.last(Part.NODES)
     complaint = _scratch_complaint(start)
     if complaint:
         advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
         return Row("storage", Verdict.FAIL, None, complaint, advice)
-    answers = start.json("storage") if start else None
-    if answers is None:
+    records = start.json("storage") if start else None
+    if records is None:
         if start and (any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0")):
             return Row("storage", Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
         return evidence.absent("storage", Part.NODES, 0, "meet")
-    return _judge_folder(answers, evidence.folder.parent, _scratch_free(start))
+    return _judge_folder(records, evidence.folder.parent, _scratch_free(start))
 
 
-def _scratch_complaint(start: Start | None) -> str:
-    for answer in _scratch(start):
-        if answer["complaint"]:
-            return f"site key scratch: {answer['path']} {answer['complaint']}"
+def _scratch_complaint(start: JobStart | None) -> str:
+    for record in _scratch(start):
+        if record["complaint"]:
+            return f"site key scratch: {record['path']} {record['complaint']}"
     return ""
 
 
-def _scratch_free(start: Start) -> str:
-    free = [answer["free"] for answer in _scratch(start)]
+def _scratch_free(start: JobStart) -> str:
+    free = [record["free"] for record in _scratch(start)]
     return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
 
 
-def _scratch(start: Start | None) -> list[dict[str, Any]]:
-    found = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json"))) if start else []
-    return [answer for answer in found if answer]
+def _scratch(start: JobStart | None) -> list[dict[str, Any]]:
+    records = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json"))) if start else []
+    return [record for record in records if record]
 
 
-def _judge_folder(answers: list[dict[str, Any]], place: Path, scratch: str) -> Row:
-    seconds = [answer["seconds"] for answer in answers]
-    torn = sorted({what for answer in answers for what in answer["torn"]})
-    locks = sorted({answer["locks"] for answer in answers} - {"good"})
+def _judge_folder(records: list[dict[str, Any]], place: Path, scratch: str) -> Row:
+    seconds = [record["seconds"] for record in records]
+    torn = sorted({fault for record in records for fault in record["torn"]})
+    locks = sorted({record["locks"] for record in records} - {"good"})
     elsewhere = f"put runs on another file system than that of {place.resolve()}"
     if None in seconds:
-        seen = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
-        return Row("storage", Verdict.FAIL, None, seen, elsewhere)
+        finding = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
+        return Row("storage", Verdict.FAIL, None, finding, elsewhere)
     slowest = max(seconds)
     if torn:
         return Row("storage", Verdict.FAIL, slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
     if locks:
         advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
         return Row("storage", Verdict.FAIL, slowest, f"locks: {locks[0]}", advice)
-    seen = f"new files are seen, renames are atomic, locks hold{scratch}"
+    finding = f"new files are seen, renames are atomic, locks hold{scratch}"
     if slowest > SLOW_SECONDS:
-        return Row("storage", Verdict.WARN, slowest, f"{seen}; but a new file is seen late", "expect status to lag")
-    return Row("storage", Verdict.OK, slowest, seen)
+        return Row("storage", Verdict.WARN, slowest, f"{finding}; but a new file is seen late", "expect status to lag")
+    return Row("storage", Verdict.OK, slowest, finding)

@@ -13,7 +13,7 @@ from hpcddm.errors import UserError
 from hpcddm.models import dit
 from hpcddm.models.checkpoints import original_dit
 from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
-from hpcddm.models.checkpoints.reading import Facts, Stored
+from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
 from hpcddm.models.parts import sinusoids, unpatchify
 from tests.models.checkpoints import public
 
@@ -28,8 +28,8 @@ def source(outputs=2, dtype=torch.float64):
     return original_dit.load(Stored(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
 
 
-def target(facts, objective=EPSILON, data=DATA, **changes):
-    return Target(facts.model.model_copy(update=changes), data, objective)
+def target(info, objective=EPSILON, data=DATA, **changes):
+    return Target(info.model.model_copy(update=changes), data, objective)
 
 
 def build(tensors, model, data=DATA):
@@ -58,80 +58,80 @@ def checked(made, tensors):
 
 @torch.no_grad()
 def test_the_same_network_is_kept_to_the_bit():
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts))
+    tensors, info = source()
+    made = convert(tensors, info, target(info))
     assert set(checked(made, tensors).values()) == {"kept"}
     assert all(torch.equal(made.tensors[name], tensors[name]) for name in tensors)
 
 
 @torch.no_grad()
 def test_without_learned_sigma_the_prediction_is_the_first_channels():
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts, learned_sigma=False))
+    tensors, info = source()
+    made = convert(tensors, info, target(info, learned_sigma=False))
     assert set(checked(made, tensors).values()) == {"kept"}
     assert "rows of sigma" in made.verdicts["head.weight"][1]
-    before = outputs_of(build(tensors, facts.model))
-    after = outputs_of(build(made.tensors, facts.model.model_copy(update={"learned_sigma": False})))
+    before = outputs_of(build(tensors, info.model))
+    after = outputs_of(build(made.tensors, info.model.model_copy(update={"learned_sigma": False})))
     torch.testing.assert_close(after, before[:, :4], rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 def test_with_learned_sigma_the_prediction_stays():
-    tensors, facts = source(outputs=1)
-    made = convert(tensors, facts, target(facts, learned_sigma=True))
+    tensors, info = source(outputs=1)
+    made = convert(tensors, info, target(info, learned_sigma=True))
     assert checked(made, tensors)["head.weight"] == "folded"
-    after = outputs_of(build(made.tensors, facts.model.model_copy(update={"learned_sigma": True})))
+    after = outputs_of(build(made.tensors, info.model.model_copy(update={"learned_sigma": True})))
     assert after.shape[1] == 8
-    torch.testing.assert_close(after[:, :4], outputs_of(build(tensors, facts.model)), rtol=0, atol=1e-12)
+    torch.testing.assert_close(after[:, :4], outputs_of(build(tensors, info.model)), rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 def test_another_prediction_resets_the_last_linear_layer_alone():
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts, FLOW, learned_sigma=False))
+    tensors, info = source()
+    made = convert(tensors, info, target(info, FLOW, learned_sigma=False))
     verdicts = checked(made, tensors)
     assert {name for name, verdict in verdicts.items() if verdict != "kept"} == {"head.weight", "head.bias"}
     assert made.verdicts["head.bias"] == ("reset", "predicted epsilon, shall predict flow_matching")
     assert not made.tensors["head.weight"].any()
-    kept = convert(tensors, facts, target(facts, FLOW, learned_sigma=False), keep_head=True)
+    kept = convert(tensors, info, target(info, FLOW, learned_sigma=False), keep_head=True)
     assert set(checked(kept, tensors).values()) == {"kept"}
     assert torch.equal(kept.tensors["head.weight"], tensors["head.weight"][:16])
 
 
 @torch.no_grad()
 def test_without_classes_it_is_the_network_of_the_null_class():
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts, condition="none"))
+    tensors, info = source()
+    made = convert(tensors, info, target(info, condition="none"))
     verdicts = checked(made, tensors)
     assert verdicts["trunk.embed_class.weight"] == verdicts["trunk.embed_time.2.bias"] == "folded"
-    after = outputs_of(build(made.tensors, facts.model.model_copy(update={"condition": "none"})))
-    before = build(tensors, facts.model)
+    after = outputs_of(build(made.tensors, info.model.model_copy(update={"condition": "none"})))
+    before = build(tensors, info.model)
     torch.testing.assert_close(after, outputs_of(before, classes=10), rtol=0, atol=1e-12)
     assert (after - outputs_of(before, classes=3)).abs().max() > 1e-3
 
 
 @torch.no_grad()
 def test_with_text_it_begins_as_the_network_of_the_null_class_whatever_the_text():
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts, condition="text"))
+    tensors, info = source()
+    made = convert(tensors, info, target(info, condition="text"))
     verdicts = checked(made, tensors)
     assert verdicts["trunk.embed_text.weight"] == verdicts["trunk.blocks.1.cross.out.weight"] == "reset"
     assert verdicts["trunk.blocks.0.attention.qkv.weight"] == "kept"
-    network = build(made.tensors, facts.model.model_copy(update={"condition": "text"}))
+    network = build(made.tensors, info.model.model_copy(update={"condition": "text"}))
     network.set_prompts(torch.randn(11, 3, 12))
-    before = outputs_of(build(tensors, facts.model), classes=10)
+    before = outputs_of(build(tensors, info.model), classes=10)
     torch.testing.assert_close(outputs_of(network), before, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("condition, null", [("class", 10), ("none", 0), ("text", 0)])
 @torch.no_grad()
 def test_folded_modulation_is_the_old_one_at_the_reference(condition, null):
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts, modulation="single", condition=condition))
+    tensors, info = source()
+    made = convert(tensors, info, target(info, modulation="single", condition=condition))
     verdicts = checked(made, tensors)
     assert verdicts["trunk.modulation.weight"] == verdicts["trunk.blocks.1.table"] == verdicts["table"] == "folded"
-    changed = facts.model.model_copy(update={"modulation": "single", "condition": condition})
-    old, new = build(tensors, facts.model), build(made.tensors, changed)
+    changed = info.model.model_copy(update={"modulation": "single", "condition": condition})
+    old, new = build(tensors, info.model), build(made.tensors, changed)
     t = torch.tensor([REFERENCE_TIME], dtype=torch.float64)
     each, last = new.trunk.conditions(t, torch.tensor([null]))
     waves = sinusoids(1000 * t, 256).double()
@@ -145,9 +145,9 @@ def test_folded_modulation_is_the_old_one_at_the_reference(condition, null):
 
 @torch.no_grad()
 def test_at_the_reference_the_folded_network_says_the_same_and_elsewhere_it_does_not():
-    tensors, facts = source()
-    made = convert(tensors, facts, target(facts, modulation="single"))
-    old, new = build(tensors, facts.model), build(made.tensors, facts.model.model_copy(update={"modulation": "single"}))
+    tensors, info = source()
+    made = convert(tensors, info, target(info, modulation="single"))
+    old, new = build(tensors, info.model), build(made.tensors, info.model.model_copy(update={"modulation": "single"}))
     x, null = torch.randn(5, 4, 8, 8, dtype=torch.float64), torch.full((5,), 10)
 
     def distance(t):
@@ -172,12 +172,12 @@ def shaken(model, data=DATA):
 @pytest.mark.parametrize("condition", ["class", "none"])
 @torch.no_grad()
 def test_unfolded_modulation_is_the_old_one_in_every_block_and_at_the_reference_in_the_last_layer(condition, spacing):
-    _, facts = source()
+    _, info = source()
     changes = {"modulation": "single", "condition": condition, "time_spacing": spacing}
-    single = facts.model.model_copy(update=changes)
+    single = info.model.model_copy(update=changes)
     zero = single.model_copy(update={"modulation": "zero"})
     tensors = shaken(single)
-    made = convert(tensors, replace(facts, model=single), Target(zero, DATA, EPSILON))
+    made = convert(tensors, replace(info, model=single), Target(zero, DATA, EPSILON))
     verdicts = checked(made, tensors)
     folded = {name for name, verdict in verdicts.items() if verdict == "folded"}
     assert {"table", "modulation.bias", "trunk.modulation.weight", "trunk.blocks.1.table"} <= folded
@@ -203,11 +203,11 @@ def test_unfolded_modulation_is_the_old_one_in_every_block_and_at_the_reference_
 
 @torch.no_grad()
 def test_folding_an_unfolded_network_gives_it_back_at_the_reference():
-    tensors, facts = source()
-    single = convert(tensors, facts, target(facts, modulation="single"))
-    between = replace(facts, model=facts.model.model_copy(update={"modulation": "single"}))
-    again = convert(single.tensors, between, target(facts))
-    once = convert(again.tensors, facts, target(facts, modulation="single"))
+    tensors, info = source()
+    single = convert(tensors, info, target(info, modulation="single"))
+    between = replace(info, model=info.model.model_copy(update={"modulation": "single"}))
+    again = convert(single.tensors, between, target(info))
+    once = convert(again.tensors, info, target(info, modulation="single"))
     for name, values in single.tensors.items():
         torch.testing.assert_close(once.tensors[name], values, rtol=0, atol=1e-12, msg=name)
 
@@ -215,10 +215,10 @@ def test_folding_an_unfolded_network_gives_it_back_at_the_reference():
 @pytest.mark.parametrize("modulation", ["zero", "single"])
 @torch.no_grad()
 def test_new_classes_begin_as_the_unconditional_network(modulation):
-    _, facts = source()
-    plain = facts.model.model_copy(update={"condition": "none"})
+    _, info = source()
+    plain = info.model.model_copy(update={"condition": "none"})
     tensors = shaken(plain)
-    given = replace(facts, model=plain, num_classes=0)
+    given = replace(info, model=plain, num_classes=0)
     made = convert(tensors, given, target(given, condition="class", modulation=modulation))
     assert checked(made, tensors)["trunk.embed_class.weight"] == "reset"
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
@@ -230,9 +230,9 @@ def test_new_classes_begin_as_the_unconditional_network(modulation):
 
 @torch.no_grad()
 def test_classes_in_the_place_of_text_begin_as_zero():
-    _, facts = source()
-    model = facts.model.model_copy(update={"condition": "text"})
-    given = replace(facts, model=model, encoder="words")
+    _, info = source()
+    model = info.model.model_copy(update={"condition": "text"})
+    given = replace(info, model=model, encoder="words")
     made = convert(shaken(model), given, target(given, condition="class"))
     assert made.verdicts["trunk.embed_class.weight"][0] == "reset"
     assert made.tensors["trunk.embed_class.weight"].shape == (11, public.WIDTH)
@@ -242,10 +242,10 @@ def test_classes_in_the_place_of_text_begin_as_zero():
 @pytest.mark.parametrize("encoder, reset", [("words", False), (None, False), ("minilm", True)])
 @torch.no_grad()
 def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
-    _, facts = source()
-    model = facts.model.model_copy(update={"condition": "text"})
+    _, info = source()
+    model = info.model.model_copy(update={"condition": "text"})
     tensors = shaken(model)
-    given = replace(facts, model=model, encoder=encoder)
+    given = replace(info, model=model, encoder=encoder)
     made = convert(tensors, given, target(given))
     embedding = {"trunk.embed_text.weight", "trunk.embed_text.bias"}
     found = {name for name, verdict in checked(made, tensors).items() if verdict == "reset"}
@@ -271,18 +271,18 @@ def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
 )
 @torch.no_grad()
 def test_what_does_not_fit_is_reset_and_nothing_else(changes, data, reset):
-    tensors, facts = source()
+    tensors, info = source()
     wanted = SimpleNamespace(**vars(DATA) | data)
-    made = convert(tensors, facts, target(facts, data=wanted, **changes))
+    made = convert(tensors, info, target(info, data=wanted, **changes))
     assert {name for name, verdict in checked(made, tensors).items() if verdict != "kept"} == reset
-    build(made.tensors, facts.model.model_copy(update=changes), wanted)
+    build(made.tensors, info.model.model_copy(update=changes), wanted)
 
 
 @torch.no_grad()
 def test_new_tensors_depend_on_the_seed_only():
-    tensors, facts = source()
+    tensors, info = source()
     torch.manual_seed(11)
-    makes = [convert(tensors, facts, target(facts, condition="text"), seed).tensors for seed in (0, 0, 1)]
+    makes = [convert(tensors, info, target(info, condition="text"), seed).tensors for seed in (0, 0, 1)]
     state = torch.get_rng_state()
     torch.manual_seed(11)
     assert torch.equal(state, torch.get_rng_state())
@@ -292,23 +292,23 @@ def test_new_tensors_depend_on_the_seed_only():
 
 @pytest.mark.parametrize("changes", [{"width": 128}, {"depth": 3}, {"heads": 8}, {"name": "mmdit"}])
 def test_another_body_is_refused(changes):
-    tensors, facts = source()
+    tensors, info = source()
     key, value = next(iter(changes.items()))
     with pytest.raises(
         UserError, match=f"experts.model.{key} is {value} and the source's is .*set experts.model.{key}"
     ):
-        convert(tensors, facts, target(facts, **changes))
+        convert(tensors, info, target(info, **changes))
 
 
 @pytest.mark.parametrize("modulation", ["zero", "single"])
 @torch.no_grad()
 def test_other_classes_begin_as_the_null_class(modulation):
-    tensors, facts = source()
+    tensors, info = source()
     data = SimpleNamespace(**vars(DATA) | {"num_classes": 7})
-    made = convert(tensors, facts, target(facts, data=data, modulation=modulation))
-    network = build(made.tensors, facts.model.model_copy(update={"modulation": modulation}), data)
+    made = convert(tensors, info, target(info, data=data, modulation=modulation))
+    network = build(made.tensors, info.model.model_copy(update={"modulation": modulation}), data)
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
-    expected = build(tensors, facts.model).normalised(x, t, torch.full((3,), 10))
+    expected = build(tensors, info.model).normalised(x, t, torch.full((3,), 10))
     for number in (0, 7):
         found = network.normalised(x, t, torch.full((3,), number))
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
@@ -319,8 +319,8 @@ def test_blocks_that_no_rule_knows_are_kept_where_they_fit_and_reset_where_not(m
     mmdit = plugins.load("models", "mmdit")
     settings = mmdit.Settings(name="mmdit", width=64, depth=2, heads=4, patch=2, modulation="zero")
     tensors = mmdit.build(settings, DATA).state_dict()
-    facts = Facts(settings, 4, 10, EPSILON, 8)
-    made = convert(tensors, facts, target(facts, modulation=modulation))
+    info = CheckpointInfo(settings, 4, 10, EPSILON, 8)
+    made = convert(tensors, info, target(info, modulation=modulation))
     verdicts = checked(made, tensors)
     changed = settings.model_copy(update={"modulation": modulation})
     mmdit.build(changed, DATA).load_state_dict(made.tensors)

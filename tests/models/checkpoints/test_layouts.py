@@ -22,9 +22,9 @@ def stored(tensors, config=None, own=None, arguments=None):
     return Stored(FILE, "0" * 64, dict(tensors), config or {}, own or {}, arguments or {})
 
 
-def ours(tensors, facts):
-    data = SimpleNamespace(channels=facts.channels, num_classes=facts.num_classes, image_size=facts.image_size)
-    model = dit.build(facts.model, data)
+def ours(tensors, info):
+    data = SimpleNamespace(channels=info.channels, num_classes=info.num_classes, image_size=info.image_size)
+    model = dit.build(info.model, data)
     model.load_state_dict(tensors)
     return model.to(tensors["head.weight"].dtype).eval()
 
@@ -44,7 +44,7 @@ def peer(tensors, outputs=2, **config):
 
 def test_every_layout_recognises_its_own_tensors_only():
     original = public.random_original()
-    tensors, facts = original_dit.load(stored(original), public.LIKE)
+    tensors, info = original_dit.load(stored(original), public.LIKE)
     kinds = {
         "original_dit": stored(original),
         "sit": stored(original, arguments=public.SIT_ARGUMENTS),
@@ -65,26 +65,26 @@ def test_sit_becomes_the_velocity_of_our_convention():
     original = public.random_original(dtype=torch.float64)
     # The original network embeds 1000 t and SiT s, so that at t = s / 1000 it is SiT's.
     theirs = ours(*original_dit.load(stored(original), public.LIKE)).double()
-    tensors, facts = sit.load(stored(original), public.LIKE)
-    found = ours(tensors, facts).double()
+    tensors, info = sit.load(stored(original), public.LIKE)
+    found = ours(tensors, info).double()
     assert tensors["trunk.embed_time.0.weight"].abs().max() < 1e4
     x, _, classes = public.batch(dtype=torch.float64)
     for t in (0.0, 0.013, 0.3, 0.5, 0.97, 1.0):
         time = torch.full((len(x),), t, dtype=torch.float64)
         data_minus_noise = theirs(x, (1 - time) / 1000, classes)
         torch.testing.assert_close(found(x, time, classes), -data_minus_noise, rtol=1e-4, atol=1e-4)
-    assert (facts.objective.name, facts.objective.schedule.name) == ("flow_matching", "linear")
+    assert (info.objective.name, info.objective.schedule.name) == ("flow_matching", "linear")
 
 
 def test_what_tells_sit_from_dit_is_used_and_its_lack_is_said():
     original = public.random_original()
-    _, dit_facts = original_dit.load(stored(original), public.LIKE)
-    assert any("--layout sit" in note for note in dit_facts.notes)
-    _, sit_facts = sit.load(stored(original), public.LIKE)
-    assert any("nothing says how SiT was trained" in note for note in sit_facts.notes)
+    _, dit_info = original_dit.load(stored(original), public.LIKE)
+    assert any("--layout sit" in note for note in dit_info.notes)
+    _, sit_info = sit.load(stored(original), public.LIKE)
+    assert any("nothing says how SiT was trained" in note for note in sit_info.notes)
     for layout, arguments in ((original_dit, {"model": "DiT-XL/2"}), (sit, public.SIT_ARGUMENTS)):
-        _, facts = layout.load(stored(original, arguments=arguments), public.LIKE)
-        assert not any("SiT" in note for note in facts.notes)
+        _, info = layout.load(stored(original, arguments=arguments), public.LIKE)
+        assert not any("SiT" in note for note in info.notes)
     for changed in ({"path_type": "GVP"}, {"prediction": "noise"}):
         with pytest.raises(UserError, match=f"trained with {next(iter(changed))} .*; only .* can be read"):
             sit.load(stored(original, arguments=public.SIT_ARGUMENTS | changed), public.LIKE)
@@ -95,12 +95,12 @@ def test_what_tells_sit_from_dit_is_used_and_its_lack_is_said():
 @torch.no_grad()
 def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(outputs, dtype, tolerance):
     original = public.random_original(outputs, dtype)
-    tensors, facts = original_dit.load(stored(original), public.LIKE)
-    assert facts.model.learned_sigma == (outputs == 2)
-    assert (facts.image_size, facts.channels, facts.num_classes) == (8, 4, 10)
+    tensors, info = original_dit.load(stored(original), public.LIKE)
+    assert info.model.learned_sigma == (outputs == 2)
+    assert (info.image_size, info.channels, info.num_classes) == (8, 4, 10)
     x, steps, classes = public.batch(dtype=dtype)
     expected = peer(public.as_diffusers(original), outputs)(x, steps, classes).sample
-    found = everything(ours(tensors, facts), x, steps, classes)
+    found = everything(ours(tensors, info), x, steps, classes)
     # Epsilon and sigma, and neither of them is trivially small.
     assert found.shape == expected.shape == (5, outputs * 4, 8, 8)
     assert expected.std() > 0.3
@@ -109,8 +109,8 @@ def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(output
 
 @torch.no_grad()
 def test_forward_is_epsilon_and_with_sigma_has_both():
-    tensors, facts = original_dit.load(stored(public.random_original()), public.LIKE)
-    model, (x, steps, classes) = ours(tensors, facts), public.batch()
+    tensors, info = original_dit.load(stored(public.random_original()), public.LIKE)
+    model, (x, steps, classes) = ours(tensors, info), public.batch()
     t = steps.double() / 1000
     torch.testing.assert_close(model(x, t, classes), everything(model, x, steps, classes)[:, :4])
     assert model.with_sigma(x, t, classes).shape == (5, 8, 8, 8)
@@ -120,15 +120,15 @@ def test_published_widths_tell_their_heads_and_others_need_the_targets():
     assert original_dit.HEADS == {384: 6, 768: 12, 1024: 16, 1152: 16}
     with pytest.raises(UserError, match="weights.pt: width 64 is no published one; name the heads"):
         original_dit.load(stored(public.random_original()), None)
-    _, facts = original_dit.load(stored(public.random_original()), SimpleNamespace(heads=2))
-    assert facts.model.heads == 2
-    assert any("number of heads: taken to be 2" in note for note in facts.notes)
+    _, info = original_dit.load(stored(public.random_original()), SimpleNamespace(heads=2))
+    assert info.model.heads == 2
+    assert any("number of heads: taken to be 2" in note for note in info.notes)
 
 
 def test_what_diffusers_stores_comes_back_to_the_bit():
     theirs = public.as_diffusers(public.random_original())
-    tensors, facts = diffusers_dit.load(stored(theirs, public.diffusers_config()), None)
-    again, config = diffusers_dit.dump(tensors, facts)
+    tensors, info = diffusers_dit.load(stored(theirs, public.diffusers_config()), None)
+    again, config = diffusers_dit.dump(tensors, info)
     assert again.keys() == theirs.keys()
     assert all(torch.equal(again[name], theirs[name]) for name in theirs)
     assert {key: config[key] for key in public.diffusers_config()} == public.diffusers_config()
@@ -147,8 +147,8 @@ def test_both_public_layouts_make_the_same_network():
 @torch.no_grad()
 def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
     original = public.random_original()
-    tensors, facts = original_dit.load(stored(original), public.LIKE)
-    theirs, config = diffusers_dit.dump(tensors, facts, 1000)
+    tensors, info = original_dit.load(stored(original), public.LIKE)
+    theirs, config = diffusers_dit.dump(tensors, info, 1000)
     assert config["num_embeds_ada_norm"] == 1000
     x, steps, classes = public.batch()
     padded = peer(theirs, **{"num_embeds_ada_norm": 1000})
@@ -165,9 +165,9 @@ def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
 def test_the_spacing_of_times_is_the_files_own_or_else_the_targets_which_is_said(own, like, expected):
     said = {"model": {"time_spacing": own}} if own else {}
     theirs = stored(public.as_diffusers(public.random_original()), public.diffusers_config(), said)
-    _, facts = diffusers_dit.load(theirs, SimpleNamespace(time_spacing=like))
-    assert facts.model.time_spacing == expected
-    assert any(f"spaced: taken to be {like}" in note for note in facts.notes) == (own is None)
+    _, info = diffusers_dit.load(theirs, SimpleNamespace(time_spacing=like))
+    assert info.model.time_spacing == expected
+    assert any(f"spaced: taken to be {like}" in note for note in info.notes) == (own is None)
 
 
 def test_blocks_with_different_embeddings_are_refused():
@@ -214,8 +214,8 @@ def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
 
 @pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
 def test_what_diffusers_has_no_model_for_is_not_exported(changes):
-    tensors, facts = original_dit.load(stored(public.random_original()), public.LIKE)
-    other = SimpleNamespace(**vars(facts) | {"model": facts.model.model_copy(update=changes)})
+    tensors, info = original_dit.load(stored(public.random_original()), public.LIKE)
+    other = SimpleNamespace(**vars(info) | {"model": info.model.model_copy(update=changes)})
     key, value = next(iter(changes.items()))
     with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):
         diffusers_dit.dump(tensors, other)

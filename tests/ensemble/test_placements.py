@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.members import Members
-from hpcddm.ensemble.residencies.lru import GIB, Shelf
+from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.placements.lru import GIB, WeightCache
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
 from hpcddm.stages import denoisers, route
@@ -17,9 +17,9 @@ from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.helpers import CLASSES, SIDE, tiny
 
-ROOM, EXPERTS, CPU = "ensemble/residencies", 4, torch.device("cpu")
+ROOM, EXPERTS, CPU = "ensemble/placements", 4, torch.device("cpu")
 WORDS = {"resident": {}, "spread": {}, "lru": {"gib": 1.0}}
-STRATEGIES = ["full", "top-1", "top-2", "sample-1", "once", "expert-2"]
+STRATEGIES = ["full", "top-1", "top-2", "sample-1", "per-trajectory", "expert-2"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     experiment = tiny(path, cluster__experts=EXPERTS)
     torch.manual_seed(0)
     for index in range(EXPERTS):
-        save_file(_stirred(denoisers.build(experiment, experiment.recipe(index))), path / f"{index}.safetensors")
+        save_file(_stirred(denoisers.build(experiment, experiment.expert_config(index))), path / f"{index}.safetensors")
     save_file(_stirred(route.build(experiment)), path / "router.safetensors")
     return path
 
@@ -42,7 +42,7 @@ def networks(folder):
     experiment = tiny(folder, cluster__experts=EXPERTS)
     found = {}
     for index in range(EXPERTS):
-        network = denoisers.build(experiment, experiment.recipe(index)).eval()
+        network = denoisers.build(experiment, experiment.expert_config(index)).eval()
         network.load_state_dict(load_file(folder / f"{index}.safetensors"))
         found[f"train/expert-{index:02d}"] = network.requires_grad_(False)
     router = route.build(experiment).eval()
@@ -58,11 +58,11 @@ def place(name, found, **keys):
 def draw(placed, router, arm, guidance=2.0):
     experts = [Denoiser(one, objective("flow_matching"), conversion()) for one in placed.values()]
     evaluate = evaluation(steps=4, guidance=guidance)
-    field = Members(experts, router, None, None, CLASSES).field(arm, evaluate)
+    field = Ensemble(experts, router, None, None, CLASSES).field(arm, evaluate)
     return sample(field, 0, range(12), torch.arange(12) % CLASSES, (1, SIDE, SIDE), evaluate)
 
 
-def test_every_residency_is_covered():
+def test_every_placement_is_covered():
     assert set(WORDS) == set(plugins.names(ROOM))
 
 
@@ -79,13 +79,13 @@ def test_where_weights_are_changes_no_bit(folder, name, arm):
 @pytest.mark.parametrize("arm", STRATEGIES)
 def test_a_bound_on_memory_is_kept_and_changes_no_bit(folder, monkeypatch, room_for, arm):
     (found, router), (others, _) = networks(folder), networks(folder)
-    shelf = Shelf(others, room_for * size(others), CPU)
+    cache = WeightCache(others, room_for * size(others), CPU)
     held = []
-    monkeypatch.setattr(Shelf, "ask", noting(held))
-    images = draw({key: partial(shelf.ask, key) for key in others}, router, arm)
+    monkeypatch.setattr(WeightCache, "call", noting(held))
+    images = draw({key: partial(cache.call, key) for key in others}, router, arm)
     assert torch.equal(images, draw(place("resident", found), router, arm))
     assert max(held) <= room_for * size(others)
-    assert shelf.loads == len(set(shelf.copies)) or room_for < EXPERTS
+    assert cache.loads == len(set(cache.copies)) or room_for < EXPERTS
 
 
 def size(found):
@@ -93,19 +93,19 @@ def size(found):
 
 
 def noting(held):
-    before = Shelf.ask
+    before = WeightCache.call
 
-    def ask(self, key, *inputs):
+    def call(self, key, *inputs):
         answer = before(self, key, *inputs)
         held.append(sum(one.nbytes for copy in self.copies.values() for one in copy.values()))
         return answer
 
-    return ask
+    return call
 
 
 def test_the_least_recently_used_one_goes(folder):
     found, _ = networks(folder)
-    shelf = Shelf(found, 2 * size(found), CPU)
+    cache = WeightCache(found, 2 * size(found), CPU)
     first, second, third, _ = found
     inputs = torch.zeros(1, 1, SIDE, SIDE), torch.zeros(1), torch.zeros(1, dtype=torch.long)
     for key, loads, there in (
@@ -115,21 +115,21 @@ def test_the_least_recently_used_one_goes(folder):
         (third, 3, [first, third]),
         (second, 4, [third, second]),
     ):
-        shelf.ask(key, *inputs)
-        assert (shelf.loads, list(shelf.copies)) == (loads, there)
+        cache.call(key, *inputs)
+        assert (cache.loads, list(cache.copies)) == (loads, there)
 
 
 def test_a_copy_is_no_view_of_the_weights_on_the_host(folder):
     found, _ = networks(folder)
-    shelf = Shelf(found, size(found), CPU)
+    cache = WeightCache(found, size(found), CPU)
     key = next(iter(found))
-    shelf.ask(key, torch.zeros(1, 1, SIDE, SIDE), torch.zeros(1), torch.zeros(1, dtype=torch.long))
+    cache.call(key, torch.zeros(1, 1, SIDE, SIDE), torch.zeros(1), torch.zeros(1, dtype=torch.long))
     on_host = {one.data_ptr() for one in found[key].parameters()}
-    assert not on_host & {one.data_ptr() for one in shelf.copies[key].values()}
+    assert not on_host & {one.data_ptr() for one in cache.copies[key].values()}
 
 
 def test_an_expert_that_does_not_fit_is_named_with_what_it_needs(folder):
     found, _ = networks(folder)
     bound = 0.5 * size(found) / GIB
-    with pytest.raises(ConfigError, match=r"evaluate.residency.gib: .* less than train/expert-00 alone.*at least"):
+    with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
         place("lru", found, gib=bound)

@@ -5,9 +5,9 @@ import pwd
 
 import pytest
 
-from hpcddm.launch import cluster
-from hpcddm.launch.client import Silent
-from hpcddm.launch.cluster import UNLIMITED, Cluster, minutes, submit_limit
+from hpcddm.launch import slurm_cluster
+from hpcddm.launch.client import SlurmUnavailable
+from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster, minutes, submit_limit
 from hpcddm.site import Site
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -47,14 +47,14 @@ def asked(monkeypatch):
     answers = {"config": CONFIG.format(enforce="associations,limits"), "partition": PARTITIONS, "assoc_mgr": LIMITS}
     answers["queue"] = "1_0\n1_1\n2\n"
 
-    def ask(*command):
+    def query(*command):
         commands.append(command)
         what = next((key for key in answers if key in command), "queue")
         if answers[what] is None:
-            raise Silent("no answer")
+            raise SlurmUnavailable("no answer")
         return answers[what]
 
-    monkeypatch.setattr(cluster, "ask", ask)
+    monkeypatch.setattr(slurm_cluster, "query", query)
     commands.append(answers)
     return commands
 
@@ -64,7 +64,7 @@ def site(**keys):
 
 
 def test_partitions(asked):
-    main, tiny = Cluster().partitions.values()
+    main, tiny = SlurmCluster().partitions.values()
     assert (main.name, main.is_default, main.max_minutes, main.max_nodes) == ("main", True, 49 * 60 + 30, 4)
     assert (tiny.is_default, tiny.max_minutes, tiny.max_nodes) == (False, UNLIMITED, 2)
 
@@ -77,7 +77,7 @@ def test_times(text, value):
 
 
 def test_the_size_of_an_array_and_the_room_for_jobs_come_from_the_cluster(asked):
-    limits = Cluster().limits(site(), 10)
+    limits = SlurmCluster().limits(site(), 10)
     assert (limits.max_array, limits.room) == (8, 37) and "3 of 40 are taken" in limits.reason
 
 
@@ -85,54 +85,54 @@ def test_each_thing_is_asked_for_once_however_many_jobs_there_are(asked):
     counts = []
     for wanted in (3, 40, 4000):
         del asked[1:]
-        Cluster().limits(site(), wanted)
+        SlurmCluster().limits(site(), wanted)
         counts.append(len(asked) - 1)
     assert counts == [3, 3, 3]
 
 
 def test_a_site_key_comes_first_and_asks_for_no_limits(asked):
-    limits = Cluster().limits(site(max_submitted=5), 10)
+    limits = SlurmCluster().limits(site(max_submitted=5), 10)
     assert limits.room == 2 and "site key max_submitted" in limits.reason
     assert not [command for command in asked[1:] if "assoc_mgr" in command]
 
 
 def test_no_room_is_never_less_than_none(asked):
-    assert Cluster().limits(site(max_submitted=1), 10).room == 0
+    assert SlurmCluster().limits(site(max_submitted=1), 10).room == 0
 
 
 @pytest.mark.parametrize("max_parallel, limit, room", [(4, 40, 33), (256, 40, 17), (2, 5, 0), (4, 1, 0), (1, 10, 6)])
 def test_a_place_is_kept_for_every_job_that_may_run_and_submit_itself_anew(asked, max_parallel, limit, room):
     keys = {"max_parallel": max_parallel, "max_submitted": limit}
-    limits = Cluster().limits(site(requeue="resubmit", **keys), 10)
+    limits = SlurmCluster().limits(site(requeue="resubmit", **keys), 10)
     assert limits.room == room
     in_queue = 3 + limits.room
     assert room == 0 or in_queue + min(max_parallel, in_queue) <= limit
     assert limit == 1 or "kept free for jobs that submit themselves anew" in limits.reason
-    assert Cluster().limits(site(**keys), 10).room == max(limit - 3, 0)
+    assert SlurmCluster().limits(site(**keys), 10).room == max(limit - 3, 0)
 
 
 @pytest.mark.parametrize("enforce", ["none", "associations"])
 def test_limits_that_nobody_enforces_are_none(asked, enforce):
     asked[0]["config"] = CONFIG.format(enforce=enforce)
-    assert Cluster().limits(site(), 10).room is None
+    assert SlurmCluster().limits(site(), 10).room is None
     assert len(asked) - 1 == 1, "one call to Slurm is enough"
 
 
 def test_the_controllers_own_limit_counts_when_it_comes_near(asked):
     asked[0]["config"] = CONFIG.format(enforce="none")
-    limits = Cluster().limits(site(), 51)
+    limits = SlurmCluster().limits(site(), 51)
     assert limits.room == 97 and "MaxJobCount 100" in limits.reason
 
 
 def test_a_controller_that_keeps_its_limits_to_itself_has_none(asked):
     asked[0]["assoc_mgr"] = None
-    assert Cluster().limits(site(), 10).room is None
+    assert SlurmCluster().limits(site(), 10).room is None
 
 
 def test_a_controller_without_an_answer_is_no_cluster_without_limits(asked):
     asked[0]["config"] = None
-    with pytest.raises(Silent):
-        Cluster().limits(site(), 10)
+    with pytest.raises(SlurmUnavailable):
+        SlurmCluster().limits(site(), 10)
 
 
 @pytest.mark.parametrize("keys, limit", [({}, 40), ({"account": "grp"}, 40), ({"account": "rich"}, None)])

@@ -10,33 +10,33 @@ from typing import Any
 
 import yaml
 
-from hpcddm import plugins, starts
-from hpcddm.config import Experiment, Start
+from hpcddm import initial_weights, plugins
+from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.schema import validate
-from hpcddm.share import find_yaml
 from hpcddm.site import Site
 
 NO_CLUSTER = "Could not establish a configuration source"
-"""Words of Slurm's commands where they were installed and no cluster was ever set up for them."""
+"""Error of Slurm's commands where they are installed and no cluster is configured."""
 SWEEP_FILE = "sweep.json"
-"""Makes a folder that of a sweep."""
+"""File that marks a folder as that of a sweep."""
 
 
 class Loader(yaml.SafeLoader):
-    """YAML in which a key stands once, and 1e6 is a number (PyYAML wants 1.0e+6)."""
+    """YAML loader that refuses duplicate keys and reads 1e6 as a number (PyYAML wants 1.0e+6)."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """Refuse a key that stands twice: the first one would be lost without a word."""
-        seen = set()
+        """Refuse a duplicate key, whose first value would be lost silently."""
+        keys = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key '{key.value}' stands there twice", key.start_mark
                 )
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+            keys.add(key.value if isinstance(key, yaml.ScalarNode) else None)
         return super().construct_mapping(node, deep)
 
 
@@ -60,24 +60,24 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 
 
 def resolve_folder(values: dict[str, Any], start: Path) -> None:
-    """Make all paths absolute; what stands in a file is relative to it, an override to where one stands."""
+    """Make all relative paths absolute, relative to `start`."""
     for holder, key in _paths(values):
         holder[key] = str((start / Path(holder[key]).expanduser()).resolve())
 
 
 def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where the mappings of an experiment, not yet validated, hold paths: (mapping, key)."""
+    """Yield (mapping, key) for every path in the mappings of an experiment that is not yet validated."""
     experts = _mapping(values, "experts")
-    mixed = experts.get("mixed") if isinstance(experts.get("mixed"), list) else []
-    starts = [_mapping(one, "start") for one in (experts, *mixed) if isinstance(one, dict)]
+    overrides = experts.get("overrides") if isinstance(experts.get("overrides"), list) else []
+    starts = [_mapping(settings, "init_from") for settings in (experts, *overrides) if isinstance(settings, dict)]
     holders = [(_mapping(_mapping(values, "data"), "source"), "folder")]
-    holders += [(one, "weights") for one in (*starts, _mapping(_mapping(values, "router"), "refit"))]
+    holders += [(mapping, "weights") for mapping in (*starts, _mapping(_mapping(values, "router"), "refit"))]
     yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))
 
 
 def _mapping(values: dict[str, Any], key: str) -> dict[str, Any]:
-    found = values.get(key)
-    return found if isinstance(found, dict) else {}
+    inner = values.get(key)
+    return inner if isinstance(inner, dict) else {}
 
 
 def load_site(name: str) -> Site:
@@ -92,7 +92,7 @@ def load_site(name: str) -> Site:
 
 
 def stored_experiment(run: RunDir) -> Experiment:
-    """The experiment of an existing run.
+    """Load the experiment of an existing run.
 
     Raises `ConfigError` when the folder holds no run.
     """
@@ -107,21 +107,21 @@ def stored_experiment(run: RunDir) -> Experiment:
 
 
 def is_sweep(run: RunDir) -> bool:
-    """Whether the folder is the home of a sweep, whose settings are runs below it."""
+    """Tell if the folder is the home of a sweep, whose settings are runs below it."""
     return (run.root / SWEEP_FILE).exists()
 
 
 def with_content(experiment: Experiment, run: RunDir, images: str | None = None) -> Experiment:
-    """The experiment with the hashes of its images and starting weights.
+    """Return the experiment with the hashes of its images and initial weights.
 
-    What the run knows already of the same images, and of weights that are gone, is believed.
+    Hashes that the run has stored of the same images, and of weights that are gone, are taken from there.
 
     images: their hash, where the caller has it already.
-    Raises `UserError` or `ConfigError` when what is named is not there and the run does not know it.
+    Raises `UserError` or `ConfigError` when images or weights are missing and the run has no hash of them.
     """
     data = experiment.data
     stored = atomic.read_json(run.experiment) or {}
-    known = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key == "weights"}
+    known_hashes = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key == "weights"}
     source = stored.get("data", {})
     folder = relative_to_run(Path(data.source.folder), run)
     if images is None and source.get("source", {}).get("folder") == folder:
@@ -129,69 +129,69 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     content = images or plugins.load("data/sources", data.source.name).content(data.source)
     experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
 
-    def hashed(start: Start) -> Start:
+    def hashed(start: InitialWeights) -> InitialWeights:
         path = Path(start.weights)
         # A file that is gone is needed no more where all that starts from it is complete; else submit refuses it.
-        own = None if path.is_file() else known.get(relative_to_run(path, run))
-        return start.model_copy(update={"content": own or _hash_of(path)})
+        known_hash = None if path.is_file() else known_hashes.get(relative_to_run(path, run))
+        return start.model_copy(update={"content": known_hash or _hash_of(path)})
 
-    return _with_starts(experiment, hashed)
+    return _with_initial_weights(experiment, hashed)
 
 
 @cache
-def _hash_of(weights: Path) -> str:
+def _hash_of(path: Path) -> str:
     try:
-        return atomic.sha256(weights)
+        return atomic.sha256(path)
     except OSError as error:
-        raise ConfigError(starts.unreadable(weights, error)) from None
+        raise ConfigError(initial_weights.unreadable(path, error)) from None
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
-    """The experiment as a run stores it: all paths relative to the run."""
+    """Return the experiment as a run stores it: all paths relative to the run."""
     folder = relative_to_run(Path(experiment.data.source.folder), run)
     source = experiment.data.source.model_copy(update={"folder": folder})
     experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
-    return _with_starts(
+    return _with_initial_weights(
         experiment,
         lambda start: start.model_copy(update={"weights": relative_to_run(Path(start.weights), run)}),
     )
 
 
-def _with_starts(experiment: Experiment, change: Callable[[Start], Start]) -> Experiment:
-    """The experiment with every mention of starting weights changed."""
+def _with_initial_weights(experiment: Experiment, change: Callable[[InitialWeights], InitialWeights]) -> Experiment:
+    """Return the experiment with every mention of initial weights changed."""
 
     def of(settings: Any, key: str) -> Any:
         start = getattr(settings, key)
         return settings if start is None else settings.model_copy(update={key: change(start)})
 
-    experts = of(experiment.experts, "start")
-    experts = experts.model_copy(update={"mixed": [of(one, "start") for one in experts.mixed]})
+    experts = of(experiment.experts, "init_from")
+    experts = experts.model_copy(update={"overrides": [of(override, "init_from") for override in experts.overrides]})
     return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 
 def _has_slurm() -> bool:
     """Tell if this machine belongs to a cluster.
 
-    Raises `UserError` when its Slurm does not answer: what is started here by mistake takes a login node.
+    Raises `UserError` when its Slurm does not answer: a run started here by mistake would occupy a login node.
     """
     if not shutil.which("sbatch"):
         return False
     from hpcddm.launch import client
 
-    why = client.silence()
-    if why is None:
+    reason = client.unavailable_reason()
+    if reason is None:
         return True
-    if NO_CLUSTER in why:
-        print(f"note: Slurm is installed, but for no cluster ({why}); running on this machine", file=sys.stderr)
+    if NO_CLUSTER in reason:
+        print(f"note: Slurm is installed, but for no cluster ({reason}); running on this machine", file=sys.stderr)
         return False
     raise UserError(
-        f"--site auto: Slurm is here and does not answer ({why}); try again when it does,"
+        f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"
         " or say --site embedded to run on this machine, with all its cores"
     )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
+    """Read the mapping in a YAML file.
 
     Raises `ConfigError` with the place of a mistake.
     """

@@ -8,12 +8,12 @@ from pathlib import Path
 from hpcddm.errors import ConfigError
 
 AROUND = Path(__file__).parent.parent
-"""What holds the package: a checkout, or site-packages."""
+"""Folder that holds the package: a checkout, or site-packages."""
 
 
 @cache
 def share_folder() -> Path:
-    """The folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data.
+    """Find the folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data.
 
     In a snapshot of the code, from which jobs run, it holds the templates only.
     """
@@ -24,7 +24,7 @@ def share_folder() -> Path:
 
 
 def _installed() -> Iterator[Path]:
-    """Where pip says that it put the template; with `--target` it is wrong, and they lie beside the package."""
+    """Yield the data folders by pip's records; with `--target` these are wrong, and the data lie beside the package."""
     for distribution in distributions(name="hpcddm"):
         for file in distribution.files or []:
             if file.parts[-2:] == ("slurm", "job.sbatch.j2"):
@@ -32,13 +32,13 @@ def _installed() -> Iterator[Path]:
 
 
 def share_file(relative: str) -> Path:
-    """A file that travels with the package; one of the same path below the working directory comes first."""
-    own = Path(relative)
-    return own if own.is_file() else share_folder() / relative
+    """Find a file of the package's data; one of the same path below the working directory comes first."""
+    local = Path(relative)
+    return local if local.is_file() else share_folder() / relative
 
 
 def find_yaml(name: str, folder: str, kind: str) -> Path:
-    """A YAML file by its path, or by its bare name in `./`, `./<folder>/` and the package's `<folder>/`.
+    """Find a YAML file by its path, or by its bare name in `./`, `./<folder>/` and the package's `<folder>/`.
 
     Raises `ConfigError` listing the names that exist.
     """

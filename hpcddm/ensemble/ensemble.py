@@ -9,15 +9,23 @@ import torch
 from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.velocity import EnsembleVelocity, alone, known, known_or_routed, present, routed, speaking
+from hpcddm.ensemble.velocity import (
+    EnsembleVelocity,
+    active_experts,
+    available_experts,
+    oracle_or_routed_posterior,
+    oracle_posterior,
+    routed_posterior,
+    single_model_posterior,
+)
 
 MONOLITH_ARM = "monolith"
 STUDENT_ARM = "student"
 
 
 @dataclass(frozen=True)
-class Members:
-    """All that can draw; `null` stands for 'no condition': a class id, or one row of states.
+class Ensemble:
+    """Trained networks of a run; `null` is the null condition of guidance: a class id, or one row of states.
 
     None stands for an expert that is missing: the posterior is restricted to those that are there, whatever the
     strategy, so that every strategy makes of them what it would make of an ensemble of them alone.
@@ -30,15 +38,17 @@ class Members:
     null: int | torch.Tensor
 
     def field(self, arm: str, evaluate: EvaluateSettings, clusters: torch.Tensor | None = None) -> EnsembleVelocity:
-        """The velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
+        """Build the velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
 
-        clusters: (N,), the samples' known clusters, which only the oracle asks for; a sample whose own expert is
-        missing goes by the router, as in 'full'.
-        Raises `ConfigError` for a name that means nothing.
+        clusters: (N,), the samples' known clusters, which only the oracle uses; a sample whose own expert is
+        missing takes the router's posterior, as in 'full'.
+        Raises `ConfigError` for an unknown name.
         """
         single = self._single(arm)
         if single is not None:
-            return EnsembleVelocity([single], alone, strategies.parse("full"), evaluate, self.null, shared=True)
+            return EnsembleVelocity(
+                [single], single_model_posterior, strategies.parse("full"), evaluate, self.null, shared=True
+            )
         strategy = strategies.parse(arm)
         # Without a router nothing tells the halves of guidance apart.
         shared = not strategy.needs_router and None not in self.experts
@@ -49,12 +59,12 @@ class Members:
     def _posterior(self, strategy: Any, clusters: torch.Tensor | None) -> Callable:
         if strategy.per_trajectory:
             # A draw that is kept must know nothing of how far an expert is trusted at its first time.
-            return routed(self.router, present(self.experts))
+            return routed_posterior(self.router, available_experts(self.experts))
         if strategy.needs_router:
-            return routed(self.router, speaking(self.experts))
+            return routed_posterior(self.router, active_experts(self.experts))
         if None not in self.experts:
-            return known(clusters, len(self.experts))
-        return known_or_routed(clusters, self.experts, self.router)
+            return oracle_posterior(clusters, len(self.experts))
+        return oracle_or_routed_posterior(clusters, self.experts, self.router)
 
     def _single(self, arm: str) -> Denoiser | None:
         dense = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student}

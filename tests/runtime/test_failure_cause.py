@@ -2,8 +2,8 @@
 
 import pytest
 
-from hpcddm.runtime import last_words
-from hpcddm.runtime.last_words import cause_of, leave_word, oom_kills
+from hpcddm.runtime import failure_cause
+from hpcddm.runtime.failure_cause import cause_of, oom_kills, write_rank_ending
 from hpcddm.runtime.ranks import Ranks
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
@@ -40,8 +40,8 @@ def attempt(tmp_path, monkeypatch):
 
     def attempt(reasons, outcome="failed"):
         for rank, reason in reasons.items():
-            monkeypatch.setattr(last_words.socket, "gethostname", lambda rank=rank: f"h{rank + 1}")
-            leave_word(tmp_path, Ranks(rank, 0, 2, 2, "me"), outcome, reason, 1)
+            monkeypatch.setattr(failure_cause.socket, "gethostname", lambda rank=rank: f"h{rank + 1}")
+            write_rank_ending(tmp_path, Ranks(rank, 0, 2, 2, "me"), outcome, reason, 1)
         return tmp_path
 
     return attempt

@@ -1,4 +1,4 @@
-"""As many networks on the device as a bound allows; for the next one the least recently used one goes."""
+"""Least-recently-used cache of networks on the device, within a bound on the bytes of their weights."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,47 +16,49 @@ GIB = 2**30
 
 
 class Settings(VariantSettings):
-    """The bound on the weights of all denoisers that are on the device at one time, in GiB."""
+    """Bound on the weights of all denoisers that are on the device at one time, in GiB."""
 
     gib: Annotated[float, Field(gt=0)]
 
 
 def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
-    """The networks as functions (x, t, condition) -> prediction, for tensors on `device`.
+    """Return the networks as functions (x, t, condition) -> prediction, for tensors on `device`.
 
     All weights stay in the host's memory, as they were read and verified once; the device holds copies. The router is
-    no part of this: it is asked at every step.
+    no part of this: it is evaluated at every step.
     Raises `ConfigError` when a network alone exceeds the bound.
     """
-    shelf = Shelf(networks, settings.gib * GIB, device)
-    return {key: partial(shelf.ask, key) for key in networks}
+    cache = WeightCache(networks, settings.gib * GIB, device)
+    return {key: partial(cache.call, key) for key in networks}
 
 
-class Shelf:
+class WeightCache:
     """Networks in the host's memory, of which some have copies on the device; `loads` counts the copies made."""
 
     def __init__(self, networks: dict[str, nn.Module], bound: float, device: torch.device):
         self.networks, self.bound, self.device = networks, bound, device
-        self.sizes = {key: sum(one.nbytes for one in _tensors(network).values()) for key, network in networks.items()}
+        self.sizes = {
+            key: sum(tensor.nbytes for tensor in _tensors(network).values()) for key, network in networks.items()
+        }
         self.copies: OrderedDict[str, dict[str, torch.Tensor]] = OrderedDict()
         self.loads = 0
         for key, size in self.sizes.items():
             if size > bound:
                 raise ConfigError(
-                    f"evaluate.residency.gib: {bound / GIB:.3g} are less than {key} alone, {size / GIB:.3g};"
+                    f"evaluate.placement.gib: {bound / GIB:.3g} are less than {key} alone, {size / GIB:.3g};"
                     f" needs at least {max(self.sizes.values()) / GIB:.3g}"
                 )
 
-    def ask(self, key: str, *inputs: torch.Tensor) -> torch.Tensor:
-        """What a network answers, on the device."""
+    def call(self, key: str, *inputs: torch.Tensor) -> torch.Tensor:
+        """Evaluate a network on the device, copying its weights there first if need be."""
         return torch.func.functional_call(self.networks[key], self._copy(key), inputs)
 
     def _copy(self, key: str) -> dict[str, torch.Tensor]:
         if key not in self.copies:
-            while sum(self.sizes[one] for one in self.copies) + self.sizes[key] > self.bound:
+            while sum(self.sizes[copied] for copied in self.copies) + self.sizes[key] > self.bound:
                 self.copies.popitem(last=False)
             tensors = _tensors(self.networks[key])
-            self.copies[key] = {name: one.to(self.device, copy=True) for name, one in tensors.items()}
+            self.copies[key] = {name: tensor.to(self.device, copy=True) for name, tensor in tensors.items()}
             self.loads += 1
         self.copies.move_to_end(key)
         return self.copies[key]

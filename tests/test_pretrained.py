@@ -2,27 +2,27 @@ import hashlib
 
 import pytest
 
-from hpcddm import weights
+from hpcddm import pretrained
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.weights import Weights
+from hpcddm.pretrained import PretrainedFile
 from tests.helpers import python
 
 CONTENT = b"bytes of a network" * 10
-ONE = Weights("net.pth", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "somebody-net==1.0", "net/net.pth")
+ONE = PretrainedFile("net.pth", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "somebody-net==1.0", "net/net.pth")
 
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """The weights, whole, in a cache of their own."""
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    path = weights.kept_file(ONE)
+    path = pretrained.kept_file(ONE)
     path.parent.mkdir()
     path.write_bytes(CONTENT)
     return path
 
 
 def test_what_is_whole_is_found_under_a_name_that_tells_its_bytes(kept):
-    assert weights.find(ONE) == kept
+    assert pretrained.find(ONE) == kept
     assert kept.name == f"net-{ONE.sha256[:16]}.pth"
 
 
@@ -40,30 +40,30 @@ def test_what_is_not_whole_is_told_with_the_command_that_mends_it(kept, content,
     if content is not None:
         kept.write_bytes(content)
     with pytest.raises(UserError, match=f"{kept}: {wrong}; on a node with network run: hpcddm prefetch"):
-        weights.find(ONE)
+        pretrained.find(ONE)
 
 
 def test_the_quick_look_sees_a_torn_file_and_reads_none(kept):
     kept.write_bytes(CONTENT[:-1] + b"?")
-    assert weights.what_is_wrong(ONE, kept, hashed=False) is None
+    assert pretrained.what_is_wrong(ONE, kept, hashed=False) is None
     kept.write_bytes(CONTENT[:7])
-    assert weights.what_is_wrong(ONE, kept, hashed=False).startswith("torn")
+    assert pretrained.what_is_wrong(ONE, kept, hashed=False).startswith("torn")
 
 
 def test_without_a_variable_the_cache_is_the_users(monkeypatch):
     monkeypatch.delenv("HPCDDM_CACHE", raising=False)
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert str(weights.cache_folder()) == "/home/somebody/.cache/hpcddm"
+    assert str(pretrained.cache_folder()) == "/home/somebody/.cache/hpcddm"
 
 
 def test_a_relative_cache_is_refused_because_jobs_stand_elsewhere(monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", "cache")
     with pytest.raises(ConfigError, match="HPCDDM_CACHE: 'cache' is no absolute path"):
-        weights.cache_folder()
+        pretrained.cache_folder()
 
 
 def test_looking_for_weights_imports_nothing_that_asks_a_network():
     done = python(
-        "import sys\nimport hpcddm.weights\nprint({'socket', 'urllib.request', 'subprocess'} & set(sys.modules))"
+        "import sys\nimport hpcddm.pretrained\nprint({'socket', 'urllib.request', 'subprocess'} & set(sys.modules))"
     )
     assert (done.stdout, done.stderr) == ("set()\n", "")

@@ -1,4 +1,4 @@
-"""Stage critics: two classifiers trained on real images, the extractor of the distances and the judge."""
+"""Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
 import math
 from collections.abc import Callable
@@ -11,54 +11,58 @@ from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.data import noise
 from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.pipeline import CLASSIFIER, EXTRACTOR
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import samples as sample_lists
 from hpcddm.training.loop import Batch, Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
+STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
+"""Streams of random numbers; with other names, such as those of the units today, every trained network would change."""
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Train one classifier on the training images and measure it on the held-out ones."""
-    critic: ClassifierSettings = getattr(settings.critics, unit.name)
+    network: ClassifierSettings = getattr(settings.measuring, unit.name)
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
-    training = critic.training
+    training, stream = network.training, STREAMS[unit.key]
     training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
-    task = Task(unit.key, critic.seed, lambda: build(settings, critic), _loss(critic, unit.key), reader)
+    task = Task(stream, network.seed, lambda: build(settings, network), _loss(network, stream), reader)
     trained = train(task, training, unit)
-    facts = trained.facts | {"images": training.images}
+    results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
-        model = load_weights(build(settings, critic), unit.folder)
+        model = load_weights(build(settings, network), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
-        facts["heldout_accuracy"] = _accuracy(model, heldout)
-    return Result(trained.outputs, facts)
+        results["heldout_accuracy"] = _accuracy(model, heldout)
+    return Result(trained.outputs, results)
 
 
-def build(settings: Experiment, critic: ClassifierSettings) -> nn.Module:
-    """A freshly initialised classifier."""
-    return plugins.load("models", critic.model.name).build(critic.model, settings.data, settings.data.num_classes)
+def build(settings: Experiment, network: ClassifierSettings) -> nn.Module:
+    """Build a freshly initialised classifier."""
+    return plugins.load("models", network.model.name).build(network.model, settings.data, settings.data.num_classes)
 
 
-def _loss(critic: ClassifierSettings, stream: str) -> Callable:
+def _loss(network: ClassifierSettings, stream: str) -> Callable:
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        images = _moved(batch, critic, stream)
+        images = _moved(batch, network, stream)
         return F.cross_entropy(model(images), batch.labels, reduction="none")
 
     return loss
 
 
-def _moved(batch: Batch, critic: ClassifierSettings, stream: str) -> torch.Tensor:
-    """The images (N, C, H, W), each shifted and mirrored by its own random numbers; the border repeats."""
+def _moved(batch: Batch, network: ClassifierSettings, stream: str) -> torch.Tensor:
+    """Shift and mirror every image (N, C, H, W) by its own random numbers; the border repeats."""
     images, size = batch.x0, batch.x0.shape[-1]
     rows, columns = (
-        noise.uniform(critic.seed, f"{stream}/{axis}", batch.places).mul(2 * critic.shift + 1).long() - critic.shift
+        noise.uniform(network.seed, f"{stream}/{axis}", batch.sample_indices).mul(2 * network.shift + 1).long()
+        - network.shift
         for axis in ("down", "right")
     )
     steps = torch.arange(size)
     rows = (rows[:, None] + steps).clamp(0, size - 1)[:, None, :, None]
     columns = (columns[:, None] + steps).clamp(0, size - 1)
-    if critic.mirror:
-        mirrored = noise.uniform(critic.seed, f"{stream}/mirror", batch.places) < 0.5
+    if network.mirror:
+        mirrored = noise.uniform(network.seed, f"{stream}/mirror", batch.sample_indices) < 0.5
         columns = torch.where(mirrored[:, None], columns.flip(1), columns)
     number, channel = torch.arange(len(images)), torch.arange(images.shape[1])
     return images[number[:, None, None, None], channel[:, None, None], rows, columns[:, None, None, :]]

@@ -28,7 +28,7 @@ FEWEST = 3
 
 
 def serve() -> None:
-    """Answer until nobody asks any more."""
+    """Answer questions until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     # What libraries print must not stand among the answers.
     os.dup2(2, 1)
@@ -63,7 +63,7 @@ def _step(
 
 
 def _inference_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
-    # Critics look at samples in fp32, whatever they were trained in.
+    # Measuring networks see samples in fp32, whatever they were trained in.
     is_bf16 = costs.training(network).precision == "bf16" and network.startswith((DENOISER, ROUTER))
     model = costs.network(network).to(device, torch.bfloat16 if is_bf16 else torch.float32)
     inputs = [values.to(device) for values in costs.inputs(network, batch)]
@@ -82,7 +82,7 @@ def _training_step(costs: Costs, network: str, batch: int, device: torch.device)
 
 
 def _least_seconds(step: Callable[[], object], at_least: float) -> float:
-    """The fastest of some steps, after one that only warms up: what else the machine does can only add."""
+    """Return the seconds of the fastest of some steps after a warm-up; other load on the machine can only add."""
     seconds, end = [], time.perf_counter() + at_least
     while len(seconds) <= FEWEST or time.perf_counter() < end:
         started = time.perf_counter()

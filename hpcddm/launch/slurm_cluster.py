@@ -1,4 +1,4 @@
-"""What a Slurm controller says about itself: sizes, partitions, limits; each asked for once."""
+"""Sizes, partitions and limits of a Slurm cluster, each queried from its controller once."""
 
 import os
 import re
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
-from hpcddm.launch.client import Silent, ask, on, user_name
+from hpcddm.launch.client import SlurmUnavailable, on, query, user_name
 from hpcddm.site import Resources, Site
 
 UNLIMITED = 2**31
 
 
 @dataclass(frozen=True)
-class Partition:
-    """One partition: whether jobs that name none go there, the longest time, the most nodes of one job and in all."""
+class SlurmPartition:
+    """One partition: True for the default one, longest time in minutes, most nodes of one job, and nodes in all."""
 
     name: str
     is_default: bool
@@ -23,8 +23,8 @@ class Partition:
     total_nodes: int = UNLIMITED
 
 
-class Cluster:
-    """One cluster; every attribute raises `Silent` when nobody answers."""
+class SlurmCluster:
+    """One cluster; every attribute raises `SlurmUnavailable` when nobody answers."""
 
     def __init__(self, name: str | None = None) -> None:
         self._on = on(name)
@@ -32,27 +32,31 @@ class Cluster:
 
     @cached_property
     def config(self) -> dict[str, str]:
-        """`scontrol show config`."""
-        pairs = (line.partition("=")[::2] for line in ask("scontrol", *self._on, "show", "config").splitlines())
+        """Keys and values of `scontrol show config`."""
+        pairs = (line.partition("=")[::2] for line in query("scontrol", *self._on, "show", "config").splitlines())
         return {key.strip(): value.strip() for key, value in pairs}
 
     @cached_property
-    def partitions(self) -> dict[str, Partition]:
-        """All partitions, hidden ones too."""
-        text = ask("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
-        found = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
-        return {one.name: one for one in found}
+    def partitions(self) -> dict[str, SlurmPartition]:
+        """Partitions by name, hidden ones included."""
+        text = query("scontrol", *self._on, "--all", "--oneliner", "show", "partition")
+        parsed = (_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
+        return {partition.name: partition for partition in parsed}
 
-    def partitions_of(self, asked: str | None) -> list[str]:
-        """Names of the partitions to which a job goes that asks for these, or for none."""
-        return asked.split(",") if asked else [one.name for one in self.partitions.values() if one.is_default]
+    def partitions_of(self, requested: str | None) -> list[str]:
+        """Return the names of the partitions that a job goes to when it asks for `requested`, or for none."""
+        return (
+            requested.split(",")
+            if requested
+            else [partition.name for partition in self.partitions.values() if partition.is_default]
+        )
 
-    def spare_nodes(self, asked: Resources) -> int:
-        """Number of nodes that a job can do without in its smallest partition, beside those that it excludes."""
-        names = self.partitions_of(asked.partition)
+    def spare_nodes(self, resources: Resources) -> int:
+        """Count the nodes that a job can spare in its smallest partition, beside those that it excludes."""
+        names = self.partitions_of(resources.partition)
         total = min((self.partitions[name].total_nodes for name in names if name in self.partitions), default=UNLIMITED)
-        excluded = ask("scontrol", "show", "hostnames", asked.exclude).split() if asked.exclude else []
-        return max(total - asked.nodes - len(excluded), 0)
+        excluded = query("scontrol", "show", "hostnames", resources.exclude).split() if resources.exclude else []
+        return max(total - resources.nodes - len(excluded), 0)
 
     @property
     def max_array(self) -> int:
@@ -63,7 +67,7 @@ class Cluster:
 
     @property
     def max_jobs(self) -> int:
-        """How many jobs the controller keeps at a time, those of all users together."""
+        """Number of jobs that the controller keeps at a time, of all users together."""
         return _number(self.config.get("MaxJobCount"), UNLIMITED)
 
     @cached_property
@@ -72,22 +76,22 @@ class Cluster:
         if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
         try:
-            return ask("scontrol", *self._on, "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
-        except Silent:
+            return query("scontrol", *self._on, "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
+        except SlurmUnavailable:
             return ""
 
-    def limits(self, site: Site, wanted: int) -> Limits:
-        """What the cluster takes from this user; the number of calls does not depend on `wanted`."""
+    def limits(self, site: Site, num_jobs: int) -> Limits:
+        """Return the cluster's limits for this user; the number of queries does not depend on `num_jobs`."""
         limit, reason = site.max_submitted, f"site key max_submitted: {site.max_submitted}"
         if limit is None:
             limit, reason = submit_limit(self.association_limits, site), "its limit for you"
-        if limit is None and 2 * wanted > self.max_jobs:
+        if limit is None and 2 * num_jobs > self.max_jobs:
             limit, reason = self.max_jobs, f"MaxJobCount {self.max_jobs}"
         # Where there are no arrays, every unit is a plain job.
         longest = max(self.max_array, 1)
         if limit is None:
             return Limits(longest)
-        mine = ask(
+        mine = query(
             "squeue", *self._on, "--all", "--noheader", "--array", f"--user={os.getuid()}", "--format=%i"
         ).split()
         reason += f", {len(mine)} of {limit} are taken"
@@ -99,9 +103,9 @@ class Cluster:
 
 
 def submit_limit(text: str, site: Site) -> int | None:
-    """How many jobs the user's association with the site's account, or with the default one, may have in the queue.
+    """Return the limit on queued jobs of the user's association with the site's account, or with the default one.
 
-    Those of a QOS are not in here: they show when sbatch refuses.
+    Limits of a QOS are not included: they show when sbatch refuses.
     """
     for record in re.split(r"^(?=ClusterName=)", text, flags=re.MULTILINE):
         head = record.partition("\n")[0]
@@ -112,15 +116,15 @@ def submit_limit(text: str, site: Site) -> int | None:
     return None
 
 
-def _partition(line: str) -> Partition:
+def _partition(line: str) -> SlurmPartition:
     values = dict(word.partition("=")[::2] for word in line.split())
     most, total = (_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
     longest = minutes(values.get("MaxTime", ""))
-    return Partition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
+    return SlurmPartition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
 
 
 def minutes(text: str) -> int:
-    """Slurm's [days-]hours:minutes:seconds in minutes."""
+    """Convert Slurm's [days-]hours:minutes:seconds to minutes; UNLIMITED for any other text."""
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
     if not match:
         return UNLIMITED

@@ -2,8 +2,8 @@ import pytest
 import yaml
 
 from hpcddm.errors import ConfigError
-from hpcddm.files import load_experiment, load_site, stored_experiment, within_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading import load_experiment, load_site, stored_experiment, within_run
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import tiny, write_experiment
 

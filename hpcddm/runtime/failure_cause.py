@@ -1,4 +1,4 @@
-"""Cause of a failed attempt, from what its ranks, srun and the kernel left, and not what followed from that cause."""
+"""Cause of a failed attempt, told apart from its consequences by the records of its ranks, srun and the kernel."""
 
 import re
 import socket
@@ -10,6 +10,7 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.ranks import Ranks
 
 FILE = re.compile("rank([0-9]+).json")
@@ -18,23 +19,23 @@ OF_A_PEER = re.compile(
     "|Dist(Backend|Network|Store)Error|rank 0 found nothing to do|another rank",
     re.IGNORECASE,
 )
-"""An error that a rank also gets when another one has died."""
+"""Pattern of the errors that a rank also gets when another one has died."""
 OUT_OF_MEMORY = re.compile(r"out of memory|oom[-_ ]?kill", re.IGNORECASE)
-"""In the words of Slurm and the kernel."""
+"""Pattern of the messages of Slurm and the kernel about too little memory."""
 HOST_MEMORY = re.compile(r"\bMemoryError|can't allocate memory|cannot allocate memory", re.IGNORECASE)
-"""In a rank's own error: that of a GPU is not mended by more memory of the node."""
+"""Pattern of a rank's own error about the node's memory; more of that does not help where a GPU ran out of its own."""
 SRUN_ENDING = re.compile(r"error: (?P<node>\S+): tasks? (?P<ranks>[0-9,-]+): (?P<how>.+)")
-"""Line by which srun tells of ranks that ended badly."""
+"""Pattern of the line in which srun reports ranks that ended badly."""
 LAUNCH_FAILED = re.compile(r"error: Task launch for \S+ failed on node (?P<node>\S+): (?P<how>.+)")
-"""Line by which srun tells of a node on which it could start nothing."""
+"""Pattern of the line in which srun reports a node on which it could start nothing."""
 SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step|Job step aborted")
-"""From here on srun tells of ranks that it ended itself."""
+"""Pattern of the line after which srun reports ranks that it ended itself."""
 TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class LastWord:
-    """Last word of one rank about its own end."""
+class RankEnding:
+    """Record by one rank of its own end."""
 
     rank: int
     local_rank: int
@@ -46,7 +47,7 @@ class LastWord:
 
     @property
     def text(self) -> str:
-        """The reason and whose it is."""
+        """The reason, preceded by rank and host."""
         return f"rank {self.rank} on {self.host}: {self.reason}"
 
 
@@ -58,48 +59,48 @@ class Cause:
     is_memory: bool = False
 
 
-def leave_word(folder: Path, ranks: Ranks, outcome: str, reason: str, exit_code: int | None) -> None:
-    """Write how this rank ended; what cannot be written is no reason to end otherwise."""
-    word = LastWord(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
+def write_rank_ending(folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None) -> None:
+    """Write how this rank ended; an error of writing is ignored."""
+    ending = RankEnding(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
     with suppress(OSError, UserError):
-        atomic.write_json(folder / f"rank{ranks.rank}.json", asdict(word), durable=False)
+        atomic.write_json(folder / f"rank{ranks.rank}.json", asdict(ending), durable=False)
 
 
-def last_words(folder: Path) -> list[LastWord]:
-    """Read the last words of the ranks of an attempt, the first ones first."""
-    found = []
+def rank_endings(folder: Path) -> list[RankEnding]:
+    """Read the ends that the ranks of an attempt recorded, in the order of time."""
+    endings = []
     for name in fresh.names(folder):
         content: Any = atomic.read_json(folder / name) if FILE.fullmatch(name) else None
         with suppress(TypeError):
-            found.append(LastWord(**content))
-    return sorted(found, key=lambda word: word.time)
+            endings.append(RankEnding(**content))
+    return sorted(endings, key=lambda ending: ending.time)
 
 
 def cause_of(
     folder: Path, world_size: int | None, srun: str = "", output: str = "", oom_kills: int = 0
 ) -> Cause | None:
-    """Find out why the ranks of an attempt failed; None where nobody knows more than their exit code.
+    """Find out why the ranks of an attempt failed; None where only their exit code is known.
 
-    srun: its words; output: the end of what Slurm wrote into the ranks' own files; oom_kills: as the kernel counted
+    srun: its messages; output: the end of what Slurm wrote into the ranks' own files; oom_kills: as the kernel counted
     them on the node of the batch script. A rank's own error outranks those that its siblings got from its end.
     """
     if launch := LAUNCH_FAILED.search(srun):
         return Cause(f"srun could not start the ranks on {launch['node']}: {launch['how'].strip()}")
-    words = last_words(folder)
-    failed = [word for word in words if word.outcome == "failed"]
-    own = [word for word in failed if not OF_A_PEER.search(word.reason)]
-    speakers = {word.rank for word in words}
+    endings = rank_endings(folder)
+    failed = [ending for ending in endings if ending.outcome == Outcome.FAILED]
+    own_errors = [ending for ending in failed if not OF_A_PEER.search(ending.reason)]
+    speakers = {ending.rank for ending in endings}
     # What srun ended itself counts only where the ranks' errors say that one was dead before.
-    lost = [one for one in _endings(srun) if one.rank not in speakers and (one.is_first or failed)]
-    killed = [one for one in lost if one.how == "Killed"]
+    lost = [ending for ending in _endings(srun) if ending.rank not in speakers and (ending.is_first or failed)]
+    killed = [ending for ending in lost if ending.how == "Killed"]
     has_counted = bool(oom_kills or OUT_OF_MEMORY.search(output))
-    for one in [one for one in lost if OUT_OF_MEMORY.search(one.how)] + (killed if has_counted else []):
-        return Cause(f"out of memory on {one.node} (rank {one.rank})", is_memory=True)
-    if own and not (killed and killed[0].is_first):
-        return Cause(own[0].text, bool(HOST_MEMORY.search(own[0].reason)))
-    for one in killed:
+    for ending in [ending for ending in lost if OUT_OF_MEMORY.search(ending.how)] + (killed if has_counted else []):
+        return Cause(f"out of memory on {ending.node} (rank {ending.rank})", is_memory=True)
+    if own_errors and not (killed and killed[0].is_first):
+        return Cause(own_errors[0].text, bool(HOST_MEMORY.search(own_errors[0].reason)))
+    for ending in killed:
         return Cause(
-            f"out of memory on {one.node}, it seems: rank {one.rank} was killed without a word", is_memory=True
+            f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True
         )
     silent = sorted(set(range(world_size or 0)) - speakers)
     if failed and silent and not srun:
@@ -109,14 +110,14 @@ def cause_of(
     return Cause(failed[0].text) if failed else None
 
 
-def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Count the processes of this job that the kernel killed on this node for want of memory; 0 where nobody counts.
+def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/proc/self/cgroup")) -> int:
+    """Count the processes of this job that the kernel killed on this node for want of memory; 0 where it is unknown.
 
     Only under version 2 of cgroups, whose job folder also counts the steps that have ended.
     """
     # StopIteration: outside of a job, or under version 1.
     with suppress(OSError, StopIteration, TypeError):
-        place = next(line.removeprefix("0::/") for line in own.read_text().splitlines() if line.startswith("0::"))
+        place = next(line.removeprefix("0::/") for line in own_group.read_text().splitlines() if line.startswith("0::"))
         parts = Path(place).parts
         job = next(number for number, part in enumerate(parts) if part.startswith("job_"))
         events = (cgroups.joinpath(*parts[: job + 1]) / "memory.events").read_text()
@@ -125,18 +126,18 @@ def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/se
 
 
 def tails(files: list[Path], since: float) -> str:
-    """The ends of files that were written since."""
-    found = []
+    """Read the last `TAIL_BYTES` of the files modified since `since`, in seconds since the epoch, as one text."""
+    ends = []
     for file in files:
         with suppress(OSError):
             if file.stat().st_mtime >= since:
-                found.append(file.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
-    return "\n".join(found)
+                ends.append(file.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
+    return "\n".join(ends)
 
 
 @dataclass(frozen=True)
 class _Ending:
-    """A rank that srun says ended badly; `is_first`: before srun ended the others."""
+    """Bad end of a rank as srun reports it; `is_first`: before srun ended the others."""
 
     node: str
     rank: int
@@ -145,17 +146,17 @@ class _Ending:
 
 
 def _endings(srun: str) -> list[_Ending]:
-    found = []
+    endings = []
     is_first = True
     for line in srun.splitlines():
         is_first = is_first and not SRUN_ENDS_ALL.search(line)
         match = SRUN_ENDING.search(line)
         for rank in _numbers(match["ranks"]) if match else []:
-            found.append(_Ending(match["node"], rank, match["how"].strip(), is_first))
-    return found
+            endings.append(_Ending(match["node"], rank, match["how"].strip(), is_first))
+    return endings
 
 
 def _numbers(text: str) -> list[int]:
-    """Slurm's '0-2,5' as numbers."""
+    """Convert Slurm's list of ranks, such as '0-2,5', to numbers."""
     ranges = (part.partition("-") for part in text.split(","))
     return [number for low, _, high in ranges for number in range(int(low), int(high or low) + 1)]

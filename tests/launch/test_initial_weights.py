@@ -7,8 +7,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from hpcddm.errors import UserError
-from hpcddm.files import with_content, within_run
 from hpcddm.launch.submission import check_experiment, decide, store_experiment
+from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline import plan
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import finish, tiny, write_source
@@ -23,7 +23,7 @@ def run(tmp_path):
 
 def seeded(folder, tensors=None, own=None, **changes):
     """A run whose images are sharded and whose experts and monolith start from a file; the experiment."""
-    experiment = tiny(folder, experts__start={"weights": "seed.safetensors"}, **changes)
+    experiment = tiny(folder, experts__init_from={"weights": "seed.safetensors"}, **changes)
     if tensors is not None:
         save_file(tensors, folder / "seed.safetensors", {"hpcddm": json.dumps(own)} if own else None)
     return experiment
@@ -71,7 +71,7 @@ def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_pat
     store_experiment(within_run(experiment, run), run)
     (tmp_path / "seed.safetensors").unlink()
     again = with_content(seeded(tmp_path), run)
-    assert again.experts.start.content == experiment.experts.start.content
+    assert again.experts.init_from.content == experiment.experts.init_from.content
     with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
         starts_checked(again, run)
     finish([unit for unit in plan(again) if unit.stage in ("encode", "cluster", "train")], run)

@@ -1,4 +1,4 @@
-"""What state every unit of a run is in, told from the files of the run alone."""
+"""States of the units of a run, from the files of the run alone."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,10 +11,10 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.records import Record, read_record
+from hpcddm.runtime.records import AttemptRecord, read_record
 
 LOOK_BACK = 20
-"""How many attempts without an image are gone back for one with some."""
+"""Number of newest attempts that are searched for one that saw images."""
 
 
 class State(StrEnum):
@@ -24,14 +24,14 @@ class State(StrEnum):
     STALE = "stale"
     OUTDATED = "outdated"
     WAITING = "waiting"
-    """It is there, and whether it fits can be told when what it reads is complete."""
+    """State of a unit that exists and can be checked only when the units that it reads are complete."""
     DAMAGED = "damaged"
     MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class UnitStatus:
-    """A unit's state, why, and what is known of its attempts."""
+    """State of a unit, the reason, and the settings that changed."""
 
     unit: PlannedUnit
     state: State
@@ -46,57 +46,57 @@ class UnitStatus:
 
 
 def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
-    """The state of every planned unit, by key, from manifests alone."""
-    found: dict[str, UnitStatus] = {}
+    """Determine the state of every planned unit, by key, from manifests alone."""
+    states: dict[str, UnitStatus] = {}
     digests: dict[str, str] = {}
     for unit in units:
-        found[unit.key], outputs = judge(unit, run.unit(unit.key), found, digests)
+        states[unit.key], outputs = unit_state(unit, run.unit(unit.key), states, digests)
         if outputs:
             digests[unit.key] = outputs
-    return found
+    return states
 
 
-def judge(
-    unit: PlannedUnit, folder: Path, found: dict[str, UnitStatus], digests: dict[str, str]
+def unit_state(
+    unit: PlannedUnit, folder: Path, states: dict[str, UnitStatus], digests: dict[str, str]
 ) -> tuple[UnitStatus, str | None]:
-    """The state of the unit in a folder, and the digest of its outputs if others may have been made of them.
+    """Determine the state of the unit in a folder; also return its outputs' digest, None unless complete or stale.
 
-    found, digests: the same of everything that it reads.
+    states, digests: the same of all units that it reads.
     """
     present = manifest.read(folder)
-    arrived = {key for key in unit.wants if found[key].state is State.COMPLETE}
-    status = _judge(unit, present, digests, arrived, folder)
+    arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
+    status = _state_of(unit, present, digests, arrived, folder)
     counts = present is not None and status.state in (State.COMPLETE, State.STALE)
     return status, present.digest if counts else None
 
 
-def _judge(
+def _state_of(
     unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[str, str], arrived: set[str], folder: Path
 ) -> UnitStatus:
     if present is None:
         return UnitStatus(unit, State.MISSING)
-    changes = _changes(present.settings, unit.covers)
+    changes = _changes(present.settings, unit.fingerprint_settings)
     if changes:
         listed = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
         return UnitStatus(unit, State.STALE, f"made with other settings ({listed})", changes)
     broken = manifest.damage(folder, present)
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
-    for key in present.inputs.keys() - set(unit.reads):
+    for key in present.inputs.keys() - set(unit.inputs):
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
-    for key in unit.wants:
+    for key in unit.optional:
         if key not in present.inputs and key in arrived:
             return UnitStatus(unit, State.OUTDATED, f"{key} has arrived since")
         if key in present.inputs and digests.get(key, present.inputs[key]) != present.inputs[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
-    for key in unit.needs:
+    for key in unit.requires:
         if key not in digests:
             return UnitStatus(unit, State.WAITING, f"{key} is not complete")
         if present.inputs.get(key) != digests[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
-    unused = [key for key in unit.wants if key not in present.inputs]
-    gone = [key for key in unit.wants if key in present.inputs and key not in digests]
-    for key in unit.lacks([*unused, *gone]):
+    unused = [key for key in unit.optional if key not in present.inputs]
+    gone = [key for key in unit.optional if key in present.inputs and key not in digests]
+    for key in unit.missing_inputs([*unused, *gone]):
         return UnitStatus(unit, State.WAITING, f"{key} is not complete")
     # A result stays what it was when an expert that it was made with has gone and enough are left.
     remarks = [f"without {key}" for key in unused] + [f"made with {key}, which has gone" for key in gone]
@@ -131,32 +131,32 @@ def check_stale(states: list[UnitStatus], redo: set[str]) -> None:
 
 @dataclass(frozen=True)
 class Activity:
-    """What a unit's files say about work on it: its last attempt, and the last that was heard of its progress."""
+    """Work on a unit by its files: the last attempt, and the last progress."""
 
-    last: Record | None
+    last: AttemptRecord | None
     beat: Heartbeat | None
     """The newest heartbeat that counts images, perhaps of an attempt before the last one."""
     saved: tuple[int, float] | None
-    """The images of the newest training state, and when it was written."""
+    """Images seen by the newest training state, and the time at which it was written."""
 
     @property
     def attempts(self) -> int:
-        """The number of the last attempt."""
+        """Number of the last attempt, 0 for none."""
         return self.last.number if self.last else 0
 
     @property
     def outcome(self) -> str | None:
-        """How the last attempt ended."""
+        """Outcome of the last attempt; None where it has none."""
         return self.last.outcome if self.last else None
 
     @property
     def reason(self) -> str:
-        """Why the last attempt ended."""
+        """Reason for the end of the last attempt; empty where it has none."""
         return self.last.reason if self.last else ""
 
     @property
     def is_running(self) -> bool:
-        """Whether the last attempt is open and gave a sign of life lately."""
+        """True where the last attempt is open and has a fresh heartbeat."""
         return self.last is not None and self.last.is_open and self.last.beat is not None and self.last.beat.is_fresh
 
 

@@ -1,11 +1,11 @@
-"""What the report says of a run in words: how it was trained, how it was sampled, which denoisers it has."""
+"""Summary of a run for its report: training, sampling and denoisers, as text."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from hpcddm.config import Experiment, Recipe
+from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
@@ -14,11 +14,11 @@ from hpcddm.stages import denoisers
 
 
 def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
-    """Pairs of what and value, in the order of the pipeline."""
+    """List the summary as pairs of label and value, in the order of the pipeline."""
     training, evaluate, router = settings.experts.training, settings.evaluate, settings.router
-    seconds = sum(found.record["seconds"] * found.record["world_size"] for found in inputs.values())
+    seconds = sum(manifest.record["seconds"] * manifest.record["world_size"] for manifest in inputs.values())
     return [
-        ("Training images", f"{inputs[CLUSTER].facts['images']:,}"),
+        ("Training images", f"{inputs[CLUSTER].results['images']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
         *_of_student(settings, inputs),
@@ -30,65 +30,65 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Guidance", _guidance(settings)),
         ("Experts become one velocity by", _combining(settings)),
         ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
-        ("Judge", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
+        ("Classifier", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
     ]
 
 
 def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list[Denoiser]:
-    """Monolith and student, where they are, then the experts that are there."""
-    dense = {key: settings.recipe() for key in (MONOLITH, STUDENT) if key in inputs}
-    recipes = dense | {expert_key(index): settings.recipe(index) for index in range(settings.cluster.experts)}
-    return [_denoiser(settings, key, recipe, inputs[key].facts) for key, recipe in recipes.items() if key in inputs]
+    """List monolith and student, where they are there, then the experts that are there."""
+    dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
+    configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
+    return [_denoiser(settings, key, config, inputs[key].results) for key, config in configs.items() if key in inputs]
 
 
 def brief(settings: VariantSettings) -> str:
-    """A variant in words: its name, then what is not as by default."""
-    words = []
+    """Describe a variant by its name and the settings that differ from their defaults."""
+    changes = []
     for key, field in type(settings).model_fields.items():
         value, default = getattr(settings, key), field.default
         if isinstance(value, VariantSettings):
             # The default of such a field is a mapping with the variant's name.
             value, default = brief(value), default["name"] if isinstance(default, dict) else None
         if key != "name" and value != default:
-            words.append(f"{key} {value}")
-    return f"{settings.name} ({', '.join(words)})" if words else settings.name
+            changes.append(f"{key} {value}")
+    return f"{settings.name} ({', '.join(changes)})" if changes else settings.name
 
 
-def _denoiser(settings: Experiment, key: str, recipe: Recipe, facts: dict[str, Any]) -> Denoiser:
+def _denoiser(settings: Experiment, key: str, config: ExpertConfig, results: dict[str, Any]) -> Denoiser:
     with torch.device("meta"):
-        model = denoisers.build(settings, recipe)
+        model = denoisers.build(settings, config)
     return Denoiser(
         unit=key,
-        model=brief(recipe.model),
+        model=brief(config.model),
         parameters=sum(values.numel() for values in model.parameters()),
-        objective=brief(recipe.objective),
-        precision=recipe.precision,
-        images=facts["images"],
-        flops=facts["train_flops"],
+        objective=brief(config.objective),
+        precision=config.precision,
+        images=results["images"],
+        flops=results["train_flops"],
     )
 
 
-def starts_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
-    """What units started from, by the SHA-256 of the file: many may share one."""
-    found = (unit.facts.get("start") for unit in units)
-    return {start["sha256"]: start for start in found if start is not None}
+def initial_weights_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
+    """Collect the initial weights of units by the SHA-256 of the file, which several units may share."""
+    starts = (unit.results.get("start") for unit in units)
+    return {start["sha256"]: start for start in starts if start is not None}
 
 
 def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
-    words = []
-    for digest, start in starts_of(inputs.values()).items():
+    lines = []
+    for digest, start in initial_weights_of(inputs.values()).items():
         cost = "images unknown" if start["images"] is None else f"{start['images']:,} images seen"
         billed = "which no bill holds" if start["train_flops"] is None else "on the bill of every arm that began there"
-        words.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
-    return [("Start", "; ".join(words))] if words else []
+        lines.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
+    return [("Start", "; ".join(lines))] if lines else []
 
 
 def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
-    """Trainings in which a gradient was not finite."""
-    skipped = {key: unit.facts.get("skipped_steps", 0) for key, unit in inputs.items()}
-    words = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
-    return [("Steps skipped, their gradients not finite", words)] if words else []
+    """List the trainings in which a gradient was not finite, with their skipped steps."""
+    skipped = {key: unit.results.get("skipped_steps", 0) for key, unit in inputs.items()}
+    text = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
+    return [("Steps skipped, their gradients not finite", text)] if text else []
 
 
 def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
@@ -104,8 +104,8 @@ def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> st
         return "not trained"
     source = "samples of the experts" if router.samples else "all clusters"
     refit = ", only its last layer" if router.refit else ""
-    seen = f"{inputs[ROUTER].facts['images']:,} images of {source}{refit}, {router.frequency} frequency"
-    return seen if router.temperature == "none" else f"{seen}, temperature {router.temperature}"
+    images = f"{inputs[ROUTER].results['images']:,} images of {source}{refit}, {router.frequency} frequency"
+    return images if router.temperature == "none" else f"{images}, temperature {router.temperature}"
 
 
 def _spacing(shift: float) -> str:
@@ -121,6 +121,6 @@ def _guidance(settings: Experiment) -> str:
 
 def _combining(settings: Experiment) -> str:
     evaluate = settings.evaluate
-    asked = "every step" if evaluate.route_every == 1 else f"every {evaluate.route_every} steps"
+    frequency = "every step" if evaluate.route_every == 1 else f"every {evaluate.route_every} steps"
     sums = "sum to one" if evaluate.renormalise else "sum to less than one"
-    return f"{brief(evaluate.conversion)}; the router is asked {asked}, the weights of the chosen {sums}"
+    return f"{brief(evaluate.conversion)}; the router is asked {frequency}, the weights of the chosen {sums}"

@@ -1,4 +1,4 @@
-"""All networks stay on the device."""
+"""Resident placement: every network stays on the device."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from hpcddm.schema import VariantSettings
 
 
 class Settings(VariantSettings):
-    """Nothing to set."""
+    """Variant without settings."""
 
 
 def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
-    """The networks as functions (x, t, condition) -> prediction, for tensors on `device`."""
+    """Return the networks as functions (x, t, condition) -> prediction, for tensors on `device`."""
     return {key: network.to(device) for key, network in networks.items()}

@@ -4,11 +4,11 @@ import pytest
 
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline import expert_key, plan
-from hpcddm.rundir.heartbeat import Pulse
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.ranks import Ranks
-from hpcddm.status import State, activity, check_stale, survey
+from hpcddm.unit_states import State, activity, check_stale, survey
 from tests.attempts import beat, write_attempt
 from tests.helpers import finish, tiny
 
@@ -70,7 +70,7 @@ def test_a_changed_setting_is_named_with_its_old_and_new_value(run, tmp_path):
 
 def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated(run, tmp_path):
     units = plan(tiny(tmp_path))
-    (unit,) = [unit for unit in units if unit.key == "critics/judge"]
+    (unit,) = [unit for unit in units if unit.key == "measuring/classifier"]
     run.unit(unit.key).joinpath("output.bin").write_text("other")
     from hpcddm.rundir import manifest
 
@@ -78,8 +78,8 @@ def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated
     outputs = manifest.describe_outputs(run.unit(unit.key), ["output.bin"])
     manifest.publish(run.unit(unit.key), manifest.Manifest(**{**vars(before), "outputs": outputs}))
     found = survey(units, run)
-    assert found["critics/judge"].state is State.COMPLETE
-    assert found["report/all"].reason == "critics/judge has changed since"
+    assert found["measuring/classifier"].state is State.COMPLETE
+    assert found["report/all"].reason == "measuring/classifier has changed since"
 
 
 def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
@@ -160,7 +160,7 @@ def test_what_a_unit_says_of_itself(tmp_path):
     assert (activity(run, EXPERT).attempts, activity(run, EXPERT).is_running) == (0, False)
     attempt = open_attempt(run.logs(EXPERT), Ranks(0, 0, 1, 1, "me"))
     assert not activity(run, EXPERT).is_running
-    Pulse(attempt.folder, "me", attempt.number, "host").beat(1, 2)
+    HeartbeatWriter(attempt.folder, "me", attempt.number, "host").beat(1, 2)
     assert activity(run, EXPERT).is_running
     attempt.close("stopped", "SIGTERM")
     work = activity(run, EXPERT)

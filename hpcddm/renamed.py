@@ -1,0 +1,23 @@
+"""Old names in users' files: each is an error that tells the new name."""
+
+KEYS = {
+    "critics": "measuring",
+    "judge": "classifier",
+    "mixed": "overrides",
+    "start": "init_from",
+    "redo": "nredo",
+    "residency": "placement",
+    "quantity": "prediction_type",
+}
+"""Keys of an experiment."""
+
+VARIANTS = {"once": "per-trajectory", "measured": "target_space"}
+"""Names of variants."""
+
+STAGES = {"critics": "measuring"}
+"""Stages, as `--redo` and the `stages` of a site name them."""
+
+
+def hint(names: dict[str, str], old: str) -> str:
+    """Text to append to an error about the unknown name `old`; empty unless it was renamed."""
+    return f", which is now called '{names[old]}'" if old in names else ""

@@ -1,0 +1,35 @@
+"""Words by which an attempt at a unit ends; the files of a run hold them as they stand here."""
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """End of an attempt: as its ranks record it, or as the batch script decides afterwards."""
+
+    COMPLETE = "complete"
+    ALREADY_COMPLETE = "already complete"
+    """Another attempt had made the unit."""
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """It left early, at a place where nothing is lost."""
+    WAITING = "waiting"
+    """An input is not there yet."""
+    HELD = "held"
+    """Another job is at work on the unit."""
+    SUPERSEDED = "superseded"
+    """A later execution of the same job owns the unit."""
+    REQUEUE = "requeue"
+    RESUBMIT = "resubmit"
+    CANCELLED = "cancelled"
+    GAVE_UP = "gave up"
+    """Too many attempts in a row made no progress."""
+    BY_HAND = "by hand"
+    """The site lets no job come back: the user submits again."""
+
+
+COMES_BACK = (Outcome.REQUEUE, Outcome.RESUBMIT, Outcome.SUPERSEDED)
+"""Decisions after which the unit comes back by itself."""
+ASK_FOR_THE_USER = (Outcome.FAILED, Outcome.GAVE_UP, Outcome.BY_HAND)
+"""Decisions after which nothing happens by itself and the user's hook is called."""
+SETTLED = (*ASK_FOR_THE_USER, Outcome.CANCELLED, Outcome.STOPPED, Outcome.WAITING)
+"""Ends after which nothing happens by itself."""

@@ -1,0 +1,77 @@
+"""Network evaluations (NFE) of an arm for one image, counted by drawing with networks that only count."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from hpcddm import plugins
+from hpcddm.config import EvaluateSettings
+from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.diagnostics import diagnose
+from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.sampler import sample
+
+SHAPE = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class NetworkEvaluations:
+    """Numbers of images that all experts together, and the router, see."""
+
+    experts: float = 0.0
+    router: float = 0.0
+
+    def __add__(self, other: "NetworkEvaluations") -> "NetworkEvaluations":
+        return NetworkEvaluations(self.experts + other.experts, self.router + other.router)
+
+
+def of_arm(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
+    """Count the evaluations for drawing one image, the most that any router causes."""
+    nothing = torch.zeros(1, dtype=torch.long)
+
+    def draw(ensemble: Ensemble) -> None:
+        sample(ensemble.field(arm, evaluate, nothing), 0, range(1), nothing, SHAPE, evaluate)
+
+    return _most(draw, evaluate, num_experts)
+
+
+def of_diagnostics(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
+    """Count the evaluations for diagnosing one image at most: `diagnose` evaluates every expert, and draws twice."""
+    nothing = torch.zeros(1, dtype=torch.long)
+
+    def inspect(ensemble: Ensemble) -> None:
+        diagnose(lambda: ensemble.field(arm, evaluate, nothing), 0, range(1), nothing, SHAPE, evaluate)
+
+    return _most(inspect, evaluate, num_experts)
+
+
+def _most(act: Callable[[Ensemble], None], evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
+    """Return the maximum over routers that find 1, 2, ... K experts equally likely; K itself may give less."""
+    counts = [_count(act, evaluate, num_experts, likely) for likely in range(1, num_experts + 1)]
+    return max(counts, key=lambda counted: (counted.experts, counted.router))
+
+
+class _Counter:
+    """A network that returns `output`, or zeros like its images, and counts the images that it sees."""
+
+    def __init__(self, output: torch.Tensor | None = None) -> None:
+        self.output, self.images = output, 0
+
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        self.images += len(x)
+        return torch.zeros_like(x) if self.output is None else self.output.expand(len(x), -1)
+
+
+def _count(
+    act: Callable[[Ensemble], None], evaluate: EvaluateSettings, num_experts: int, likely: int
+) -> NetworkEvaluations:
+    flow = plugins.load("objectives", "flow_matching")
+    objective = flow.Objective(flow.Settings(name="flow_matching"))
+    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+    # Not -inf: a probability of exactly nothing is none that a network gives.
+    logits = torch.zeros(num_experts).masked_fill(torch.arange(num_experts) >= likely, -50.0)
+    router, model = _Counter(logits), _Counter()
+    expert = Denoiser(model, objective, conversion)
+    act(Ensemble([expert] * num_experts, router, expert, expert, 0))
+    return NetworkEvaluations(model.images, router.images)

@@ -1,0 +1,158 @@
+"""What settings share: by all that shapes a unit's outputs, made by one of them, seen by the others through links."""
+
+import shutil
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.pipeline import REPORT
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import set_aside
+from hpcddm.sweep.index import Index, link, read_index, write_index
+from hpcddm.sweep.runs import assign, survey_sweep_runs
+from hpcddm.unit_states import State, survey
+from tests.helpers import finish
+
+TRAINED, FINAL = {"shard", "encode", "cluster", "measuring", "train", "route"}, {"evaluate", "report"}
+
+
+def shared_stages(first, second) -> set[str]:
+    """The stages of which all units are the same work."""
+    different = {key.split("/")[0] for key in second.identities if first.identities.get(key) != second.identities[key]}
+    return {key.split("/")[0] for key in second.identities} - different
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "shared"),
+    [
+        ("evaluate.guidance", [1.0, 2.0], TRAINED),
+        ("experts.training.images", [64, 128], {"shard", "encode", "cluster", "measuring", "route"}),
+        ("cluster.clustering.fine", [8, 9], {"shard", "encode", "measuring"}),
+        ("data.shards", [2, 3], set()),
+        ("seed", [0, 1], {"shard", "encode", "measuring"}),
+        ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
+        ("evaluate.min_experts", [1, 2], TRAINED),
+    ],
+)
+def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, shared):
+    assert shared_stages(*sweep_runs(grid={key: values})) == shared
+
+
+def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
+    both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
+    same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
+    assert {"train/expert-00", "train/expert-01", "route/router"} <= same and not any("evaluate" in key for key in same)
+
+
+def test_units_are_shared_inside_a_stage_too(sweep_runs):
+    one, other = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
+    assert one.identities["measuring/extractor"] == other.identities["measuring/extractor"]
+    assert one.identities["measuring/classifier"] != other.identities["measuring/classifier"]
+
+
+def settle(found, home):
+    """What a submission does with the files of a sweep."""
+    index = read_index(home) if home.root.exists() else Index()
+    index.current = [sweep_run.label for sweep_run in found]
+    assign(found, index)
+    for sweep_run in found:
+        sweep_run.run.root.mkdir(parents=True, exist_ok=True)
+        link(sweep_run.run, sweep_run.owners)
+    write_index(index, home)
+    return index
+
+
+def made_by(sweep_run, found):
+    """Finish the units of a run that it makes itself."""
+    finish([unit for unit in sweep_run.units if sweep_run.owners[unit.key] == sweep_run.label], sweep_run.run)
+    return found
+
+
+def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home):
+    found = sweep_runs(1.0, 2.0, 3.0)
+    settle(found, home)
+    for sweep_run in found:
+        made_by(sweep_run, found)
+    assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * 2
+    for sweep_run in found:
+        states = survey(sweep_run.units, sweep_run.run)
+        assert {status.state for status in states.values()} == {State.COMPLETE}, sweep_run.label
+        assert states == survey_sweep_runs(found)[sweep_run.label]
+
+
+def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_inside(sweep_runs, home):
+    first, second = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
+    settle([first, second], home)
+    assert str((second.run.root / "train").readlink()) == "../shift=0/train"
+    assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
+    measuring = second.run.root / "measuring"
+    assert (
+        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/measuring/extractor"
+    )
+    assert not (measuring / "classifier").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
+    logs = second.run.root / "logs"
+    assert str((logs / "train").readlink()) == "../../shift=0/logs/train"
+    assert str((logs / "measuring/extractor").readlink()) == "../../../shift=0/logs/measuring/extractor"
+
+
+def test_links_stay_true_when_the_sweep_is_moved(sweep_runs, home, tmp_path):
+    found = sweep_runs(1.0, 2.0)
+    settle(found, home)
+    made_by(found[0], found)
+    shutil.move(home.root, tmp_path / "moved")
+    assert manifest.read(tmp_path / "moved" / found[1].label / "train/expert-00")
+
+
+def test_values_that_are_added_use_what_is_there_wherever_they_stand_in_the_file(sweep_runs, home):
+    settle(sweep_runs(2.0, 3.0), home)
+    before, *_ = found = sweep_runs(1.0, 2.0, 3.0)
+    settle(found, home)
+    assert {before.owners[key] for key in before.owners if key.split("/")[0] not in FINAL} == {"guidance=2.0"}
+    assert before.owners[REPORT] == "guidance=1.0"
+
+
+def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run_is_gone(sweep_runs, home):
+    settle(sweep_runs(1.0, 2.0), home)
+    (left,) = sweep_runs(2.0)
+    settle([left], home)
+    assert left.owners["train/monolith"] == "guidance=1.0"
+    shutil.rmtree(home.root / "guidance=1.0")
+    settle([left], home)
+    assert set(left.owners.values()) == {"guidance=2.0"} and not (left.run.root / "train").is_symlink()
+
+
+def test_without_its_index_a_sweep_finds_what_was_made(sweep_runs, home):
+    found = sweep_runs(2.0, 3.0)
+    settle(found, home)
+    made_by(found[0], found)
+    (home.root / "sweep.json").unlink()
+    found = sweep_runs(1.0, 2.0, 3.0)
+    settle(found, home)
+    for sweep_run in found:
+        states = survey(sweep_run.units, sweep_run.run)
+        assert states["train/expert-01"].state is State.COMPLETE, sweep_run.label
+        assert sweep_run.owners["train/expert-01"] == "guidance=2.0"
+
+
+def test_a_torn_index_is_named_and_not_taken_for_a_new_sweep(home):
+    home.root.mkdir()
+    (home.root / "sweep.json").write_text('{"name": "tr')
+    with pytest.raises(UserError, match="sweep.json: no readable JSON; remove it"):
+        read_index(home)
+
+
+def test_a_folder_of_its_own_is_never_replaced_by_a_link(sweep_runs, home):
+    first, second = sweep_runs(1.0, 2.0)
+    finish(second.units, second.run)
+    settle([first, second], home)
+    assert set(second.owners.values()) == {"guidance=2.0"} and first.owners["train/monolith"] == "guidance=2.0"
+    assert not any(path.is_symlink() for path in second.run.root.rglob("*"))
+
+
+def test_setting_aside_in_one_run_moves_no_folder_of_another(sweep_runs, home):
+    first, second = found = sweep_runs(1.0, 2.0)
+    settle(found, home)
+    made_by(first, found)
+    made_by(second, found)
+    set_aside(second.run, REPORT)
+    assert manifest.read(first.run.unit(REPORT)) and not manifest.read(second.run.unit(REPORT))
