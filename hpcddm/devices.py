@@ -10,8 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from hpcddm.runtime.network import node_name
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks, node_name
 from hpcddm.runtime.unit import Unit
 
 STORE_KEY = "hpcddm/device"

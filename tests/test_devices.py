@@ -23,7 +23,7 @@ from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.site import Site
 from hpcddm.training import process_group
@@ -169,7 +169,7 @@ import os, sys, time
 from datetime import timedelta
 import torch, torch.distributed as dist
 from hpcddm import devices
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 rank = int(sys.argv[2])
 store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False)
 devices.identity = lambda device: ["a", "cpu"][rank]
@@ -243,14 +243,13 @@ import os, sys
 from types import SimpleNamespace
 import torch, torch.distributed as dist
 from hpcddm import devices
-from hpcddm.runtime import ranks
-from hpcddm.runtime.allocation import gpus_on_node
+from hpcddm.runtime.environment import current_ranks, gpus_on_node
 if sys.argv[1] == "fake":
     shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: len(shown)
     torch.cuda.set_device = lambda device: None
     torch.cuda.get_device_properties = lambda device: SimpleNamespace(uuid=shown[device.index])
-me = ranks.from_environment()
+me = current_ranks()
 unit = SimpleNamespace(key="train/expert-00", ranks=me, gpus=gpus_on_node())
 try:
     device = devices.own_device(unit)

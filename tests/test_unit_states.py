@@ -7,7 +7,7 @@ from hpcddm.pipeline import expert_key, plan
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.unit_states import State, activity, check_stale, survey
 from tests.attempts import beat, write_attempt
 from tests.helpers import finish, tiny

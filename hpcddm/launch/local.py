@@ -17,7 +17,7 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
-from hpcddm.runtime.ranks import LAUNCH_VARIABLE
+from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from hpcddm.site import Resources, Site
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.failure_cause import write_rank_ending
 from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import Stopped
 
 MEETING_SECONDS = 300

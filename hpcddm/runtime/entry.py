@@ -24,8 +24,7 @@ from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.runtime import allocation as allocations
-from hpcddm.runtime import ranks as ranks_module
+from hpcddm.runtime import environment
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
 from hpcddm.runtime.inputs import NotReady, patient_gather
 from hpcddm.runtime.outcome import Outcome
@@ -70,12 +69,12 @@ def run_unit(spec_path: str) -> None:
 
 def _run(spec_path: Path, stop: StopFlag) -> int:
     spec, run = read_spec(spec_path)
-    ranks = ranks_module.from_environment()
+    ranks = environment.current_ranks()
     if ranks.rank > 0 and spec.stage not in COLLECTIVE_STAGES:
         return 0
     sharing.follow(run.root)
     _prepare_environment(spec)
-    allocation = allocations.from_environment(ranks.world_size, spec.threads)
+    allocation = environment.current_allocation(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}
     with stop.exit_on_stop():
         attempt = open_attempt(run.logs(spec.key), ranks, allocation.record(), origin)
@@ -99,7 +98,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
 
 
 def _outcome(
-    spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
+    spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[Outcome, str, int]:
     """Make the unit and return the outcome, its reason, and the exit code.
 
@@ -113,7 +112,7 @@ def _outcome(
 
 
 def _attempted(
-    spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag
+    spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[Outcome, str, int]:
     """Make the unit and turn whatever is raised into the outcome, its reason, and the exit code."""
     try:
@@ -141,7 +140,7 @@ def _outlook(spec: Spec) -> str:
 
 
 def _conditions(
-    run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt
+    run: RunDir, ranks: environment.Ranks, attempt: Attempt
 ) -> list[tuple[float, Callable[[], str | None]]]:
     """List the conditions that end a unit early, each with the seconds between two checks of it.
 
@@ -176,7 +175,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
         os._exit(0)
 
 
-def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
+def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
     gathered = patient_gather(spec, run)
     inputs = gathered.found
@@ -190,7 +189,7 @@ def _make(spec: Spec, run: RunDir, ranks: ranks_module.Ranks, attempt: Attempt, 
     folder.mkdir(parents=True, exist_ok=True)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
-    survival["gpus"] = max(spec.gpus, allocations.gpus_on_node())
+    survival["gpus"] = max(spec.gpus, environment.gpus_on_node())
     unit = Unit(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint, **survival)
     if ranks.rank > 0:
         _call_stage(spec, unit)

@@ -10,8 +10,8 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.ranks import Ranks
 
 FILE = re.compile("rank([0-9]+).json")
 OF_A_PEER = re.compile(

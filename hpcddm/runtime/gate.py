@@ -15,8 +15,8 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.environment import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.inputs import gather
-from hpcddm.runtime.ranks import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
 TABLE = "table/all"

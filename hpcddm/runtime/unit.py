@@ -8,7 +8,7 @@ from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import Attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 
 

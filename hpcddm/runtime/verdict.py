@@ -18,8 +18,8 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime import allocation, ranks
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
+from hpcddm.runtime.environment import Allocation, Ranks, current_allocation, slurm_owner
 from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, tails
 from hpcddm.runtime.outcome import ASK_FOR_THE_USER, Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record, records
@@ -99,10 +99,10 @@ def main() -> None:
     map_path, code = Path(sys.argv[1]), int(sys.argv[2])
     refused, message = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
-    granted = allocation.from_environment(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
+    granted = current_allocation(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
     sharing.follow(run.root)
-    owner, logs = ranks.slurm_owner(), run.logs(spec.key)
+    owner, logs = slurm_owner(), run.logs(spec.key)
     executions = [record for record in records(logs) if submission_of(_owner(record)) == submission_of(owner)]
     tried = [record for record in executions if not follows(_owner(record), owner)]
     is_own = bool(tried) and _owner(tried[-1]) == owner
@@ -152,7 +152,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
     return Verdict(decision, reason, memory_gb=advised)
 
 
-def _cause(last: AttemptRecord, map_path: Path, granted: allocation.Allocation) -> Cause | None:
+def _cause(last: AttemptRecord, map_path: Path, granted: Allocation) -> Cause | None:
     """Find out why the ranks failed, from what they, srun and the kernel left."""
     if last.outcome not in (None, Outcome.FAILED):
         return None
@@ -172,10 +172,10 @@ def _owner(record: AttemptRecord) -> str:
     return str(record.owner.get("owner"))
 
 
-def _late_record(logs: Path, owner: str, granted: allocation.Allocation) -> AttemptRecord:
+def _late_record(logs: Path, owner: str, granted: Allocation) -> AttemptRecord:
     """Open and read the attempt of a job whose Python never came so far; on a full disk return an empty record."""
     try:
-        attempt = open_attempt(logs, ranks.Ranks(0, 0, 1, 1, owner), granted.record())
+        attempt = open_attempt(logs, Ranks(0, 0, 1, 1, owner), granted.record())
     except (OSError, UserError):
         return AttemptRecord(0, logs, {}, {}, {}, {}, None)
     return read_record(attempt.number, attempt.folder)

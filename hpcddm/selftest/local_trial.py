@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpcddm.launch.base import PYTHON, clean_environment
 from hpcddm.rundir import atomic
-from hpcddm.runtime.ranks import LAUNCH_VARIABLE
+from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.selftest.checks.signals import SIGNALS
 from hpcddm.selftest.checks.storage import SCRATCH_VARIABLE
 from hpcddm.selftest.evidence import Element, Evidence, Part

@@ -20,7 +20,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.devices import current_device
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.stages.costs import DENOISER, ENCODER, ROUTER, TAR, Costs
 from hpcddm.training.engine import Engine
 

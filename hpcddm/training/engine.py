@@ -11,7 +11,7 @@ from torch import nn
 
 from hpcddm.config import Training
 from hpcddm.models.checkpoints.writing import save_tensors
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 
 PIECE = 4_000_000
 """Number of values sent at once when the weights are gathered: 16 MB."""

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from hpcddm import devices
-from hpcddm.runtime.network import own_address
+from hpcddm.runtime.environment import own_address
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.unit import Unit
 

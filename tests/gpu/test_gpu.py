@@ -13,7 +13,7 @@ from hpcddm import devices
 from hpcddm.launch import machine_gpus
 from hpcddm.launch.gpu_use import all_stages
 from hpcddm.pipeline import Gpus, gpus_of
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from tests.helpers import REPOSITORY
 from tests.runs import TINY, hpcddm
 
@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
 from hpcddm.training import process_group

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from hpcddm.rundir import atomic
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import Checkpoints
 
 OWNER = "slurm-x-0123456789ab-7_0.0"

@@ -11,8 +11,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import gate
 from hpcddm.runtime.attempt import ENDED, open_attempt
 from hpcddm.runtime.entry import _told_by_user
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.inputs import NotReady, gather
-from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.records import records
 from hpcddm.runtime.spec import Spec
 from hpcddm.unit_states import State, survey

@@ -15,7 +15,7 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.site import Site
 
 UNITS = ["train/expert-00", "train/expert-01"]

@@ -10,7 +10,7 @@ from hpcddm.launch.submission import decide
 from hpcddm.pipeline import MONOLITH, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.site import Site
 from tests.helpers import finish, tiny
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from hpcddm.config import Training
 from hpcddm.loading import stored_experiment
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.stages import denoisers
 from hpcddm.training.engine import Engine
 import torch

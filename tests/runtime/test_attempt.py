@@ -4,7 +4,7 @@ import pytest
 
 from hpcddm.runtime import attempt as attempts_module
 from hpcddm.runtime.attempt import attempts, follows, open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 
 
 def ranks(rank=0, owner="job-1", world_size=2):

@@ -11,11 +11,10 @@ from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime import entry
-from hpcddm.runtime import ranks as ranks_module
+from hpcddm.runtime import entry, environment
 from hpcddm.runtime.attempt import SUPERSEDED, Superseded, open_attempt
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.inputs import Inputs
-from hpcddm.runtime.ranks import Ranks
 from hpcddm.runtime.stopping import POLL_SECONDS, StopFlag, Stopped
 from hpcddm.runtime.unit import Result
 from hpcddm.site import Site
@@ -35,7 +34,7 @@ def ended(tmp_path, monkeypatch):
         write_specs(items_of([unit], tiny(tmp_path), run), Site(name="here", scheduler="local"))
         if rank:
             open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, "me"))
-        monkeypatch.setattr(ranks_module, "from_environment", lambda: Ranks(rank, rank, 2, 1, "me"))
+        monkeypatch.setattr(environment, "current_ranks", lambda: Ranks(rank, rank, 2, 1, "me"))
 
         def call(spec, unit):
             if isinstance(result, Exception):
@@ -114,7 +113,7 @@ def test_an_execution_that_was_replaced_does_not_end_the_step_of_its_successor(t
     # It would end this very process.
     monkeypatch.setattr(entry, "_leave_if_superseded", lambda attempt: None)
     open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.0"))
-    monkeypatch.setattr(ranks_module, "from_environment", lambda: Ranks(rank, rank, 2, 1, f"{OWNER}.0"))
+    monkeypatch.setattr(environment, "current_ranks", lambda: Ranks(rank, rank, 2, 1, f"{OWNER}.0"))
     assert entry._run(run.spec(unit.key), StopFlag()) == 0
 
 

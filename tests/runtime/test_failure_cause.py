@@ -3,8 +3,8 @@
 import pytest
 
 from hpcddm.runtime import failure_cause
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.failure_cause import cause_of, oom_kills, write_rank_ending
-from hpcddm.runtime.ranks import Ranks
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
 NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"

@@ -10,7 +10,7 @@ import pytest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.spec import Spec
 from hpcddm.runtime.verdict import FRUITLESS, parse_job
 

@@ -19,7 +19,7 @@ from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import cluster, denoisers, encode, route, shard

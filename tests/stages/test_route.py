@@ -21,7 +21,7 @@ from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.objectives import path
 from hpcddm.pipeline import CLUSTER, ROUTER
 from hpcddm.rundir import atomic
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.stages import networks, routing, routing_quality, routing_samples
 from hpcddm.stages import samples as sample_lists

@@ -20,7 +20,7 @@ from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts, open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.training import loop

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from hpcddm.errors import UserError
 from hpcddm.runtime.attempt import Superseded, open_attempt
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
 
 

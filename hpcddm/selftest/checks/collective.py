@@ -6,10 +6,8 @@ from typing import Any
 
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.allocation import gpus_on_node
 from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.network import node_name
+from hpcddm.runtime.environment import current_ranks, gpus_on_node, node_name
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
 from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, Part
@@ -27,7 +25,7 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
     from hpcddm.devices import device_name, own_device
     from hpcddm.training import process_group
 
-    ranks = ranks_module.from_environment()
+    ranks = current_ranks()
     record = {"rank": ranks.rank, "node": node_name(), "device": "", "backend": "", "seconds": None, "message": ""}
     key = f"{CHECKED_STAGE}/selftest"
     run = RunDir(folder)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcddm import __version__
 from hpcddm.rundir import atomic
-from hpcddm.runtime.network import node_name
+from hpcddm.runtime.environment import node_name
 from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
-from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.network import node_name, own_address
-from hpcddm.runtime.ranks import Ranks
+from hpcddm.runtime.environment import Ranks, current_ranks, node_name, own_address
 from hpcddm.selftest.evidence import Evidence, Part
 from hpcddm.selftest.verdict import Row, Verdict
 
@@ -46,7 +44,7 @@ class Circle:
 def observe(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
     """Meet the other ranks inside the job; a rank that cannot records the error and ends the job."""
     started = time.time()
-    ranks = ranks_module.from_environment()
+    ranks = current_ranks()
     try:
         meet = _receive if ranks.rank == 0 else _connect
         connections = meet(folder, ranks, spec["network_interface"])

@@ -10,8 +10,7 @@ from typing import Any
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.lease import HeldElsewhere, lease
-from hpcddm.runtime import ranks as ranks_module
-from hpcddm.runtime.network import node_name
+from hpcddm.runtime.environment import current_ranks, node_name
 from hpcddm.selftest.checks.rendezvous import Circle
 from hpcddm.selftest.evidence import Evidence, JobStart, Part
 from hpcddm.selftest.verdict import Row, Verdict
@@ -27,7 +26,7 @@ PROBE = b"x" * 1_000_000
 
 def observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
     """Write to the site's scratch folder inside the job, once on each node, and record the result."""
-    ranks = ranks_module.from_environment()
+    ranks = current_ranks()
     if not spec["scratch"] or ranks.local_rank > 0:
         return
     # Filled in by the batch script, since the site may name variables of the job. Not TMPDIR: Slurm quietly puts
