@@ -1,0 +1,59 @@
+"""The page about the run folder: every path of the layout, and no file name that the code does not know."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import REPOSITORY
+
+PAGE = (REPOSITORY / "docs/run-folder.md").read_text()
+ALWAYS, SOMETIMES, SWEEP = re.findall(r"```\n(.*?)```", PAGE, re.DOTALL)
+RUN = RunDir(Path())
+LAYOUT = [value.fget(RUN) for value in vars(RunDir).values() if isinstance(value, property)]
+LAYOUT += [RUN.site("home"), RUN.spec("train/expert-00"), RUN.unit("cluster/all"), RUN.logs("train/expert-00")]
+
+
+def named(block: str) -> list[str]:
+    """List the paths of a tree on the page."""
+    return [line.split()[0] for line in block.splitlines()]
+
+
+def pattern(path: str) -> re.Pattern[str]:
+    """Compile a path of the page: names in <> stand for any name, a folder for all that is in it."""
+    text = re.sub(r"<[a-z]+>", "[^/]+", re.escape(path))
+    return re.compile(text + "(.+)?" if path.endswith("/") else text)
+
+
+def matches(path: str, names: list[str]) -> bool:
+    return any(pattern(name).fullmatch(path) for name in names)
+
+
+@pytest.mark.parametrize("path", map(str, LAYOUT))
+def test_the_page_names_every_path_of_the_layout(path):
+    names = named(ALWAYS) + named(SOMETIMES)
+    assert matches(path, [*names, *(str(folder) for name in names for folder in Path(name).parents)])
+
+
+def literals() -> set[str]:
+    """List the texts in the code of the package and of the batch script's template."""
+    texts = {file.read_text() for file in (REPOSITORY / "slurm").glob("*.j2")}
+    for file in (REPOSITORY / "hpcddm").rglob("*.py"):
+        constants = (node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant))
+        texts |= {value for value in constants if isinstance(value, str) and "\n" not in value}
+    return texts
+
+
+def test_the_page_names_no_file_that_the_code_does_not_know():
+    texts = "\n".join(literals())
+    files = {Path(name).name for block in (ALWAYS, SOMETIMES, SWEEP) for name in named(block)}
+    parts = {part for file in files for part in re.split("<[a-z]+>", file) if part}
+    assert {part for part in parts if part not in texts} == set()
+
+
+def test_a_finished_run_holds_what_the_page_names_and_nothing_else(finished):
+    files = [str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file() or path.is_symlink()]
+    assert [path for path in files if not matches(path, named(ALWAYS) + named(SOMETIMES))] == []
+    assert [name for name in named(ALWAYS) if not any(pattern(name).fullmatch(path) for path in files)] == []
