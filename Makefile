@@ -19,8 +19,8 @@ help:
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
 	@echo "make gpu-check     devices, NCCL and a short run on the GPUs of this machine; an error where it has none"
-	@echo "make benchmarks    the figures of the README about submitting, backbones and dispatch, measured here"
-	@echo "make testbed-up    two real Slurm clusters on this machine; make testbed-down removes them"
+	@echo "make benchmarks    the figures of docs/results.md about submitting, backbones and dispatch, measured here"
+	@echo "make testbed-up    three real Slurm clusters on this machine; make testbed-down removes them"
 	@echo "make lint          ruff"
 
 install: $(VENV)/installed

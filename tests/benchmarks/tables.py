@@ -1,4 +1,4 @@
-"""The README's tables from a sweep's folder, in Markdown: python -m tests.benchmarks.tables sweeps/method
+"""The tables of docs/results.md from a sweep's folder, in Markdown: python -m tests.benchmarks.tables sweeps/method
 
 One line for each setting and arm, mean and standard deviation over the seeds; then the routers by noise level.
 """

@@ -315,7 +315,7 @@ def weights(run: Path, key: str = KEY) -> bytes:
 
 
 def table(log: list[Disturbance]) -> Table:
-    """What the README shows."""
+    """Make the table that docs/results.md shows."""
     found = Table("#", "disturbance", "hit at", "attempt", "steps repeated", "remark")
     for number, one in enumerate(log, 1):
         repeated = "" if one.repeated is None else str(one.repeated)

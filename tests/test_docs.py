@@ -1,0 +1,90 @@
+"""The pages that people read: links that lead somewhere, commands, options, targets and files that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hpcddm import renamed
+from hpcddm.cli import main
+from tests.helpers import REPOSITORY
+
+README = REPOSITORY / "README.md"
+PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+EVERY_VERB = {name for name, verb in main.commands.items() if not verb.hidden}
+MADE_UP = {"slurm/sites/my-cluster.yaml", "hpcddm/pipeline/"}
+"""Files that a page tells its reader to make."""
+
+
+def anchors(page: Path) -> set[str]:
+    """List the anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def code_of(page: Path) -> str:
+    """Join the code of a page, blocks without their comments and single words, one piece a line."""
+    text = page.read_text()
+    blocks = re.findall(r"^ *```\w*\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    inline = re.findall(r"`([^`]+)`", re.sub(r"^ *```.*?```", "", text, flags=re.DOTALL | re.MULTILINE))
+    lines = [re.sub(r"(^|\s)# .*", "", line) for block in blocks for line in block.splitlines()]
+    return "\n".join([*lines, *(" ".join(piece.split()) for piece in inline)])
+
+
+def test_the_readme_is_short_and_names_every_page():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 200
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in text] == []
+
+
+@EVERY_PAGE
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.is_file(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+@EVERY_PAGE
+def test_verbs_and_options_exist(page):
+    for verb, rest in re.findall(r"\bhpcddm ([a-z][a-z-]+)\b([^\n|;]*)", code_of(page)):
+        assert verb in main.commands, verb
+        options = {option for parameter in main.commands[verb].params for option in parameter.opts}
+        assert set(re.findall(r"(?<![\w-])--[a-z-]+", rest)) <= options | {"--help"}, verb + rest
+
+
+def test_the_list_of_commands_is_complete():
+    text = "\n".join(code_of(page) for page in PAGES)
+    assert {verb for verb in EVERY_VERB if f"hpcddm {verb}" not in text} == set()
+
+
+@EVERY_PAGE
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z-]+)", code_of(page))) <= targets
+
+
+@EVERY_PAGE
+def test_files_exist(page):
+    names = set(re.findall(r"(?<![\w./-])(?:hpcddm|tests|slurm|experiments)/[\w./-]+(?![\w./<-])", code_of(page)))
+    assert [name for name in names - MADE_UP if not (REPOSITORY / name.rstrip(".")).exists()] == []
+    modules = re.findall(r"-m (tests\.[\w.]+)", code_of(page))
+    assert [module for module in modules if not (REPOSITORY / (module.replace(".", "/") + ".py")).is_file()] == []
+
+
+def test_the_architecture_names_every_room():
+    rows = re.findall(r"^\| (`[^|]+) \|", README.read_text().partition("## Architecture")[2], re.MULTILINE)
+    named = {name for row in rows for name in re.findall("`([a-z_]+/|[a-z_]+[.]py)`", row)}
+    package = REPOSITORY / "hpcddm"
+    rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    assert rooms - named == set()
+
+
+def test_the_changelog_tells_every_old_name():
+    text = (REPOSITORY / "docs/changelog.md").read_text()
+    for old, new in (renamed.KEYS | renamed.VARIANTS | renamed.STAGES).items():
+        assert re.search(rf"^\|.*\b{old}\b.*\|.*\b{new}\b.*\|", text, re.MULTILINE), (old, new)
