@@ -1,15 +1,13 @@
 """The table of a sweep on the terminal."""
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hpcddm.commands.terminal import table_console
 from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEEDS_CSV, Spread, over_seeds
 from hpcddm.sweep.table import CSV, FLOOR, METRICS, Result, varied_keys
 
-LEAST_COLUMNS = 140
-"""Least width of the table in a file or a pipe."""
 SPREAD_COLUMNS = 180
 SHOWN = ("fd", "kid", "agreement")
 
@@ -25,7 +23,7 @@ def print_results(rows: list[Result]) -> None:
         _print_spreads(spreads)
         unfinished = [f"{row.label}: {row.state}" for row in rows if not row.arms]
         for line in unfinished:
-            Console().print(Text(line), soft_wrap=True)
+            table_console().print(Text(line), soft_wrap=True)
         return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
@@ -44,8 +42,8 @@ def print_results(rows: list[Result]) -> None:
         if any(not other.arms for other in rows):
             cells.append(row.state if not row.arms else "")
         table.add_row(*map(Text, cells))
-    console = Console()
-    Console(width=console.width if console.is_terminal else max(console.width, LEAST_COLUMNS)).print(table)
+    console = table_console()
+    console.print(table)
     others = [name for metric, name in METRICS.items() if metric not in SHOWN]
     console.print(Text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
@@ -65,7 +63,7 @@ def _print_spreads(spreads: list[Spread]) -> None:
         cells = [spread.told(metric) for metric in METRICS]
         table.add_row(*map(Text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
-    Console(width=max(Console().width, SPREAD_COLUMNS)).print(table)
+    table_console(SPREAD_COLUMNS, wraps_lines=True).print(table)
 
 
 def _figures(metrics: dict | None) -> str:

@@ -5,17 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hpcddm import initial_weights, plugins
+from hpcddm.commands.terminal import table_console
 from hpcddm.config import ExpertConfig
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
 from hpcddm.rundir import atomic
 
 LAYOUTS = "models/checkpoints"
+TABLE_COLUMNS = 110
 
 
 def convert(
@@ -115,7 +116,7 @@ def _print(made: Any, description: dict[str, Any], output: Path) -> None:
         table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
     for name, count, verdict, reason in made.table():
         table.add_row(Text(name), str(count), verdict, Text(reason))
-    Console(width=max(Console().width, 110)).print(table)
+    table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
     for note in description["notes"]:
         click.echo(f"note: {note}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())

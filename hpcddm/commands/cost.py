@@ -8,12 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hpcddm.commands.spending import JobCost, spending, units_with_logs
-from hpcddm.commands.status import READABLE_COLUMNS
+from hpcddm.commands.terminal import table_console
 from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
@@ -46,10 +45,9 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps(_as_json(root, source, spent), indent=1, allow_nan=False))
         return
-    console = Console()
-    width = console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)
+    console = table_console()
     if spent:
-        Console(width=width).print(_table(spent, "setting" if is_sweep(run) else "unit"))
+        console.print(_table(spent, "setting" if is_sweep(run) else "unit"))
     for line in (_total_line(spent), f"source: {source}", *_legend(spent)):
         console.print(Text(line), soft_wrap=True)
 

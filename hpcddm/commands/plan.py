@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from hpcddm.commands.terminal import table_console
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.launch import storage
@@ -22,6 +22,8 @@ from hpcddm.pipeline import plan as plan_units
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
+
+TABLE_COLUMNS = 160
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _print(rows: list[Row], total: dict[str, Any], run: RunDir) -> None:
             *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
             *(readable(row.bytes_kept), readable(row.bytes_working), f"{row.files:,}", row.time_source),
         )
-    Console(width=max(Console().width, 160)).print(table)
+    table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
     click.echo(
         f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"

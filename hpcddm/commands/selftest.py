@@ -8,10 +8,10 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hpcddm.commands.terminal import table_console
 from hpcddm.errors import UserError
 from hpcddm.launch.client import unavailable_reason
 from hpcddm.loading import load_site
@@ -34,8 +34,7 @@ from hpcddm.selftest.slurm_trial import SlurmTrial
 from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Site
 
-READABLE_COLUMNS = 150
-"""Least width of the table in a file or a pipe."""
+TABLE_COLUMNS = 150
 COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.NOT_RUN: "yellow"}
 
 
@@ -141,8 +140,7 @@ def _print(site: Site, rows: list[Row], place: Path, seconds: float, is_good: bo
         verdict = Text(row.verdict, style=COLOURS[row.verdict])
         figure = "" if row.seconds is None else f"{row.seconds:.1f}"
         table.add_row(Text(row.check), verdict, figure, Text(row.seen), Text(row.advice))
-    console = Console()
-    Console(width=console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)).print(table)
+    table_console(TABLE_COLUMNS).print(table)
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")
         return

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from hpcddm import exit_codes
 from hpcddm.commands.overview import Overview, Queue, Row, scan_run
+from hpcddm.commands.terminal import needed_columns, table_console
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import Work
@@ -20,8 +21,6 @@ from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State
 
-READABLE_COLUMNS = 140
-"""Least width of the table in a file or a pipe."""
 REFRESH_SECONDS = 5
 ASK_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
@@ -54,11 +53,10 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
         return overview.exit_code if has_code else exit_codes.DONE
-    width = console.width if console.is_terminal else max(console.width, READABLE_COLUMNS)
-    console = Console(width=width)
+    console = table_console()
     for line in filter(None, (summary(overview), outlook(overview))):
         console.print(Text(line), soft_wrap=True)
-    console.print(table(overview.rows, width))
+    console.print(table(overview.rows, console.width))
     for line in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(line, soft_wrap=True)
@@ -168,7 +166,7 @@ def table(rows: list[Row], width: int) -> Table:
     """Build a table with one line for each unit, in the first layout no wider than `width`, else in the narrowest."""
     for layout in LAYOUTS:
         built = _table(rows, layout)
-        if Console(width=1000).measure(built).maximum <= width:
+        if needed_columns(built) <= width:
             break
     return built
 

@@ -7,13 +7,12 @@ import click
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.base import Job, Launcher, QueueFull, launcher_of
+from hpcddm.launch.base import Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest, leave
 from hpcddm.launch.continuation import read as read_rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
-from hpcddm.launch.hook import call_hook
-from hpcddm.launch.items import Item, array_spec, arrays, items_of
+from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
 from hpcddm.launch.preflight import preflight
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
@@ -113,8 +112,7 @@ def submit_missing(
         launcher.check([array_spec(group[:1], site) for group in groups])
         preflight(experiment, site, run, decision.to_run)
     make_folder(run)
-    is_queue = site.scheduler != "local"
-    with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if is_queue else 0):
+    with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
         if is_cancelled(rest, run):
             return 0
         reconcile_journal(run, launcher)
@@ -136,8 +134,9 @@ def submit_missing(
         store_parts(run, launcher.template_parts)
         _announce(site, run, decision)
         announce_code(launcher)
-        start = _queue if is_queue else _run_here
-        return start(experiment, run, launcher, decision, only)
+        if isinstance(launcher, QueueLauncher):
+            return _queue(experiment, run, launcher, decision, only)
+        return _run_here(experiment, run, launcher, decision, only)
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
@@ -213,7 +212,7 @@ def _run_here(
 
 
 def _queue(
-    experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision, only: Collection[str] | None
+    experiment: Experiment, run: RunDir, launcher: QueueLauncher, decision: Decision, only: Collection[str] | None
 ) -> int:
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
@@ -224,7 +223,7 @@ def _queue(
 def submit_arrays(
     items: Sequence[Item],
     home: RunDir,
-    launcher: Launcher,
+    launcher: QueueLauncher,
     active: Mapping[str, Job],
     only: Collection[str] | None = None,
     sweep: Sweep | None = None,
@@ -283,14 +282,14 @@ def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
-    if launcher.site.scheduler == "local":
+    if not isinstance(launcher, QueueLauncher):
         click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
     render_scripts(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
     return 0
 
 
-def render_scripts(items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
+def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]) -> None:
     """Write the scripts that `submit_arrays` would submit, and print each."""
     from hpcddm.launch.queue import plan_arrays, render_planned
 

@@ -19,12 +19,11 @@ from hpcddm.commands.submit import (
 )
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import storage
-from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.base import Job, Launcher, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.launch.hook import call_hook
-from hpcddm.launch.items import Item, array_spec, arrays
+from hpcddm.launch.items import Item, array_spec, arrays, call_hook
 from hpcddm.launch.preflight import check_need, check_ranks, check_weights, warn_of_node_local
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
@@ -70,7 +69,7 @@ def sweep(
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
-    definition = read_sweep(name, rest and rest.experiment)
+    definition = read_sweep(name, rest.experiment if rest else None)
     home = RunDir(folder or Path("sweeps") / definition.name)
     sweep_runs = sweep_runs_of(definition, home)
     for folded, taken in definition.folded:
@@ -88,8 +87,7 @@ def sweep(
     if not dry_run:
         launcher.check([array_spec(group[:1], launcher.site) for group in arrays(scan.items, launcher.site)])
     make_folder(home)
-    is_queue = launcher.site.scheduler != "local"
-    with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if is_queue else 0):
+    with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
         reconcile_journal(home, launcher)
         # Another one may have been at work between the first look and the lock.
         scan = scan_sweep(definition, sweep_runs, home, launcher)
@@ -100,7 +98,7 @@ def sweep(
         _store(scan, home, launcher)
         _announce(scan, home, launcher.site)
         announce_code(launcher)
-        if is_queue:
+        if isinstance(launcher, QueueLauncher):
             return _queue(definition, scan, home, launcher, rest)
         return _run_here(definition, scan, home, launcher)
 
@@ -244,7 +242,7 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
             atomic.write_json(sweep_run.run.experiment, values, durable=False)
 
 
-def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Launcher, rest: Rest | None) -> int:
+def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLauncher, rest: Rest | None) -> int:
     if is_cancelled(rest, home):
         return 0
     if rest is not None:
@@ -258,7 +256,7 @@ def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Launcher,
     end(scan.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
     active = {name: job for name, job in scan.active.items() if name not in names}
-    submit_arrays(items, home, launcher, active, rest and rest.units, definition)
+    submit_arrays(items, home, launcher, active, rest.units if rest else None, definition)
     click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
     click.echo(f"next     the same command   hpcddm status {scan.sweep_runs[0].run.root}")
     return 0
@@ -280,7 +278,7 @@ def _table_item(scan: SweepScan, home: RunDir) -> Item:
 
 def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
     click.echo(_counts(scan))
-    if launcher.site.scheduler == "local":
+    if not isinstance(launcher, QueueLauncher):
         click.echo("would run here: " + " ".join(item.name for item in scan.items))
     else:
         render_scripts([*scan.items, _table_item(scan, home)], home, launcher, scan.active)

@@ -3,9 +3,10 @@
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from hpcddm.commands.terminal import needed_columns, table_console
 
 COLUMNS = {
     "fd": ("FD", ".2f"),
@@ -19,8 +20,6 @@ COLUMNS = {
     "images": ("images", ",d"),
     "train_flops": ("training\nFLOPs", ".3g"),
 }
-ANY_WIDTH = 1000
-"""Width at which no figure is cut off; a narrower terminal wraps lines."""
 
 
 def print_table(results: dict[str, Any]) -> None:
@@ -34,8 +33,7 @@ def print_table(results: dict[str, Any]) -> None:
         # Reports that were made before there were so many measures have fewer; the floor has no training.
         cells = [format(arm[key], form) if key in arm else "" for key, (_, form) in COLUMNS.items()]
         table.add_row(Text(name), *cells)
-    needed = Console(width=ANY_WIDTH).measure(table).maximum
-    Console(width=max(Console().width, needed)).print(table)
+    table_console(needed_columns(table), wraps_lines=True).print(table)
     # Reports that were made before experts could be missing do not say so.
     if results.get("remark"):
         print(f"made with {results['remark']}")

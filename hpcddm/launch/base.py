@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.launch.chunks import Limits
 from hpcddm.launch.snapshot import Checkout, Snapshot
 from hpcddm.launch.template import own_parts
 from hpcddm.rundir.job import JobId
@@ -22,6 +21,9 @@ SCHEDULER_PREFIXES = (
     *("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH"),
     *QUERY_PREFIXES,
 )
+
+DEFAULT_MAX_ARRAY = 1001
+"""Slurm's own default of MaxArraySize."""
 
 PYTHON = (sys.executable, "-P")
 """Starts a process that imports nothing from the folder in which it stands."""
@@ -49,6 +51,16 @@ class ArraySpec:
     """Number of elements that may run at the same time."""
     begin_seconds: int = 0
     """Seconds to wait before the first look for what another cluster makes: no dependency crosses clusters."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a cluster: elements of one array, and further jobs of this user; None stands for no limit."""
+
+    max_array: int = DEFAULT_MAX_ARRAY
+    room: int | None = None
+    reason: str = ""
+    """Source of `room`, in words for the user."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +92,6 @@ class Launcher(ABC):
         """Raise `UserError` when these arrays cannot be submitted from here; called before anything is written."""
 
     @abstractmethod
-    def prove_folder(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when a cluster of one of these arrays does not see the run; called before submission."""
-
-    @abstractmethod
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Submit an array whose job name carries `token` and return the scheduler's id.
 
@@ -103,9 +111,24 @@ class Launcher(ABC):
     def cancel(self, *jobs: JobId) -> None:
         """End jobs; raises `UserError` with the scheduler's words when it refuses."""
 
+
+class QueueLauncher(Launcher):
+    """One scheduler with a queue, in which arrays wait for each other and for room."""
+
+    @abstractmethod
     def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
         """Return the scheduler's limits when `num_jobs` jobs are to be submitted to one of the site's clusters."""
-        return Limits(max_array=max(num_jobs, 1))
+
+    @abstractmethod
+    def prove_folder(self, arrays: list[ArraySpec]) -> None:
+        """Raise `UserError` when a cluster of one of these arrays does not see the run; called before submission."""
+
+    @abstractmethod
+    def render(self, array: ArraySpec, script: str) -> Path:
+        """Write the batch script that `submit` would submit into the run, under the name `script`; return its path.
+
+        Raises `UserError` naming the template when it has a mistake.
+        """
 
 
 def clean_environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Sequence
 
+from hpcddm.launch.base import Launcher
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.launch.local import Local
 from hpcddm.launch.progress import Progress
@@ -20,8 +21,12 @@ class Embedded:
     """Drives one run, or several that share a home, until nothing is left that can be done here."""
 
     def __init__(
-        self, items: Sequence[Item], home: RunDir, launcher: Local, complete: int, absent: Collection[str]
+        self, items: Sequence[Item], home: RunDir, launcher: Launcher, complete: int, absent: Collection[str]
     ) -> None:
+        if not isinstance(launcher, Local):
+            raise TypeError(
+                f"site {launcher.site.name}: its jobs go through a queue, and only the local launcher runs units here"
+            )
         self.home, self.launcher = home, launcher
         self.waiting = list(items)
         self.absent = set(absent)

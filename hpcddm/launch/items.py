@@ -1,6 +1,7 @@
-"""Items that are submitted: units of one run, or of several that share a queue, in arrays of one shape."""
+"""Items that are submitted, in arrays of one shape, and the user's own command at their end."""
 
 import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,3 +150,15 @@ def write_map(specs: Sequence[Path], folder: Path, token: str) -> Path:
     relative = [os.path.relpath(spec.resolve(), folder.resolve()) for spec in specs]
     atomic.write_json(path, {"specs": relative}, durable=False)
     return path
+
+
+def call_hook(site: Site, run: RunDir, event: str, unit: str, reason: str = "") -> None:
+    """Run the site's hook, if it has one; event: 'complete' or 'stopped'. Its failure is ignored.
+
+    Jobs call the hook themselves, in the batch script.
+    """
+    if site.hook is None:
+        return
+    details = {"EVENT": event, "UNIT": unit, "REASON": reason, "RUN": str(run.root.resolve())}
+    environment = os.environ | {f"HPCDDM_{name}": value for name, value in details.items()}
+    subprocess.run(["bash", "-c", site.hook], env=environment, check=False)

@@ -79,9 +79,6 @@ class Local(Launcher):
         for array in arrays:
             self.gpus.needed(_stage(array), array.resources)
 
-    def prove_folder(self, arrays: list[ArraySpec]) -> None:
-        """Do nothing: this machine sees the folders that it has made."""
-
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs

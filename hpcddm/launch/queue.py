@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hpcddm.launch.base import Job, Launcher, QueueFull
-from hpcddm.launch.chunks import Limits, chunks
+from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -21,7 +20,7 @@ class PlannedArray:
     items: list[Item]
     number: int
     throttle: int
-    behind: int | None
+    blocking_array: int | None
     """Index in the list of the array that must have ended before, beside those that it reads; None for none."""
 
     @property
@@ -42,8 +41,38 @@ class Submitted:
     """Seconds that it waits before it first looks for what another cluster makes."""
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """The elements [start, stop) of an array, as a 0-based array of their own."""
+
+    start: int
+    stop: int
+    throttle: int
+    """Number of them that may run at the same time."""
+    blocking_chunk: int | None
+    """Index of the chunk that must have ended first, so that no more elements than allowed run; None for none."""
+
+
+def chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
+    """Cut `count` elements into as few chunks as possible, of nearly the same size, never empty.
+
+    Whatever runs at the same time adds up to `max_parallel` at most.
+    """
+    number = -(-count // max_array)
+    lanes = min(number, max_parallel)
+    pieces, start = [], 0
+    for index in range(number):
+        # The longer chunks come first, and so do the larger shares of the throttle.
+        stop = start + count // number + (index < count % number)
+        lane = index % lanes
+        share = max_parallel // lanes + (lane < max_parallel % lanes)
+        pieces.append(Chunk(start, stop, min(share, stop - start), index - lanes if index >= lanes else None))
+        start = stop
+    return pieces
+
+
 def plan_arrays(
-    items: Sequence[Item], home: RunDir, launcher: Launcher, keeps_place: bool = False
+    items: Sequence[Item], home: RunDir, launcher: QueueLauncher, keeps_place: bool = False
 ) -> tuple[list[PlannedArray], str]:
     """Plan arrays of the items that fit into the queue now; return them and the reason why the others do not.
 
@@ -62,9 +91,9 @@ def plan_arrays(
     for group in arrays(_fitting(items, limits, site), site):
         first, limit = len(planned), limits[cluster_of(group[0], site)]
         for chunk in chunks(len(group), limit.max_array, site.max_parallel):
-            behind = None if chunk.behind is None else first + chunk.behind
+            blocking_array = None if chunk.blocking_chunk is None else first + chunk.blocking_chunk
             items = group[chunk.start : chunk.stop]
-            planned.append(PlannedArray(items, number + len(planned) + 1, chunk.throttle, behind))
+            planned.append(PlannedArray(items, number + len(planned) + 1, chunk.throttle, blocking_array))
     return planned, "; ".join(dict.fromkeys(limit.reason for limit in limits.values() if limit.reason))
 
 
@@ -95,9 +124,9 @@ def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: S
 
 
 def submit_planned(
-    planned_arrays: Sequence[PlannedArray], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
+    planned_arrays: Sequence[PlannedArray], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]
 ) -> Iterator[Submitted]:
-    """Submit array after array, each behind the jobs of what it reads; yield each as soon as it is submitted.
+    """Submit array after array, each after the jobs of its inputs; yield each as soon as it is submitted.
 
     Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
     """
@@ -106,23 +135,26 @@ def submit_planned(
     more = 0
     for planned in planned_arrays:
         needed = [job_of[name] for item in planned.items for name in item.needs if name in job_of]
-        behind = list(dict.fromkeys(needed + ([] if planned.behind is None else jobs[planned.behind])))
+        more_jobs = [] if planned.blocking_array is None else jobs[planned.blocking_array]
+        blocking_jobs = list(dict.fromkeys(needed + more_jobs))
         jobs.append([])
-        for piece in _pieces(replace(planned, number=planned.number + more), behind, home, launcher):
+        for piece in _pieces(replace(planned, number=planned.number + more), blocking_jobs, home, launcher):
             jobs[-1].append(piece.job)
             job_of |= dict.fromkeys(piece.keys, piece.job)
             yield piece
         more += len(jobs[-1]) - 1
 
 
-def _pieces(planned: PlannedArray, behind: list[JobId], home: RunDir, launcher: Launcher) -> Iterator[Submitted]:
+def _pieces(
+    planned: PlannedArray, blocking_jobs: list[JobId], home: RunDir, launcher: QueueLauncher
+) -> Iterator[Submitted]:
     """Submit an array whole, or, where the queue has no room for so many, by halves that share its throttle.
 
     Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
     """
-    # No dependency crosses clusters: behind jobs of others it looks by itself, when those of its own have ended.
-    after = [job for job in behind if job.cluster == cluster_of(planned.items[0], launcher.site)]
-    begin = seconds_to_next_look(0, launcher.site.look_again_seconds) if behind and not after else 0
+    # No dependency crosses clusters: for jobs of another one it looks by itself, when those of its own have ended.
+    after = [job for job in blocking_jobs if job.cluster == cluster_of(planned.items[0], launcher.site)]
+    begin = seconds_to_next_look(0, launcher.site.look_again_seconds) if blocking_jobs and not after else 0
     spec = array_spec(planned.items, launcher.site, after, planned.throttle, begin)
     try:
         job = submit_array(planned.items, home, launcher, spec, planned.script)
@@ -134,16 +166,16 @@ def _pieces(planned: PlannedArray, behind: list[JobId], home: RunDir, launcher: 
         return
     jobs: list[list[JobId]] = []
     for half in chunks(len(planned.items), -(-len(planned.items) // 2), planned.throttle):
-        before = [] if half.behind is None else jobs[half.behind]
+        before = [] if half.blocking_chunk is None else jobs[half.blocking_chunk]
         number = planned.number + sum(map(len, jobs))
         piece = PlannedArray(planned.items[half.start : half.stop], number, half.throttle, None)
         jobs.append([])
-        for submitted in _pieces(piece, [*behind, *before], home, launcher):
+        for submitted in _pieces(piece, [*blocking_jobs, *before], home, launcher):
             jobs[-1].append(submitted.job)
             yield submitted
 
 
-def render_planned(planned_arrays: Sequence[PlannedArray], launcher: Launcher) -> Iterator[Submitted]:
+def render_planned(planned_arrays: Sequence[PlannedArray], launcher: QueueLauncher) -> Iterator[Submitted]:
     """Write the scripts that `submit_planned` would submit, byte for byte, and submit nothing."""
     for planned in planned_arrays:
         spec = array_spec(planned.items, launcher.site, (), planned.throttle)

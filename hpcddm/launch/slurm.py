@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Launcher, QueueFull, Refused
-from hpcddm.launch.chunks import Limits
+from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
@@ -35,7 +34,7 @@ PASSED_OVER = re.compile("already complet|Invalid job id|Job/step already|is pen
 """Messages of scancel about jobs that have ended meanwhile, or that a signal cannot reach yet."""
 
 
-class Slurm(Launcher):
+class Slurm(QueueLauncher):
     """Launcher of a site's Slurm."""
 
     def __init__(self, site: Site, run: RunDir) -> None:
@@ -256,6 +255,6 @@ def _site_key(site: Site, unit: str, field: str) -> str:
     return f"resources.{field}"
 
 
-def create(site: Site, run: RunDir) -> Launcher:
+def create(site: Site, run: RunDir) -> QueueLauncher:
     """Create the launcher of a site."""
     return Slurm(site, run)

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpcddm.launch.chunks import DEFAULT_MAX_ARRAY, Limits
+from hpcddm.launch.base import DEFAULT_MAX_ARRAY, Limits
 from hpcddm.launch.client import SlurmUnavailable, on, query, user_name
 from hpcddm.site import Resources, Site
 

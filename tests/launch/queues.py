@@ -1,14 +1,13 @@
 """A scheduler that takes what it is told to take and knows what it was told to know."""
 
-from hpcddm.launch.base import Job, Launcher, QueueFull
-from hpcddm.launch.chunks import Limits
+from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import items_of, write_map
 from hpcddm.launch.queue import plan_arrays, submit_planned
 from hpcddm.rundir.job import JobId
 from hpcddm.site import Site
 
 
-class Queue(Launcher):
+class Queue(QueueLauncher):
     """`alive` units are in the queue, all in one state; None means that nobody answers. It takes `room` jobs."""
 
     def __init__(self, run, alive=(), state="running", limits=None, room=1000, **site):
@@ -22,6 +21,9 @@ class Queue(Launcher):
 
     def limits(self, wanted, cluster=None):
         return self._limits
+
+    def render(self, array, script):
+        raise AssertionError("nothing is rendered")
 
     def prove_folder(self, arrays):
         pass

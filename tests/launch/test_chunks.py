@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from hpcddm.launch.chunks import chunks
+from hpcddm.launch.queue import chunks
 
 SIZES = [*range(1, 40), 97, 500, 1000, 1001, 1002]
 
@@ -23,8 +23,8 @@ def at_the_same_time(found):
     """The largest sum of throttles over chunks of which none waits for another, by starting all as early as may be."""
     lane_of = {}
     for index, one in enumerate(found):
-        assert one.behind is None or one.behind < index
-        lane_of[index] = index if one.behind is None else lane_of[one.behind]
+        assert one.blocking_chunk is None or one.blocking_chunk < index
+        lane_of[index] = index if one.blocking_chunk is None else lane_of[one.blocking_chunk]
     lanes = {lane: max(one.throttle for i, one in enumerate(found) if lane_of[i] == lane) for lane in lane_of.values()}
     return sum(lanes.values())
 
@@ -36,15 +36,17 @@ def test_throttles_add_up_to_what_may_run_at_most(max_parallel):
         assert all(1 <= one.throttle <= one.stop - one.start for one in found)
         total = at_the_same_time(found)
         assert total <= max_parallel
-        assert total == min(count, max_parallel) or any(one.behind is not None for one in found), "slots lie idle"
-        behind = [one.behind for one in found if one.behind is not None]
-        assert len(behind) == len(set(behind)), "two chunks wait for the same one and then run together"
+        assert total == min(count, max_parallel) or any(one.blocking_chunk is not None for one in found), (
+            "slots lie idle"
+        )
+        blocking = [one.blocking_chunk for one in found if one.blocking_chunk is not None]
+        assert len(blocking) == len(set(blocking)), "two chunks wait for the same one and then run together"
 
 
 def test_thirty_settings_under_a_limit_of_eight():
     found = chunks(30, 8, 10)
     assert [one.stop - one.start for one in found] == [8, 8, 7, 7]
-    assert [one.throttle for one in found] == [3, 3, 2, 2] and {one.behind for one in found} == {None}
+    assert [one.throttle for one in found] == [3, 3, 2, 2] and {one.blocking_chunk for one in found} == {None}
 
 
 def test_nothing_is_no_chunk():

@@ -11,8 +11,7 @@ from hpcddm.commands import submit as command
 from hpcddm.commands.overview import Queue as QueueOfARun
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
-from hpcddm.launch.base import Job
-from hpcddm.launch.chunks import Limits
+from hpcddm.launch.base import Job, Limits
 from hpcddm.launch.items import items_of
 from hpcddm.pipeline import CONTINUATION, plan
 from hpcddm.rundir.job import JobId

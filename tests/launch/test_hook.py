@@ -1,6 +1,6 @@
 """The user's own command is told what happened, and cannot harm the run."""
 
-from hpcddm.launch.hook import call_hook
+from hpcddm.launch.items import call_hook
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 

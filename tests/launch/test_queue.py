@@ -4,8 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from hpcddm.launch.base import Job, QueueFull
-from hpcddm.launch.chunks import Limits
+from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm import create

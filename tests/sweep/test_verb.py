@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.commands import sweep as command
 from hpcddm.launch import continuation
-from hpcddm.launch.chunks import Limits
+from hpcddm.launch.base import Limits
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.template import stored_parts
 from hpcddm.pipeline import CONTINUATION, REPORT
