@@ -53,8 +53,10 @@ MAY_IMPORT = {
     "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading"},
     "launch": FOUNDATION | {"pipeline", "unit_states", "initial_weights"},
-    "selftest": FOUNDATION | {"launch"},
-    "commands": FOUNDATION | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest"},
+    "checks": set(),
+    "selftest": FOUNDATION | {"checks", "launch"},
+    "commands": FOUNDATION
+    | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks"},
     "cli": {"errors", "exit_codes", "commands"},
     "report": {"rundir"},
     "stages": NUMERIC

@@ -5,37 +5,50 @@ import secrets
 import shutil
 import sys
 import time
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.commands.terminal import table_console
 from hpcddm.errors import UserError
 from hpcddm.launch.client import unavailable_reason
 from hpcddm.loading import load_site
-from hpcddm.selftest.checks import (
-    accounting,
-    array,
-    collective,
-    environment,
-    gpus,
-    rendezvous,
-    requeue,
-    signals,
-    storage,
-    submit,
-)
-from hpcddm.selftest.checks import time_left as time_left_check
+from hpcddm.selftest import shapes
+from hpcddm.selftest.checks.accounting import Accounting
+from hpcddm.selftest.checks.array import Array
+from hpcddm.selftest.checks.collective import Collective
+from hpcddm.selftest.checks.environment import Environment
+from hpcddm.selftest.checks.gpus import Gpus
+from hpcddm.selftest.checks.rendezvous import Rendezvous
+from hpcddm.selftest.checks.requeue import Requeue
+from hpcddm.selftest.checks.signals import Signals
+from hpcddm.selftest.checks.storage import Storage
+from hpcddm.selftest.checks.time_left import TimeLeft
 from hpcddm.selftest.evidence import Part, checked
 from hpcddm.selftest.local_trial import LocalTrial
 from hpcddm.selftest.slurm_trial import SlurmTrial
-from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Site
 
 TABLE_COLUMNS = 150
-COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.NOT_RUN: "yellow"}
+ON_SLURM = (
+    *(Array(), Rendezvous(), Gpus(), Collective(), Signals(), Requeue(), Storage(), Environment(), TimeLeft()),
+    Accounting(),
+)
+"""Checks of a cluster, in the order of the table."""
+HERE = (Rendezvous(), Signals(), Storage(), Environment())
+"""Checks of this machine without a queue."""
+COLOURS = {
+    CheckVerdict.OK: "green",
+    CheckVerdict.WARN: "yellow",
+    CheckVerdict.FAIL: "bold red",
+    CheckVerdict.NOT_RUN: "yellow",
+}
+NOT_PASSED = (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
+"""Verdicts with which a site does not pass."""
 
 
 def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
@@ -50,19 +63,19 @@ def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
     except OSError as error:
         raise UserError(f"{place}: cannot be made ({error.strerror}); choose another --folder") from None
     rows = (_on_slurm if site.scheduler == "slurm" else _here)(site, place, timeout)
-    is_good = not {row.verdict for row in rows} & {Verdict.FAIL, Verdict.NOT_RUN}
+    is_good = not any(row.verdict in NOT_PASSED for row in rows)
     if is_good:
         shutil.rmtree(place, ignore_errors=True)
     if as_json:
         result = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
-        result |= {"kept": None if is_good else str(place), "checks": [asdict(row) for row in rows]}
+        result |= {"kept": None if is_good else str(place), "checks": [row.as_json() for row in rows]}
         print(json.dumps(result, indent=1))
     else:
         _print(site, rows, place, time.time() - started, is_good)
     return 0 if is_good else 1
 
 
-def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
+def _on_slurm(site: Site, place: Path, timeout: float) -> list[CheckRow]:
     """Check every cluster of the site, each with jobs of its own in a folder of its own; return all rows."""
     if len(site.clusters) < 2:
         return _on_cluster(site, place, timeout, next(iter(site.clusters), None))
@@ -74,26 +87,23 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[Row]:
     return rows
 
 
-def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[Row]:
+def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[CheckRow]:
     trial = SlurmTrial(site, place, cluster)
     reason = unavailable_reason(cluster)
     if reason:
         advice = "try on a login node; is SLURM_CONF set?"
-        return [Row("submit", Verdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
+        return [CheckRow("submit", CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
     rows = _through_the_queue(trial, site, timeout)
-    evidence = trial.evidence
-    for check in (array, rendezvous, gpus, collective, signals, requeue, storage, environment):
-        rows.append(check.evaluate_check(evidence))
-    return [*rows, time_left_check.evaluate_check(evidence, trial.minutes), accounting.evaluate_check(evidence)]
+    return rows + [check.evaluate(trial.evidence) for check in ON_SLURM]
 
 
-def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Row]:
+def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[CheckRow]:
     """Submit the jobs and wait for them; return the rows about sbatch. No job is left in the queue."""
     started = time.time()
     trial.prepare()
     cluster = trial.evidence.cluster
-    rows = submit.evaluate_check(site, lambda resources: trial.text(Part.NODES, resources), cluster)
-    if submit.is_refused(rows, checked(site, cluster)):
+    rows = shapes.refusals(site, lambda resources: trial.text(Part.NODES, resources), cluster)
+    if shapes.is_refused(rows, checked(site, cluster)):
         return rows
     try:
         complaint = trial.submit()
@@ -102,21 +112,21 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ro
     finally:
         trial.cancel()
     if complaint:
-        advice = submit.advice(site, checked(site, cluster), complaint)
-        rows.append(Row("submit", Verdict.FAIL, seconds, complaint, advice))
-    return rows or [submit.accepted(site, seconds, cluster)]
+        advice = shapes.advice(site, checked(site, cluster), complaint)
+        rows.append(CheckRow("submit", CheckVerdict.FAIL, seconds, complaint, advice))
+    return rows or [shapes.accepted(site, seconds, cluster)]
 
 
-def _here(site: Site, place: Path, timeout: float) -> list[Row]:
+def _here(site: Site, place: Path, timeout: float) -> list[CheckRow]:
     trial = LocalTrial(site, place)
     try:
         trial.run(60 * timeout)
     finally:
         trial.cancel()
-    return [check.evaluate_check(trial.evidence) for check in (rendezvous, signals, storage, environment)]
+    return [check.evaluate(trial.evidence) for check in HERE]
 
 
-def _progress(started: float):
+def _progress(started: float) -> Callable[[str], None]:
     """Return a function that prints a text whenever it changes, with the time since `started`."""
     last = ""
 
@@ -129,7 +139,7 @@ def _progress(started: float):
     return say
 
 
-def _print(site: Site, rows: list[Row], place: Path, seconds: float, is_good: bool) -> None:
+def _print(site: Site, rows: list[CheckRow], place: Path, seconds: float, is_good: bool) -> None:
     table = Table(title=Text(f"site {site.name}"), title_justify="left")
     for column in ("check", "verdict"):
         table.add_column(column, no_wrap=True)
@@ -139,10 +149,12 @@ def _print(site: Site, rows: list[Row], place: Path, seconds: float, is_good: bo
     for row in rows:
         verdict = Text(row.verdict, style=COLOURS[row.verdict])
         figure = "" if row.seconds is None else f"{row.seconds:.1f}"
-        table.add_row(Text(row.check), verdict, figure, Text(row.seen), Text(row.advice))
+        table.add_row(Text(row.check), verdict, figure, Text(row.finding), Text(row.advice))
     table_console(TABLE_COLUMNS).print(table)
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")
         return
-    counts = [f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in (Verdict.FAIL, Verdict.NOT_RUN)]
+    counts = [
+        f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
+    ]
     print(f"site {site.name} does not pass after {seconds:.0f} s: {', '.join(counts)}; scripts and answers: {place}")

@@ -1,15 +1,18 @@
 """Evidence of the small jobs: the files that they left, and the rows of checks for which there are none."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.rundir import atomic
-from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Resources, Site
 
+MINUTES = 5
+"""Time limit of the jobs in minutes; they take seconds, and short jobs are started earlier."""
 CHECKED_STAGE = "train"
 """Stage whose shape is tried: it has the most nodes, and its units are those that must come back."""
 
@@ -102,43 +105,51 @@ class Evidence:
             }
         )
 
+    @property
+    def minutes(self) -> int:
+        """Time limit of the jobs in minutes, long enough that Slurm's signal before its end does not come at once."""
+        lead = math.ceil(self.site.signal_lead_seconds / 60)
+        return min(MINUTES + lead, self.resources.minutes)
+
     def starts(self, part: str, element: int | None = None) -> list[JobStart]:
         """List all starts of a part, or of one of its elements, oldest first."""
         starts = []
         for folder in self.folder.iterdir():
             match = FOLDER.fullmatch(folder.name)
             if match and match["part"] == part and element in (None, int(match["element"])):
-                numbers = (int(match[name]) for name in ("job", "element", "restart"))
-                starts.append(JobStart(part, *numbers, folder))
+                job, number, restart = (int(match[name]) for name in ("job", "element", "restart"))
+                starts.append(JobStart(part, job, number, restart, folder))
         return sorted(starts, key=lambda start: (start.job, start.restart, start.element))
 
     def last(self, part: str, element: int = 0) -> JobStart | None:
         """Return the last start of an element; None where there is none."""
         return next(reversed(self.starts(part, element)), None)
 
-    def absent(self, check: str, part: str, element: int, step: str) -> Row:
+    def absent(self, check: str, part: str, element: int, step: str) -> CheckRow:
         """Return the row of a check whose result is missing, with the reason why."""
         if part not in self.submitted and self.site.scheduler == "slurm":
-            return Row(check, Verdict.NOT_RUN, None, "not submitted", "see submit")
+            return CheckRow(check, CheckVerdict.NOT_RUN, None, "not submitted", "see submit")
         start = self.last(part, element)
         if start is None:
             return self._never_started(check, part, element)
         if start.text("setup.done") is None and part not in self.waiting:
-            return Row(check, Verdict.NOT_RUN, None, "the setup lines ended the job", "see environment")
+            return CheckRow(check, CheckVerdict.NOT_RUN, None, "the setup lines ended the job", "see environment")
         if start.text(f"{step}.exit") is None and part in self.waiting:
             advice = f"look at {self.folder}, then try with a longer --timeout"
-            return Row(check, Verdict.FAIL, None, f"no answer in time: {self.waiting[part]}", advice)
+            return CheckRow(check, CheckVerdict.FAIL, None, f"no answer in time: {self.waiting[part]}", advice)
         code, message = start.text(f"{step}.exit") or "nothing", last_line(start.text(f"{step}.out"))
         finding = f"ended with {code} and without an answer" + (f": {message}" if message else "")
-        return Row(check, Verdict.FAIL, None, finding, f"look at {start.folder}/{step}.out")
+        return CheckRow(check, CheckVerdict.FAIL, None, finding, f"look at {start.folder}/{step}.out")
 
-    def _never_started(self, check: str, part: str, element: int) -> Row:
+    def _never_started(self, check: str, part: str, element: int) -> CheckRow:
         if part in self.waiting:
-            return Row(check, Verdict.NOT_RUN, None, self.waiting[part], "try again with a longer --timeout")
+            return CheckRow(check, CheckVerdict.NOT_RUN, None, self.waiting[part], "try again with a longer --timeout")
         of_cluster = f" of cluster {self.cluster}" if self.cluster else ""
         advice = f"do the compute nodes{of_cluster} see {self.folder}? choose another --folder, on a shared file system"
         message = last_line(self.output(part, element))
-        return Row(check, Verdict.FAIL, None, message or "left the queue without a trace in the folder", advice)
+        return CheckRow(
+            check, CheckVerdict.FAIL, None, message or "left the queue without a trace in the folder", advice
+        )
 
     def output(self, part: str, element: int) -> str | None:
         """Read what the batch script of an element printed; None where there is nothing."""

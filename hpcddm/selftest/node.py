@@ -4,27 +4,26 @@ import sys
 from pathlib import Path
 
 from hpcddm.rundir import atomic
-from hpcddm.selftest.checks import collective, environment, rendezvous, signals, storage
+from hpcddm.selftest.checks.collective import Collective
+from hpcddm.selftest.checks.environment import Environment
+from hpcddm.selftest.checks.signals import Signals
+from hpcddm.selftest.checks.storage import Storage
 
 SPEC = "spec.json"
 """File beside the folders of the starts: the settings that the jobs read."""
+CHECKS = (Collective, Environment, Signals, Storage)
+"""Checks that have steps on the nodes."""
 
 
 def main(folder: Path, step: str) -> None:
     """Run one step inside a job and write its result into the folder of this start of its element."""
+    steps = {name: observe for check in CHECKS for name, observe in check.steps.items()}
+    if step not in steps:
+        raise SystemExit(f"{step}: no such step; valid: {', '.join(steps)}")
     spec = atomic.read_json(folder.parent / SPEC)
-    if step == "environment":
-        environment.observe(folder, spec)
-    elif step in signals.SIGNALS:
-        signals.observe(folder, step)
-    elif step == "meet":
-        storage.observe_scratch(folder, spec)
-        with rendezvous.observe(folder, spec) as circle:
-            storage.observe(folder, circle)
-    elif step == collective.STEP:
-        collective.observe(folder, spec)
-    else:
-        raise SystemExit(f"{step}: no such step")
+    if not isinstance(spec, dict):
+        raise SystemExit(f"{folder.parent / SPEC}: missing or torn")
+    steps[step](folder, spec)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Small jobs of a site with Slurm: rendering, submitting, waiting, cancelling."""
 
-import math
 import os
 import subprocess
 import time
@@ -12,14 +11,13 @@ from hpcddm.launch.template import render
 from hpcddm.package_data import AROUND, share_file
 from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
-from hpcddm.selftest.checks import requeue, submit
+from hpcddm.selftest import shapes
+from hpcddm.selftest.checks import requeue
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
 from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
-MINUTES = 5
-"""Time limit of the jobs in minutes; they take seconds, and short jobs are started earlier."""
 GONE_SECONDS = 5
 """Seconds that a file of a job may take to be seen here after the job has left the queue."""
 LONGEST_PAUSE_SECONDS = 10
@@ -46,12 +44,6 @@ class SlurmTrial:
         self._on = on(cluster)
         self._name = f"hpcddm-{folder.name}"
         self._shapes = {Part.ARRAY: self.evidence.element_resources, Part.NODES: self.evidence.resources}
-
-    @property
-    def minutes(self) -> int:
-        """Time limit of the jobs in minutes, long enough that Slurm's signal before its end does not come at once."""
-        lead = math.ceil(self.evidence.site.signal_lead_seconds / 60)
-        return min(MINUTES + lead, self.evidence.resources.minutes)
 
     def text(self, part: str, resources: Resources) -> str:
         """Render the batch script of a part.
@@ -81,7 +73,7 @@ class SlurmTrial:
         spec["gpus_per_node"] = self.evidence.resources.gpus_per_node
         atomic.write_json(folder / SPEC, spec)
         for part, resources in self._shapes.items():
-            script = self.text(part, resources.model_copy(update={"minutes": self.minutes}))
+            script = self.text(part, resources.model_copy(update={"minutes": self.evidence.minutes}))
             atomic.write_text(self._script(part), script)
 
     def submit(self) -> str:
@@ -94,7 +86,7 @@ class SlurmTrial:
                 return str(error)
             job = completed.stdout.strip().split(";")[0]
             if completed.returncode or not job.isdigit():
-                return submit.complaint(completed)
+                return shapes.complaint(completed)
             self.evidence.submitted[part] = job
         return ""
 
@@ -106,7 +98,7 @@ class SlurmTrial:
         """
         deadline, pause, next_look = time.time() + 60 * minutes, 0.5, 0.0
         gone_since: dict[str, float] = {}
-        hopeless_since = None
+        hopeless_since: float | None = None
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
             now = time.time()
             if now > next_look:
@@ -115,7 +107,7 @@ class SlurmTrial:
                 self._poll(gone_since)
                 hopeless = next((text for text in self.evidence.waiting.values() if _is_hopeless(text)), None)
                 hopeless_since = (hopeless_since or now) if hopeless else None
-                if hopeless and now - hopeless_since >= HOPELESS_SECONDS:
+                if hopeless_since is not None and now - hopeless_since >= HOPELESS_SECONDS:
                     return f"accepted, but {hopeless}"
             say(", ".join(f"{part}: {self.evidence.waiting.get(part, 'ended')}" for part in open_parts))
             if now > deadline or all(now - gone_since.get(part, now) > GONE_SECONDS for part in open_parts):
@@ -124,7 +116,7 @@ class SlurmTrial:
         return ""
 
     def _poll(self, gone_since: dict[str, float]) -> None:
-        """Ask the queue, and note since when a part is not there any more."""
+        """Query the queue, and record since when a part is not there any more."""
         try:
             lines = query(
                 "squeue", *self._on, "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N"

@@ -4,14 +4,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hpcddm.checks import CheckRow
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import current_ranks, gpus_on_node, node_name
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
+from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, Part
-from hpcddm.selftest.verdict import Row, Verdict
 
 STEP = "collective"
 MEGABYTES = 64
@@ -66,24 +67,28 @@ def answers(start: JobStart | None) -> list[dict[str, Any]]:
     return sorted((record for record in records if record), key=lambda record: (not record["message"], record["rank"]))
 
 
-def evaluate_check(evidence: Evidence) -> Row:
-    """Check that all ranks have summed; a slow sum is no failure, as the speed of the network is not known."""
-    start = evidence.last(Part.NODES)
-    if start and start.text("meet.exit") not in (None, "0"):
-        return Row(STEP, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
-    records, ranks = answers(start), evidence.resources.ranks
-    if evidence.resources.gpus_per_node and any(record["device"] in ("", "cpu") for record in records):
-        return Row(STEP, Verdict.NOT_RUN, None, "not every rank has a GPU", "see GPUs")
-    if records and records[0]["message"]:
-        return Row(STEP, Verdict.FAIL, None, records[0]["message"].splitlines()[0], ADVICE)
-    if len(records) != ranks:
-        return evidence.absent(STEP, Part.NODES, 0, STEP)
-    slowest = max(record["seconds"] for record in records)
-    backend = records[0]["backend"]
-    if ranks == 1:
-        return Row(STEP, Verdict.OK, slowest, f"{backend}: the site asks for one rank, so no network was tried")
-    # What each rank sends and receives, whatever the algorithm: 2 (n - 1) / n of the data.
-    rate = 2 * (ranks - 1) / ranks * MEGABYTES / 1000 / slowest
-    return Row(
-        STEP, Verdict.OK, slowest, f"{backend} sums {MEGABYTES} MB over {ranks} ranks at {rate:.2f} GB/s per rank"
-    )
+class Collective(Check):
+    """Checks one all-reduce over the ranks of a training."""
+
+    name = STEP
+    steps = {STEP: observe}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Check that all ranks have summed; a slow sum is no failure, as the speed of the network is not known."""
+        start = evidence.last(Part.NODES)
+        if start and start.text("meet.exit") not in (None, "0"):
+            return self.not_run("the ranks did not meet", "see ranks, rendezvous")
+        records, ranks = answers(start), evidence.resources.ranks
+        if evidence.resources.gpus_per_node and any(record["device"] in ("", "cpu") for record in records):
+            return self.not_run("not every rank has a GPU", "see GPUs")
+        if records and records[0]["message"]:
+            return self.fail(None, records[0]["message"].splitlines()[0], ADVICE)
+        if len(records) != ranks:
+            return evidence.absent(self.name, Part.NODES, 0, STEP)
+        slowest = max(record["seconds"] for record in records)
+        backend = records[0]["backend"]
+        if ranks == 1:
+            return self.ok(slowest, f"{backend}: the site asks for one rank, so no network was tried")
+        # What each rank sends and receives, whatever the algorithm: 2 (n - 1) / n of the data.
+        rate = 2 * (ranks - 1) / ranks * MEGABYTES / 1000 / slowest
+        return self.ok(slowest, f"{backend} sums {MEGABYTES} MB over {ranks} ranks at {rate:.2f} GB/s per rank")

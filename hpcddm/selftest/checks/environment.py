@@ -4,15 +4,17 @@ import importlib
 import os
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
+from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import node_name
+from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
-from hpcddm.selftest.verdict import Row, Verdict
 
 PACKAGES = ("torch", "deepspeed", "submitit")
 LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "PMI_")
@@ -54,29 +56,7 @@ def _visible_gpus() -> int | str:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def evaluate_check(evidence: Evidence) -> Row:
-    """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
-    start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
-    record = start.json("environment") if start else None
-    setup = _setup_failure(evidence, start)
-    if setup:
-        return Row("environment", Verdict.FAIL, None, setup, "correct the site key setup; try the line on a node")
-    if record is None:
-        row = evidence.absent("environment", Part.ARRAY, Element.ENVIRONMENT, "environment")
-        if row.verdict is Verdict.FAIL and start:
-            advice = f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
-            return Row(row.check, row.verdict, None, row.seen, advice)
-        return row
-    verdict, finding, advice = _complaint(evidence, record, start)
-    cores = f"cores {_ranges(record['cores'])} on {record['host']}"
-    good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
-    seconds = record["time"] - start.time
-    return Row("environment", verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
-
-
-def _setup_failure(evidence: Evidence, start: JobStart | None) -> str:
-    if start is None:
-        return ""
+def _setup_failure(evidence: Evidence, start: JobStart) -> str:
     failed = start.text("setup.failed")
     output = (evidence.output(Part.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
     detail = f": {output[0]}" if output else ""
@@ -87,33 +67,33 @@ def _setup_failure(evidence: Evidence, start: JobStart | None) -> str:
     return f"the setup lines ended the job{detail}" if has_ended and start.text("setup.done") is None else ""
 
 
-def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[Verdict, str, str]:
+def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[CheckVerdict, str, str]:
     resources = evidence.element_resources
     cpus = resources.cpus_per_rank
     if record["missing"]:
         return (
-            Verdict.FAIL,
+            CheckVerdict.FAIL,
             f"{record['python']} has no {', '.join(record['missing'])}",
             "install hpcddm there with pip",
         )
     if resources.gpus_per_node and record["gpus"] != resources.gpus_per_node:
         finding = f"{resources.gpus_per_node} GPU asked for, torch sees {record['gpus']}"
         return (
-            Verdict.FAIL,
+            CheckVerdict.FAIL,
             finding,
             "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
         )
     if len(record["cores"]) < cpus:
         finding = f"bound to {len(record['cores'])} cores, {cpus} asked for"
         advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"
-        return Verdict.FAIL, finding, advice
+        return CheckVerdict.FAIL, finding, advice
     if record["threads"] != str(cpus):
-        return Verdict.WARN, f"OMP_NUM_THREADS={record['threads']}, {cpus} asked for", "does container change it?"
+        return CheckVerdict.WARN, f"OMP_NUM_THREADS={record['threads']}, {cpus} asked for", "does container change it?"
     leaks = [line.partition("=")[0] for line in (start.text("variables") or "").splitlines() if line.startswith(LEAKS)]
     if leaks:
         finding = f"{', '.join(leaks[:4])} set in the job before srun"
-        return Verdict.WARN, finding, "unset it in setup, or in the files that your shell reads"
-    return Verdict.OK, "", ""
+        return CheckVerdict.WARN, finding, "unset it in setup, or in the files that your shell reads"
+    return CheckVerdict.OK, "", ""
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -125,3 +105,33 @@ def _ranges(numbers: list[int]) -> str:
         else:
             ranges.append([number])
     return ",".join("-".join(map(str, part)) for part in ranges)
+
+
+class Environment(Check):
+    """Checks Python, packages, cores and threads of a rank."""
+
+    name = "environment"
+    steps = {"environment": observe}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
+        start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
+        if start is None:
+            return evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "environment")
+        record = start.json("environment")
+        setup = _setup_failure(evidence, start)
+        if setup:
+            return self.fail(None, setup, "correct the site key setup; try the line on a node")
+        if record is None:
+            row = evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "environment")
+            if row.verdict is CheckVerdict.FAIL:
+                advice = (
+                    f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
+                )
+                return replace(row, advice=advice)
+            return row
+        verdict, finding, advice = _complaint(evidence, record, start)
+        cores = f"cores {_ranges(record['cores'])} on {record['host']}"
+        good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
+        seconds = record["time"] - start.time
+        return CheckRow(self.name, verdict, seconds, f"{finding}; {cores}" if finding else good, advice)

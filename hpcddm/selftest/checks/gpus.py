@@ -2,38 +2,43 @@
 
 from collections import Counter
 
+from hpcddm.checks import CheckRow
 from hpcddm.launch.gpu_use import all_stages, remarks
 from hpcddm.selftest.checks import collective
+from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, Part
-from hpcddm.selftest.verdict import Row, Verdict
 
-CHECK = "GPUs"
 ADVICE = (
     "look at container (apptainer needs --nv), at torch's build in the jobs' environment, at gpus_flag and gpu_type"
 )
 
 
-def evaluate_check(evidence: Evidence) -> Row:
-    """Check the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
-    site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
-    texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
-    if texts:
-        verdict = Verdict.WARN if site.allow_idle_gpus else Verdict.FAIL
-        return Row(CHECK, verdict, None, "; ".join(texts), "as it says; hpcddm submit refuses it")
-    if not gpus_per_node:
-        return Row(CHECK, Verdict.OK, None, f"{CHECKED_STAGE} asks for none")
-    start = evidence.last(Part.NODES)
-    records = collective.answers(start)
-    if not records:
-        if start and start.text("meet.exit") not in (None, "0"):
-            return Row(CHECK, Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
-        return evidence.absent(CHECK, Part.NODES, 0, collective.STEP)
-    without = [record for record in records if record["device"] in ("", "cpu")]
-    if without:
-        finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
-        return Row(CHECK, Verdict.FAIL, None, finding.splitlines()[0], ADVICE)
-    names = ", ".join(
-        f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
-    )
-    nodes = len({record["node"] for record in records})
-    return Row(CHECK, Verdict.OK, None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")
+class Gpus(Check):
+    """Checks that every rank of a training has a GPU of its own; the step is that of `Collective`."""
+
+    name = "GPUs"
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Check the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
+        site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
+        texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
+        if texts:
+            row = self.warn if site.allow_idle_gpus else self.fail
+            return row(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
+        if not gpus_per_node:
+            return self.ok(None, f"{CHECKED_STAGE} asks for none")
+        start = evidence.last(Part.NODES)
+        records = collective.answers(start)
+        if not records:
+            if start and start.text("meet.exit") not in (None, "0"):
+                return self.not_run("the ranks did not meet", "see ranks, rendezvous")
+            return evidence.absent(self.name, Part.NODES, 0, collective.STEP)
+        without = [record for record in records if record["device"] in ("", "cpu")]
+        if without:
+            finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
+            return self.fail(None, finding.splitlines()[0], ADVICE)
+        names = ", ".join(
+            f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
+        )
+        nodes = len({record["node"] for record in records})
+        return self.ok(None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")

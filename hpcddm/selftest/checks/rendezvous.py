@@ -8,11 +8,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime.environment import Ranks, current_ranks, node_name, own_address
+from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Evidence, Part
-from hpcddm.selftest.verdict import Row, Verdict
 
 MEETING_SECONDS = 30
 CONNECTING_SECONDS = 10
@@ -41,13 +42,13 @@ class Circle:
 
 
 @contextmanager
-def observe(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
+def meet(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
     """Meet the other ranks inside the job; a rank that cannot records the error and ends the job."""
     started = time.time()
     ranks = current_ranks()
     try:
-        meet = _receive if ranks.rank == 0 else _connect
-        connections = meet(folder, ranks, spec["network_interface"])
+        connect = _receive if ranks.rank == 0 else _connect
+        connections = connect(folder, ranks, spec["network_interface"])
     except (UserError, OSError) as error:
         atomic.write_json(folder / f"meet.{ranks.rank}.error.json", {"message": str(error)}, durable=False)
         raise SystemExit(str(error)) from None
@@ -96,28 +97,31 @@ def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     return [connection]
 
 
-def evaluate_check(evidence: Evidence) -> Row:
-    """Check that as many ranks as the site asks for have met, on as many nodes."""
-    check, resources = "ranks, rendezvous", evidence.resources
-    start = evidence.last(Part.NODES)
-    errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
-    if errors:
-        message = (atomic.read_json(errors[0]) or {}).get("message", errors[0].name)
-        advice = "set network_interface to the one on which the nodes see each other"
-        return Row(check, Verdict.FAIL, None, message, advice)
-    met = start.json("meet") if start else None
-    if met is None:
-        return evidence.absent(check, Part.NODES, 0, "meet")
-    nodes = sorted({member["node"] for member in met})
-    finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
-    right = [member["rank"] for member in met] == list(range(resources.ranks)) and len(nodes) == resources.nodes
-    if not right or {member["world"] for member in met} != {resources.ranks}:
-        expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
-        return Row(
-            check, Verdict.FAIL, None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch"
-        )
-    seconds = max(member["seconds"] for member in met)
-    if len(met) == 1:
-        return Row(check, Verdict.OK, seconds, f"{finding}: the site asks for one, so no network was tried")
-    place = evidence.site.network_interface or "the host name's address"
-    return Row(check, Verdict.OK, seconds, f"{finding} met over {place if resources.nodes > 1 else 'loopback'}")
+class Rendezvous(Check):
+    """Checks that the ranks of a training reach rank 0; the step is that of `Storage`, which needs them together."""
+
+    name = "ranks, rendezvous"
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Check that as many ranks as the site asks for have met, on as many nodes."""
+        resources = evidence.resources
+        start = evidence.last(Part.NODES)
+        errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
+        if errors:
+            message = (atomic.read_json(errors[0]) or {}).get("message", errors[0].name)
+            advice = "set network_interface to the one on which the nodes see each other"
+            return self.fail(None, message, advice)
+        met = start.json("meet") if start else None
+        if met is None:
+            return evidence.absent(self.name, Part.NODES, 0, "meet")
+        nodes = sorted({member["node"] for member in met})
+        finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
+        right = [member["rank"] for member in met] == list(range(resources.ranks)) and len(nodes) == resources.nodes
+        if not right or {member["world"] for member in met} != {resources.ranks}:
+            expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
+            return self.fail(None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch")
+        seconds = max(member["seconds"] for member in met)
+        if len(met) == 1:
+            return self.ok(seconds, f"{finding}: the site asks for one, so no network was tried")
+        place = evidence.site.network_interface or "the host name's address"
+        return self.ok(seconds, f"{finding} met over {place if resources.nodes > 1 else 'loopback'}")

@@ -3,11 +3,14 @@
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from hpcddm.checks import CheckRow
 from hpcddm.rundir import atomic
+from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Element, Evidence, Part
-from hpcddm.selftest.verdict import Row, Verdict
 
 SIGNALS = ("USR2", "TERM")
 WAITING_SECONDS = 8
@@ -19,7 +22,7 @@ DEADLY = "every signal costs the steps since the last checkpoint"
 DEAF = "only the STOP file and the deadline end a job without loss"
 
 
-def observe(folder: Path, name: str) -> None:
+def observe(folder: Path, spec: dict[str, Any], name: str) -> None:
     """Wait inside the job for one signal, and record the time at which it came."""
     came: list[float] = []
     signal.signal(getattr(signal, f"SIG{name}"), lambda number, frame: came.append(time.time()))
@@ -30,23 +33,30 @@ def observe(folder: Path, name: str) -> None:
     atomic.write_json(folder / f"{name}.json", {"came": came[0] if came else None}, durable=False)
 
 
-def evaluate_check(evidence: Evidence) -> Row:
-    """Check that both signals reached Python."""
-    start = evidence.last(Part.ARRAY, Element.SIGNALS)
-    if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
-        return evidence.absent("signals", Part.ARRAY, Element.SIGNALS, SIGNALS[0])
-    if any(start.json(f"{name}.ready") is None for name in SIGNALS):
-        return evidence.absent("signals", Part.ARRAY, Element.SIGNALS, SIGNALS[0])
-    refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
-    if refused:
-        advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
-        return Row("signals", Verdict.WARN, None, f"scancel --signal: {refused[0]}", advice)
-    came = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
-    lost = [name for name in SIGNALS if came[name] is None]
-    if lost:
-        killed = [name for name in lost if start.json(name) is None]
-        how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
-        finding = f"{' and '.join(lost)} did not reach Python{how}"
-        return Row("signals", Verdict.FAIL, None, finding, ADVICE + (DEADLY if killed else DEAF))
-    seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
-    return Row("signals", Verdict.OK, seconds, f"{' and '.join(SIGNALS)} reached the Python process")
+class Signals(Check):
+    """Checks that signals reach Python."""
+
+    name = "signals"
+    steps = {name: partial(observe, name=name) for name in SIGNALS}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Check that both signals reached Python."""
+        start = evidence.last(Part.ARRAY, Element.SIGNALS)
+        if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
+            return evidence.absent(self.name, Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+        if any(start.json(f"{name}.ready") is None for name in SIGNALS):
+            return evidence.absent(self.name, Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+        refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
+        if refused:
+            advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
+            return self.warn(None, f"scancel --signal: {refused[0]}", advice)
+        times = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
+        came = {name: float(seconds) for name, seconds in times.items() if seconds is not None}
+        lost = [name for name in SIGNALS if name not in came]
+        if lost:
+            killed = [name for name in lost if start.json(name) is None]
+            how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
+            finding = f"{' and '.join(lost)} did not reach Python{how}"
+            return self.fail(None, finding, ADVICE + (DEADLY if killed else DEAF))
+        seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
+        return self.ok(seconds, f"{' and '.join(SIGNALS)} reached the Python process")

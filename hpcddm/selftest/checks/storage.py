@@ -7,13 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime.environment import current_ranks, node_name
-from hpcddm.selftest.checks.rendezvous import Circle
+from hpcddm.selftest.checks.base import Check
+from hpcddm.selftest.checks.rendezvous import Circle, meet
 from hpcddm.selftest.evidence import Evidence, JobStart, Part
-from hpcddm.selftest.verdict import Row, Verdict
 
 SEEN_SECONDS = 60
 """Seconds that a node may take to see a file; the ranks of a job wait longer for each other."""
@@ -24,7 +25,14 @@ CONTENT = 4096
 PROBE = b"x" * 1_000_000
 
 
-def observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
+def observe(folder: Path, spec: dict[str, Any]) -> None:
+    """Try scratch inside the job, meet the other ranks, and try with them the folder in which runs lie."""
+    _observe_scratch(folder, spec)
+    with meet(folder, spec) as circle:
+        _observe_runs(folder, circle)
+
+
+def _observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
     """Write to the site's scratch folder inside the job, once on each node, and record the result."""
     ranks = current_ranks()
     if not spec["scratch"] or ranks.local_rank > 0:
@@ -58,7 +66,7 @@ def _write_to(place: Path, name: str) -> int:
     return free
 
 
-def observe(folder: Path, circle: Circle) -> None:
+def _observe_runs(folder: Path, circle: Circle) -> None:
     """Try the folder in which runs lie inside the job, on all ranks together, and record the results."""
     seconds = _wait_for_a_new_file(folder, circle)
     torn = _read_while_it_is_renamed(folder, circle)
@@ -101,21 +109,22 @@ def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
     writer = threading.Thread(target=replace, daemon=True)
     if circle.ranks.rank == 0:
         writer.start()
-    deadline, torn = time.time() + RENAMING_SECONDS, []
+    deadline = time.time() + RENAMING_SECONDS
+    torn: set[str] = set()
     while time.time() < deadline:
         try:
             text = path.read_text()
         except OSError as error:
-            torn.append(error.strerror)
+            torn.add(str(error.strerror))
         else:
             if text not in contents:
-                torn.append(f"{len(text)} bytes of mixed content")
+                torn.add(f"{len(text)} bytes of mixed content")
         time.sleep(0.002)
     circle.share("read")
     if circle.ranks.rank == 0:
         over.set()
         writer.join()
-    return sorted(set(torn))
+    return sorted(torn)
 
 
 def _lock(folder: Path, circle: Circle) -> str:
@@ -149,22 +158,7 @@ def _try_to_lock(path: Path) -> str:
         return str(error)
 
 
-def evaluate_check(evidence: Evidence) -> Row:
-    """Judge scratch first, then the folder in which runs lie."""
-    start = evidence.last(Part.NODES)
-    complaint = _scratch_complaint(start)
-    if complaint:
-        advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
-        return Row("storage", Verdict.FAIL, None, complaint, advice)
-    records = start.json("storage") if start else None
-    if records is None:
-        if start and (any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0")):
-            return Row("storage", Verdict.NOT_RUN, None, "the ranks did not meet", "see ranks, rendezvous")
-        return evidence.absent("storage", Part.NODES, 0, "meet")
-    return _judge_folder(records, evidence.folder.parent, _scratch_free(start))
-
-
-def _scratch_complaint(start: JobStart | None) -> str:
+def _scratch_complaint(start: JobStart) -> str:
     for record in _scratch(start):
         if record["complaint"]:
             return f"site key scratch: {record['path']} {record['complaint']}"
@@ -176,26 +170,48 @@ def _scratch_free(start: JobStart) -> str:
     return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
 
 
-def _scratch(start: JobStart | None) -> list[dict[str, Any]]:
-    records = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json"))) if start else []
+def _scratch(start: JobStart) -> list[dict[str, Any]]:
+    records = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json")))
     return [record for record in records if record]
 
 
-def _judge_folder(records: list[dict[str, Any]], place: Path, scratch: str) -> Row:
-    seconds = [record["seconds"] for record in records]
-    torn = sorted({fault for record in records for fault in record["torn"]})
-    locks = sorted({record["locks"] for record in records} - {"good"})
-    elsewhere = f"put runs on another file system than that of {place.resolve()}"
-    if None in seconds:
-        finding = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
-        return Row("storage", Verdict.FAIL, None, finding, elsewhere)
-    slowest = max(seconds)
-    if torn:
-        return Row("storage", Verdict.FAIL, slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
-    if locks:
-        advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
-        return Row("storage", Verdict.FAIL, slowest, f"locks: {locks[0]}", advice)
-    finding = f"new files are seen, renames are atomic, locks hold{scratch}"
-    if slowest > SLOW_SECONDS:
-        return Row("storage", Verdict.WARN, slowest, f"{finding}; but a new file is seen late", "expect status to lag")
-    return Row("storage", Verdict.OK, slowest, finding)
+class Storage(Check):
+    """Checks scratch, and the folder in which runs lie."""
+
+    name = "storage"
+    steps = {"meet": observe}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Evaluate scratch first, then the folder in which runs lie."""
+        start = evidence.last(Part.NODES)
+        if start is None:
+            return evidence.absent(self.name, Part.NODES, 0, "meet")
+        complaint = _scratch_complaint(start)
+        if complaint:
+            advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
+            return self.fail(None, complaint, advice)
+        records = start.json("storage")
+        if records is None:
+            if any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0"):
+                return self.not_run("the ranks did not meet", "see ranks, rendezvous")
+            return evidence.absent(self.name, Part.NODES, 0, "meet")
+        return self._evaluate_folder(records, evidence.folder.parent, _scratch_free(start))
+
+    def _evaluate_folder(self, records: list[dict[str, Any]], place: Path, scratch: str) -> CheckRow:
+        seconds = [record["seconds"] for record in records]
+        torn = sorted({fault for record in records for fault in record["torn"]})
+        locks = sorted({record["locks"] for record in records} - {"good"})
+        elsewhere = f"put runs on another file system than that of {place.resolve()}"
+        if None in seconds:
+            finding = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
+            return self.fail(None, finding, elsewhere)
+        slowest = max(seconds)
+        if torn:
+            return self.fail(slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
+        if locks:
+            advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
+            return self.fail(slowest, f"locks: {locks[0]}", advice)
+        finding = f"new files are seen, renames are atomic, locks hold{scratch}"
+        if slowest > SLOW_SECONDS:
+            return self.warn(slowest, f"{finding}; but a new file is seen late", "expect status to lag")
+        return self.ok(slowest, finding)

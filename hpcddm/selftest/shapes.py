@@ -1,14 +1,14 @@
-"""Submitting: sbatch accepts the shape of every stage, with this site's partition, account and flags."""
+"""Shapes of the stages, which sbatch must accept with this site's partition, account and flags; no job is needed."""
 
 import re
 import subprocess
 import time
 from collections.abc import Callable
 
+from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query, user_name
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.selftest.evidence import checked
-from hpcddm.selftest.verdict import Row, Verdict
 from hpcddm.site import Resources, Site
 
 Shapes = dict[str, Resources]
@@ -50,7 +50,7 @@ def shapes(site: Site, cluster: str | None = None) -> Shapes:
     return {name: resources for resources, name in stage_of.items()}
 
 
-def evaluate_check(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[Row]:
+def refusals(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[CheckRow]:
     """List what sbatch would refuse, one row for all stages with the same refusal; none where it accepts all."""
     partitions = _partitions(cluster)
     refused: dict[tuple[str, str], list[str]] = {}
@@ -63,19 +63,19 @@ def evaluate_check(site: Site, text_of: Callable[[Resources], str], cluster: str
     rows = []
     for (refusal, remedy), stages in refused.items():
         names = ", ".join(stage or "all others" for stage in stages)
-        rows.append(Row("submit", Verdict.FAIL, seconds, f"{refusal} ({names})", remedy))
+        rows.append(CheckRow("submit", CheckVerdict.FAIL, seconds, f"{refusal} ({names})", remedy))
     return rows
 
 
-def is_refused(rows: list[Row], stage: str) -> bool:
+def is_refused(rows: list[CheckRow], stage: str) -> bool:
     """Tell if a stage is among those that the rows name."""
-    return any(stage in row.seen.rpartition("(")[2].rstrip(")").split(", ") for row in rows)
+    return any(stage in row.finding.rpartition("(")[2].rstrip(")").split(", ") for row in rows)
 
 
-def accepted(site: Site, seconds: float, cluster: str | None = None) -> Row:
+def accepted(site: Site, seconds: float, cluster: str | None = None) -> CheckRow:
     """Return the row of a site where sbatch accepts every shape."""
     names = ", ".join(name or "all others" for name in shapes(site, cluster))
-    return Row("submit", Verdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
+    return CheckRow("submit", CheckVerdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
 
 
 def advice(site: Site, stage: str, against: str) -> str:
