@@ -1,30 +1,63 @@
-"""A variant's name is its file's name: `load("objectives", "flow_matching")`.
+"""Variants: a file of a room is a variant, named by the file's name, such as objectives/flow_matching.py.
 
-Every variant file holds a class `Settings` (a `VariantSettings`) beside its code. The login node
-validates settings without importing the code, which may need torch: `settings_class` executes only
-the `Settings` class of the file and its imports from the light modules in `LIGHT_MODULES`.
+Every variant file holds a class `Settings`, derived from its room's base of settings, and one class with its code,
+derived from the room's `Variant`. The login node validates settings without importing the code, which may need torch:
+`settings_class` executes only the `Settings` class and the definitions of the file that it mentions.
 """
 
 import ast
 import importlib
+import inspect
 import re
+from abc import ABC
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hpcddm.errors import ConfigError
 from hpcddm.renamed import VARIANTS, hint
 
+if TYPE_CHECKING:
+    from hpcddm.schema import VariantSettings
+
 PACKAGE = Path(__file__).parent
-LIGHT_MODULES = (
-    "typing",
-    "pydantic",
-    "hpcddm.schema",
-    "hpcddm.pretrained",
-    "hpcddm.models.size",
-    "hpcddm.objectives.settings",
-)
+
+S = TypeVar("S", bound="VariantSettings")
+V = TypeVar("V", bound="Variant[Any]")
+
+
+class Variant(ABC, Generic[S]):
+    """The code of a variant; a room's abstract base derives from it and states the contract."""
+
+    def __init__(self, settings: S):
+        self.settings = settings
+
+
+def create(base: type[V], settings: "VariantSettings") -> V:
+    """Create the variant that the settings name: of the class in its file that derives from the room's base.
+
+    Its own settings are of the `Settings` class of its file. Raises `ConfigError` when the file has no such class, or
+    several.
+    """
+    module = load(settings.room, settings.name)
+    return _implementation(base, module)(module.Settings.model_validate(dict(settings)))
+
+
+@cache
+def _implementation(base: type[V], module: ModuleType) -> type[V]:
+    derived = [
+        item
+        for item in vars(module).values()
+        if inspect.isclass(item) and item.__module__ == module.__name__ and issubclass(item, base)
+    ]
+    if len(derived) != 1:
+        raise ConfigError(f"{module.__file__}: has {len(derived)} classes derived from {base.__name__}, needs one")
+    missing = sorted(getattr(derived[0], "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(f"{module.__file__}: {derived[0].__name__} lacks {', '.join(missing)}")
+    return derived[0]
 
 
 def load(room: str, name: str) -> ModuleType:
@@ -33,27 +66,27 @@ def load(room: str, name: str) -> ModuleType:
     Raises `ConfigError` with the valid names when there is no such variant.
     """
     _variant_file(room, name)
-    return importlib.import_module(f"hpcddm.{room.replace('/', '.')}.{name}")
+    return importlib.import_module(_module_name(room, name))
 
 
 @cache
-def names(room: str, role: str | None = None) -> tuple[str, ...]:
-    """List the variants in a room, in alphabetical order; `role` keeps those whose Settings name it."""
+def names(room: str, base: "type[VariantSettings] | str | None" = None) -> tuple[str, ...]:
+    """List the variants in a room, in alphabetical order; `base` keeps those whose Settings derive from it."""
     files = sorted((PACKAGE / room).glob("*.py"))
-    variants = [file.stem for file in files if _settings_definition(file) is not None]
-    if role is None:
-        return tuple(variants)
-    return tuple(name for name in variants if settings_class(room, name).role == role)
+    variants = tuple(file.stem for file in files if _definition(file) is not None)
+    if base is None:
+        return variants
+    if isinstance(base, str):
+        return tuple(name for name in variants if settings_class(room, name).role == base)
+    return tuple(name for name in variants if issubclass(settings_class(room, name), base))
 
 
 @cache
 def settings_class(room: str, name: str) -> Any:
-    """Return the `Settings` class of one variant, without importing the variant's heavy modules."""
+    """Return the `Settings` class of one variant, without importing what its code alone needs."""
     file = _variant_file(room, name)
-    tree = ast.parse(file.read_text())
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module in LIGHT_MODULES]
-    module = ast.Module(body=[*imports, _settings_definition(file)], type_ignores=[])
-    namespace: dict[str, Any] = {"__name__": f"hpcddm.{room.replace('/', '.')}.{name}"}
+    module = ast.Module(body=_settings_and_mentioned(ast.parse(file.read_text())), type_ignores=[])
+    namespace: dict[str, Any] = {"__name__": _module_name(room, name)}
     exec(compile(module, str(file), "exec"), namespace)
     return namespace["Settings"]
 
@@ -71,6 +104,10 @@ def parse(room: str, text: str) -> Any:
     raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage}")
 
 
+def _module_name(room: str, name: str) -> str:
+    return f"hpcddm.{room.replace('/', '.')}.{name}"
+
+
 def _variant_file(room: str, name: str) -> Path:
     if name not in names(room):
         raise ConfigError(f"unknown name '{name}'; valid names: {', '.join(names(room))}")
@@ -78,8 +115,30 @@ def _variant_file(room: str, name: str) -> Path:
 
 
 @cache
-def _settings_definition(file: Path) -> ast.ClassDef | None:
+def _definition(file: Path) -> ast.ClassDef | None:
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.ClassDef) and node.name == "Settings":
             return node
     return None
+
+
+def _settings_and_mentioned(tree: ast.Module) -> list[ast.stmt]:
+    """Return the definition of Settings and, of a file's other statements, those that it needs, in the file's order."""
+    mentioned, needed = {"Settings"}, set[ast.stmt]()
+    while more := {node for node in tree.body if node not in needed and mentioned.intersection(_bound(node))}:
+        needed |= more
+        mentioned |= {name.id for node in more for name in ast.walk(node) if isinstance(name, ast.Name)}
+    return [node for node in tree.body if node in needed]
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """List the names that a statement defines in its module."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        for alias in statement.names:
+            yield alias.asname or alias.name.partition(".")[0]
+    elif isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        yield statement.name
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id

@@ -7,12 +7,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     SerializeAsAny,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
@@ -44,8 +45,14 @@ class StrictModel(BaseModel):
 
 
 class VariantSettings(StrictModel):
-    """The base of the `Settings` class in every variant file; `name` is the file's name."""
+    """The base of the `Settings` class in every variant file; `name` is the file's name.
 
+    A subclass that defines `room` is a room base: the type of a field that takes any variant of the room whose Settings
+    derive from it. The field's value is a mapping whose `name` picks the variant that validates it.
+    """
+
+    room: ClassVar[str]
+    """Folder of the variants' files below the package or the user's folder, such as 'ensemble/solvers'."""
     role: ClassVar[str] = ""
     """Use of a variant, where one room holds several kinds."""
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
@@ -61,6 +68,33 @@ class VariantSettings(StrictModel):
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError if these settings cannot go together with the rest of the experiment."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Make a room base pick the variant by its name, and write it with the variant's own fields."""
+        schema = handler(source)
+        if "room" not in vars(cls):
+            return schema
+        every_field = core_schema.simple_ser_schema("any")
+        return core_schema.no_info_before_validator_function(cls._pick, schema, serialization=every_field)
+
+    @classmethod
+    def _pick(cls, value: Any) -> Any:
+        """Find the variant that the mapping names and validate the rest by its own settings."""
+        if isinstance(value, VariantSettings):
+            return value
+        if not isinstance(value, dict) or "name" not in value:
+            valid = ", ".join(plugins.names(cls.room, cls))
+            raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
+        if value["name"] not in plugins.names(cls.room, cls):
+            name, valid = str(value["name"]), ", ".join(plugins.names(cls.room, cls))
+            context = {"name": name, "new": renamed.hint(renamed.VARIANTS, name), "valid": valid}
+            raise PydanticCustomError("variant", "unknown name '{name}'{new}; valid names: {valid}", context)
+        settings = plugins.settings_class(cls.room, value["name"])
+        try:
+            return settings.model_validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError("inner", "{text}", {"text": first_error(error, settings)}) from None
 
 
 def variant(room: str, role: str | None = None) -> Any:
@@ -87,7 +121,7 @@ def variant(room: str, role: str | None = None) -> Any:
 
 
 def default_variant(name: str) -> Any:
-    """Return the default of a field whose type is `variant(...)`: the variant with its own defaults."""
+    """Return the default of a field whose type is a room base: the variant with its own defaults."""
     return Field(default={"name": name}, validate_default=True)
 
 

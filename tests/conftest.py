@@ -4,9 +4,15 @@ import os
 import shutil
 from pathlib import Path
 
+import jaxtyping
 import pytest
 
-from tests.runs import TINY, TWO_RANKS, hpcddm
+SHAPES_CHECKED = ("objectives.schedules",)
+"""Rooms whose annotated shapes are checked at every call while tests run; jobs never check them."""
+jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], "beartype.beartype")
+
+# The hook sees only what is imported after it.
+from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ PACKAGE = REPOSITORY / "hpcddm"
 
 FOUNDATION = {
     "schema",
+    "settings",
     "config",
     "site",
     "plugins",
@@ -31,7 +32,8 @@ MAY_IMPORT = {
     "plugins": {"errors", "renamed"},
     "pretrained": {"errors"},
     "schema": {"errors", "plugins", "renamed", "pretrained"},
-    "config": {"errors", "plugins", "schema"},
+    "settings": {"errors", "plugins", "schema", "pretrained"},
+    "config": {"errors", "plugins", "schema", "settings"},
     "flags": set(),
     "site": {"schema", "flags"},
     "package_data": {"errors"},
@@ -70,13 +72,21 @@ LATE = {
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 
+VARIANT_ROOMS = {"data", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics"}
+"""Rooms with variants: the experiment's schema is made of their modules named `settings`, which need no torch."""
+
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)
 
 
 def room(module: str) -> str | None:
-    """The room of 'hpcddm.data.tar' is 'data'; None for foreign modules and for the version."""
+    """The room of 'hpcddm.data.tar' is 'data', that of 'hpcddm.objectives.settings' is 'settings'.
+
+    None for foreign modules and for the version.
+    """
     parts = module.split(".")
-    return parts[1] if parts[0] == "hpcddm" and len(parts) > 1 else None
+    if parts[0] != "hpcddm" or len(parts) == 1:
+        return None
+    return "settings" if parts[-1] == "settings" and parts[1] in VARIANT_ROOMS else parts[1]
 
 
 def imported(nodes) -> set[str]:
@@ -94,6 +104,11 @@ def imported(nodes) -> set[str]:
     return found - {None, "__version__"}
 
 
+def for_checkers_only(statement: ast.stmt) -> bool:
+    """True for 'if TYPE_CHECKING', whose imports are never executed."""
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_imports_point_one_way(file):
     own = room("hpcddm." + ".".join(file.relative_to(PACKAGE).with_suffix("").parts))
@@ -103,7 +118,8 @@ def test_imports_point_one_way(file):
     inside = [
         node for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
     ]
-    late = {id(node) for node in inside}
+    checked = [node for block in tree.body if for_checkers_only(block) for node in ast.walk(block)]
+    late = {id(node) for node in inside + checked}
     allowed = MAY_IMPORT[own] | {own}
     assert imported(node for node in ast.walk(tree) if id(node) not in late) <= allowed
     assert imported(inside) <= allowed | LATE.get(own, set())

@@ -1,7 +1,10 @@
 import pytest
+from pydantic import ValidationError
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError
+from hpcddm.objectives.schedules.base import Schedule
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.schema import VariantSettings
 from tests.helpers import REPOSITORY, python
 
@@ -54,6 +57,38 @@ def test_a_word_becomes_settings(word, label):
 def test_an_unknown_word_lists_the_valid_ones(word):
     with pytest.raises(ConfigError, match=r"valid names: full, nucleus-0\.9, .*, top-1, top-2, \.\.\."):
         plugins.parse("ensemble/strategies", word)
+
+
+def test_a_room_base_picks_the_variant_and_writes_its_fields():
+    settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
+    assert type(settings) is plugins.settings_class("objectives/schedules", "linear_beta")
+    assert settings.model_dump() == {"name": "linear_beta", "beta_min": 0.1, "beta_max": 10.0}
+    objective = plugins.settings_class("objectives", "epsilon")(name="epsilon", schedule=settings)
+    assert objective.model_dump(mode="json")["schedule"] == settings.model_dump()
+
+
+def test_a_room_base_refuses_what_is_not_in_its_room():
+    with pytest.raises(ValidationError, match="unknown name 'min_snr'; valid names: cosine, linear, "):
+        ScheduleSettings.model_validate({"name": "min_snr"})
+    with pytest.raises(ValidationError, match="needs a mapping with 'name', one of: cosine, linear, "):
+        ScheduleSettings.model_validate("linear")
+    with pytest.raises(ValidationError, match="beta_min: input should be greater than 0, found -1"):
+        ScheduleSettings.model_validate({"name": "linear_beta", "beta_min": -1})
+
+
+def test_a_variant_is_created_with_the_settings_class_of_its_file():
+    settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
+    schedule = plugins.create(Schedule, settings)
+    assert schedule.settings.model_dump() == settings.model_dump()
+    assert type(schedule).__module__ == type(schedule.settings).__module__ == "hpcddm.objectives.schedules.linear_beta"
+
+
+def test_a_file_without_the_class_is_named():
+    class OtherBase(plugins.Variant):
+        """A base that nothing derives from."""
+
+    with pytest.raises(ConfigError, match=r"schedules/linear.py: has 0 classes derived from OtherBase, needs one"):
+        plugins.create(OtherBase, ScheduleSettings.model_validate({"name": "linear"}))
 
 
 def test_every_room_is_a_package_so_that_an_installation_holds_it():

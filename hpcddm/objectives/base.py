@@ -11,7 +11,9 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.objectives import conversions
-from hpcddm.objectives.conversions import Level, Schedule
+from hpcddm.objectives.conversions import Level
+from hpcddm.objectives.schedules.base import Schedule
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 
 
@@ -28,7 +30,7 @@ class Objective:
 
     def __init__(self, settings: ObjectiveSettings):
         self.settings = settings
-        self.schedule: Schedule = _schedule(settings.schedule)
+        self.schedule = plugins.create(Schedule, settings.schedule)
         self._times = plugins.load("objectives/times", settings.times.name)
         self._weighting = plugins.load("objectives/weightings", settings.weighting.name)
 
@@ -36,13 +38,12 @@ class Objective:
         """Compute training times (N,) from uniform numbers (N,) in [0, 1)."""
         t = self._times.training_times(self.settings.times, uniform.double(), *self.schedule.range)
         if self.settings.shift != 1:
-            t = conversions.shifted(self.schedule, t, self.settings.shift)
+            t = self.schedule.shifted(t, self.settings.shift)
         return t.to(uniform.dtype)
 
     def perturb(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """Compute the noisy images x_t. x0, noise: (N, C, H, W); t: (N,) in [0, 1]."""
-        level = self.level(t)
-        return conversions.scale_per_sample(level.alpha, x0) + conversions.scale_per_sample(level.sigma, noise)
+        return self.schedule.perturb(x0, noise, t.double())
 
     def predict(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """Compute the target of the prediction from x0 and noise: (N, C, H, W)."""
@@ -76,9 +77,5 @@ class Objective:
         return lowest, highest
 
 
-def _schedule(settings: object) -> Schedule:
-    return plugins.load("objectives/schedules", settings.name).Schedule(settings)
-
-
-LINEAR = _schedule(plugins.settings_class("objectives/schedules", "linear")(name="linear"))
+LINEAR = plugins.create(Schedule, ScheduleSettings.model_validate({"name": "linear"}))
 """The path of the ensemble's state and the router."""

@@ -4,9 +4,8 @@ At a level of noise x = alpha x0 + sigma eps, and every quantity that a network 
 p = cx x0 + ce eps. Of x and p either determines x0 and eps unless alpha ce - sigma cx = 0.
 """
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 
@@ -21,22 +20,6 @@ class Level(NamedTuple):
     sigma: torch.Tensor
     d_alpha: torch.Tensor
     d_sigma: torch.Tensor
-
-
-class Schedule(Protocol):
-    """A path from data at t = 0 to noise at t = 1; t is the schedule's own ('native') time."""
-
-    range: tuple[float, float]
-    """First and last native time at which a network of this path may be evaluated."""
-
-    def level(self, t: torch.Tensor) -> Level:
-        """Compute alpha, sigma and derivatives at t (N,), clamped to `range`."""
-
-    def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """Compute log(alpha^2 / sigma^2) at t (N,); infinite where alpha or sigma is 0."""
-
-    def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """Return the time (N,) in `range` with this log-SNR (N,), or the nearest one."""
 
 
 FORMS: dict[str, Callable[[Level], tuple[torch.Tensor, torch.Tensor]]] = {
@@ -88,11 +71,3 @@ def determinant(prediction_type: str, level: Level) -> torch.Tensor:
 def scale_per_sample(factor: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
     """Multiply images (N, ...) by one factor (N,) each, in the images' dtype."""
     return factor.to(images.dtype).view(-1, *[1] * (images.ndim - 1)) * images
-
-
-def shifted(schedule: Schedule, t: torch.Tensor, shift: float) -> torch.Tensor:
-    """Return times (N,) whose log-SNR is lower by 2 log(shift); on the linear path shift t / (1 + (shift - 1) t).
-
-    arXiv 2403.03206, eq. 23, with shift = sqrt(m / n).
-    """
-    return schedule.time_at(schedule.log_snr(t) - 2 * math.log(shift))

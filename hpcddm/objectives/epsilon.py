@@ -1,14 +1,15 @@
 """Epsilon prediction: the network predicts the noise (arXiv 2006.11239, eq. 14)."""
 
 from hpcddm.objectives import base
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import default_variant, variant
+from hpcddm.schema import default_variant
 
 
 class Settings(ObjectiveSettings):
     """Settings with the cosine schedule as default."""
 
-    schedule: variant("objectives/schedules") = default_variant("cosine")
+    schedule: ScheduleSettings = default_variant("cosine")
 
 
 class Objective(base.Objective):

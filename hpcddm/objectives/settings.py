@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.schema import VariantSettings, default_variant, variant
 
 
@@ -13,7 +14,7 @@ class ObjectiveSettings(VariantSettings):
     `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
     """
 
-    schedule: variant("objectives/schedules") = default_variant("linear")
+    schedule: ScheduleSettings = default_variant("linear")
     times: variant("objectives/times") = default_variant("uniform")
     shift: Annotated[float, Field(gt=0)] = 1.0
     weighting: variant("objectives/weightings") = default_variant("native")

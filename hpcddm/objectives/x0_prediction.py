@@ -1,14 +1,15 @@
 """x0-prediction: the network predicts the image (arXiv 2202.00512, sec. 4)."""
 
 from hpcddm.objectives import base
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import default_variant, variant
+from hpcddm.schema import default_variant
 
 
 class Settings(ObjectiveSettings):
     """Settings with the cosine schedule as default."""
 
-    schedule: variant("objectives/schedules") = default_variant("cosine")
+    schedule: ScheduleSettings = default_variant("cosine")
 
 
 class Objective(base.Objective):

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from hpcddm import plugins
+from hpcddm.objectives.schedules.base import Schedule
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from tests.ensemble.mixtures import PATHS
 
 DOUBLE = {"dtype": torch.float64}
@@ -11,9 +13,7 @@ NAMES = plugins.names("objectives/schedules")
 
 
 def schedule(name, **keys):
-    return plugins.load("objectives/schedules", name).Schedule(
-        plugins.settings_class("objectives/schedules", name)(name=name, **keys)
-    )
+    return plugins.create(Schedule, ScheduleSettings.model_validate({"name": name} | keys))
 
 
 def inside(name, count=400):

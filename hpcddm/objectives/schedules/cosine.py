@@ -6,36 +6,34 @@ It is the cosine schedule of arXiv 2102.09672, eq. 17, without its offset, and t
 import math
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from hpcddm.objectives.conversions import Level
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.schedules.base import Schedule
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 
 QUARTER = math.pi / 2
 
 
-class Settings(VariantSettings):
+class Settings(ScheduleSettings):
     """Variant without settings."""
 
 
-class Schedule:
+class Cosine(Schedule[Settings]):
     """Path with alpha^2 + sigma^2 = 1 and constant angular speed."""
 
     range = (0.0, 1.0)
 
-    def __init__(self, settings: Settings):
-        self.settings = settings
-
-    def level(self, t: torch.Tensor) -> Level:
-        """Compute alpha, sigma and derivatives at t (N,)."""
+    def level(self, t: Float[Tensor, " n"]) -> Level:
         # The cosine as a sine of the rest: cos(pi / 2) is 6e-17, and near t = 1 it loses digits.
         alpha, sigma = torch.sin(QUARTER * (1 - t)), torch.sin(QUARTER * t)
         return Level(alpha, sigma, -QUARTER * sigma, QUARTER * alpha)
 
-    def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """Compute log-SNR -2 log tan(pi t / 2), (N,)."""
+    def log_snr(self, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Compute log-SNR -2 log tan(pi t / 2)."""
         level = self.level(t)
         return 2 * (level.alpha / level.sigma).log()
 
-    def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """Invert `log_snr`, (N,)."""
+    def time_at(self, log_snr: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         return torch.atan(torch.exp(-log_snr / 2)) / QUARTER

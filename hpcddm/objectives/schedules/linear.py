@@ -1,31 +1,29 @@
 """The linear path of rectified flow: alpha = 1 - t, sigma = t (arXiv 2209.03003, eq. 1)."""
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from hpcddm.objectives.conversions import Level
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.schedules.base import Schedule
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 
 
-class Settings(VariantSettings):
+class Settings(ScheduleSettings):
     """Variant without settings."""
 
 
-class Schedule:
+class Linear(Schedule[Settings]):
     """Path of the ensemble's state and the router, independent of the experts' objectives."""
 
     range = (0.0, 1.0)
 
-    def __init__(self, settings: Settings):
-        self.settings = settings
-
-    def level(self, t: torch.Tensor) -> Level:
-        """Compute alpha, sigma and derivatives at t (N,)."""
+    def level(self, t: Float[Tensor, " n"]) -> Level:
         return Level(1 - t, t, -torch.ones_like(t), torch.ones_like(t))
 
-    def log_snr(self, t: torch.Tensor) -> torch.Tensor:
-        """Compute log-SNR 2 log((1 - t) / t), (N,)."""
+    def log_snr(self, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Compute log-SNR 2 log((1 - t) / t)."""
         return 2 * ((1 - t) / t).log()
 
-    def time_at(self, log_snr: torch.Tensor) -> torch.Tensor:
-        """Invert `log_snr`, (N,)."""
+    def time_at(self, log_snr: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         return torch.sigmoid(-log_snr / 2)
