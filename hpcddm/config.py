@@ -227,6 +227,13 @@ class Experiment(StrictModel):
     evaluate: EvaluateSettings = EvaluateSettings()
     distill: DistillSettings | None = None
 
+    @property
+    def student(self) -> DistillSettings:
+        """Settings of the student; raises `ValueError` for an experiment without one."""
+        if self.distill is None:
+            raise ValueError("distill: this experiment has no student")
+        return self.distill
+
     def expert_config(self, expert: int | None = None) -> ExpertConfig:
         """Return the settings of an expert; None stands for the monolith and the student."""
         common = self.experts

@@ -19,3 +19,9 @@ class SchedulerSilent(UserError):
     """The scheduler does not answer, so it is unknown what runs; nothing was submitted."""
 
     exit_code = exit_codes.SILENT
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `UserError` unless the condition holds; for conditions that only the data can tell."""
+    if not condition:
+        raise UserError(message)

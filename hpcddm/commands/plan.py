@@ -85,9 +85,9 @@ def _rows(
     speed: float | None,
 ) -> list[Row]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
-    from hpcddm.stages.benchmark import Benchmark
-    from hpcddm.stages.costs import Costs
-    from hpcddm.stages.timing import Clock
+    from hpcddm.planning.benchmark import Benchmark
+    from hpcddm.planning.costs import Costs
+    from hpcddm.planning.timing import Clock
 
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:

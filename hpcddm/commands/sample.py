@@ -37,7 +37,7 @@ def sample(
     missing = _missing(experiment, run, units)
     needed = [key for key in units if key not in missing]
     _check_output(output)
-    from hpcddm.stages.drawing import draw
+    from hpcddm.networks.drawing import draw
 
     classes = [number % num_classes if label is None else label for number in range(num_images)]
     with click.progressbar(length=num_images, label=strategy) as bar:

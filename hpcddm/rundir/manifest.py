@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors import require
 from hpcddm.rundir import atomic, fresh
 
 FILE_NAME = "manifest.json"
@@ -121,3 +122,21 @@ def record(started: float, world_size: int, origin: dict[str, Any]) -> dict[str,
         "seconds": round(time.time() - started, 1),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def output_names(folder: Path) -> set[str]:
+    """Return the outputs that the manifest of a unit's folder lists; none where there is no manifest."""
+    listed = read(folder)
+    return {output.path for output in listed.outputs} if listed else set()
+
+
+def intact(folder: Path, name: str) -> Path:
+    """Return the path of an output; raises `UserError` unless its bytes are those that the manifest names."""
+    listed = read(folder)
+    expected = {output.path: output.sha256 for output in listed.outputs} if listed else {}
+    file = folder / name
+    require(
+        file.is_file() and atomic.sha256(file) == expected.get(name),
+        f"{file}: its bytes are not those of its manifest; fetch it again, or remove {folder}",
+    )
+    return file

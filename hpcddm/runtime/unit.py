@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.errors import UserError
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
@@ -67,9 +66,3 @@ class Result:
 
     outputs: list[str]
     results: dict
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise `UserError` unless the condition holds; for conditions that only the data can tell."""
-    if not condition:
-        raise UserError(message)

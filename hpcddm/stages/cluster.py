@@ -5,10 +5,11 @@ import numpy as np
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.data import samples as sample_lists
+from hpcddm.errors import require
 from hpcddm.pipeline import class_names
 from hpcddm.rundir import atomic
-from hpcddm.runtime.unit import Result, Unit, require
-from hpcddm.stages import samples as sample_lists
+from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages.encode import FEATURES
 
 PARTITION = "partition.h5"

@@ -1,57 +1,36 @@
 """Stage distill: one dense student learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
 
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.config import Experiment, Training
+from hpcddm.config import Experiment
+from hpcddm.data import samples as sample_lists
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.models.flops import forward_flops
+from hpcddm.networks import budgets, denoisers, loading
 from hpcddm.objectives import conversions
-from hpcddm.pipeline import expert_keys
-from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import denoisers, networks, routing
-from hpcddm.stages import samples as sample_lists
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Batch, Task, train
 
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
-    config, training = settings.expert_config(), student_training(settings)
+    config, training = settings.expert_config(), budgets.student_training(settings)
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
-    members_on = cache(lambda device: networks.load_ensemble(settings, unit.run.unit, unit.inputs, device))
+    members_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
     loss = _loss(settings, members_on, unit.key)
     start = denoisers.start(settings, unit)
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
     trained = train(task, training, unit)
-    flops = denoisers.train_flops(settings, config) + round(teacher_flops(settings, unit.inputs))
+    flops = budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs))
     results = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
-
-
-def student_training(settings: Experiment) -> Training:
-    """Return the student's share of the experts' budget; a quarter costs a third, as each image needs a teacher."""
-    part = denoisers.part_of(settings.experts.training, Fraction(str(settings.distill.share)))
-    return part.model_copy(update={"precision": settings.expert_config().precision})
-
-
-def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = None) -> float:
-    """Return the FLOPs of the teacher of one image on average, by the clusters' sizes where they are known."""
-    keys = expert_keys(settings)
-    sizes = [inputs[key].results["samples"] if inputs else 1 for key in keys]
-    flops_of_each = denoisers.of_each(settings, range(len(keys)), denoisers.sample_flops)
-    experts = sum(size * flops for size, flops in zip(sizes, flops_of_each, strict=True)) / sum(sizes)
-    if settings.distill.teacher == "cluster":
-        return experts
-    return experts + forward_flops(routing.build(settings), *denoisers.one_image(settings))
 
 
 def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], stream: str) -> Callable:

@@ -8,17 +8,17 @@ import torch
 from torch import nn
 
 from hpcddm.config import Experiment
+from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM, Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
+from hpcddm.networks import loading
 from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, evaluate_range, missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import networks
-from hpcddm.stages import samples as sample_lists
 
 EVALUATION = "evaluation.h5"
 REFERENCE, REAL = "heldout", "train"
@@ -29,9 +29,9 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-    ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
+    ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
     measuring_networks = [
-        networks.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)
+        loading.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)
     ]
     real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
     arms = {name: Arm() for name in (*arm_names(settings), *real)}

@@ -1,19 +1,18 @@
 """Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
-import math
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.data import noise
+from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.networks import budgets, measuring
 from hpcddm.pipeline import CLASSIFIER, EXTRACTOR
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import samples as sample_lists
 from hpcddm.training.loop import Batch, Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
@@ -23,23 +22,17 @@ STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
 
 def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     """Train one classifier on the training images and measure it on the held-out ones."""
-    network: ClassifierSettings = getattr(settings.measuring, unit.name)
+    network = measuring.network_settings(settings, unit.name)
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
-    training, stream = network.training, STREAMS[unit.key]
-    training = training.model_copy(update={"images": math.ceil(training.images / training.batch) * training.batch})
-    task = Task(stream, network.seed, lambda: build(settings, network), _loss(network, stream), reader)
+    training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
+    task = Task(stream, network.seed, lambda: measuring.build(settings, network), _loss(network, stream), reader)
     trained = train(task, training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
-        model = load_weights(build(settings, network), unit.folder)
+        model = load_weights(measuring.build(settings, network), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
         results["heldout_accuracy"] = _accuracy(model, heldout)
     return Result(trained.outputs, results)
-
-
-def build(settings: Experiment, network: ClassifierSettings) -> nn.Module:
-    """Build a freshly initialised classifier."""
-    return plugins.load("models", network.model.name).build(network.model, settings.data, settings.data.num_classes)
 
 
 def _loss(network: ClassifierSettings, stream: str) -> Callable:

@@ -9,6 +9,7 @@ import torch
 
 from hpcddm.config import Experiment
 from hpcddm.data import noise
+from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble import strategies
@@ -20,6 +21,7 @@ from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.kernel import kernel_distance
 from hpcddm.metrics.precision_recall import DENSITY_NEIGHBOURS, NEIGHBOURS, precision_recall
 from hpcddm.metrics.statistics import Statistics
+from hpcddm.networks import loading
 from hpcddm.pipeline import (
     CLASSIFIER,
     EXTRACTOR,
@@ -37,8 +39,7 @@ from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import networks, run_summary
-from hpcddm.stages import samples as sample_lists
+from hpcddm.stages import run_summary
 from hpcddm.stages.evaluate import EVALUATION, REAL, REFERENCE, arm_names
 from hpcddm.training.loop import CURVE, WEIGHTS
 
@@ -211,7 +212,7 @@ class Shown:
         self.settings, self.unit = settings, unit
         data = settings.data
         device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-        self.ensemble: Ensemble = networks.load_ensemble(settings, unit.run.unit, unit.inputs, device)
+        self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
         self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)
         reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]

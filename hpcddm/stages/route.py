@@ -9,27 +9,24 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm.config import Experiment
+from hpcddm.data import samples as sample_lists
 from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.networks import budgets, denoisers, loading
+from hpcddm.networks.router import (
+    CALIBRATION,
+    build,
+    initial,
+    precision,
+)
+from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_rows, quality
+from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
 from hpcddm.objectives import path
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import denoisers, networks
-from hpcddm.stages import samples as sample_lists
-from hpcddm.stages.routing import (
-    CALIBRATION,
-    build,
-    fit_flops,
-    initial,
-    precision,
-    router_training,
-    sampling_flops,
-)
-from hpcddm.stages.routing_quality import NOISE_LEVELS, heldout_rows, quality
-from hpcddm.stages.routing_samples import DRAWN, SAMPLES, draw
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import WEIGHTS, Batch, Task, load_weights, train
 
@@ -42,7 +39,7 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     if unit.ranks.rank > 0:
         return made
     # As it will route: in the precision that it was trained in.
-    router = load_weights(build(settings), unit.folder).to(device, networks.DTYPES[precision(settings)])
+    router = load_weights(build(settings), unit.folder).to(device, loading.DTYPES[precision(settings)])
     ones = [1.0] * len(NOISE_LEVELS)
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)
@@ -61,7 +58,7 @@ def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     outputs, results = [], {}
     if settings.router.samples:
         reader, plan = draw(settings, unit)
-        outputs, results = [SAMPLES, DRAWN], {"sampling_flops": sampling_flops(settings, plan.images)}
+        outputs, results = [SAMPLES, DRAWN], {"sampling_flops": budgets.sampling_flops(settings, plan.images)}
     else:
         reader = _clustered(unit)
     order, log_prior = None, [0.0] * settings.cluster.experts
@@ -69,12 +66,12 @@ def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         clusters = reader.clusters(range(len(reader))).numpy()
         order = BalancedOrder(settings.seed, unit.key, clusters)
         log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
-    training = router_training(settings)
+    training = budgets.router_training(settings)
     loss = _loss(settings, unit.key)
     task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
     trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}
-    results |= {"train_flops": fit_flops(settings) + results.get("sampling_flops", 0)}
+    results |= {"train_flops": budgets.fit_flops(settings) + results.get("sampling_flops", 0)}
     return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
 
 

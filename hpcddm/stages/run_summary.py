@@ -6,11 +6,11 @@ from typing import Any
 import torch
 
 from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.networks import denoisers
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import VariantSettings
-from hpcddm.stages import denoisers
 
 
 def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

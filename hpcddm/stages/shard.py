@@ -8,8 +8,9 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.data.record import Record
+from hpcddm.errors import require
 from hpcddm.rundir import atomic
-from hpcddm.runtime.unit import Result, Unit, require
+from hpcddm.runtime.unit import Result, Unit
 
 TAR, INDEX, KEYS = "images.tar", "index.npy", "keys.txt"
 BEAT_EVERY = 256

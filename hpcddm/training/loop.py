@@ -18,11 +18,12 @@ from hpcddm.config import Training
 from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.balanced import BalancedOrder
 from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
+from hpcddm.errors import require
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import Stopped
-from hpcddm.runtime.unit import Unit, require
+from hpcddm.runtime.unit import Unit
 from hpcddm.runtime.watchdog import Watchdog
 from hpcddm.training import process_group
 from hpcddm.training.checkpoints import Checkpoints

@@ -49,6 +49,7 @@ class SlurmCluster:
     def node_ports(self) -> list[int]:
         return [self.port + 11 + index for index in range(self.count)]
 
+
 # How Slurm keeps track of a job's processes, best first: (is it there?, proctrack plugin, cgroup plugin).
 TRACKING = {
     "cgroup/v1": (lambda: os.access(processes.CGROUPS / "freezer/cgroup.procs", os.W_OK), "cgroup", "cgroup/v1"),
@@ -57,8 +58,13 @@ TRACKING = {
 }
 
 # Small, and never waiting for the disk: what is written survives a killed daemon, if not a power cut.
-DATABASE_OPTIONS = ("--no-defaults", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M",
-                    "--debug-no-sync", "--innodb-flush-log-at-trx-commit=0")
+DATABASE_OPTIONS = (
+    "--no-defaults",
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=32M",
+    "--debug-no-sync",
+    "--innodb-flush-log-at-trx-commit=0",
+)
 
 
 class Layout:
@@ -115,31 +121,58 @@ class Layout:
         return [self.mount("login"), *map(self.mount, nodes)]
 
     def mount(self, client: str) -> Daemon:
-        argv = late_names.command(self.folder / "late_names", self.folder / "server", self.shared,
-                                  float(self.late.read_text()), f"late-{client}")
+        argv = late_names.command(
+            self.folder / "late_names",
+            self.folder / "server",
+            self.shared,
+            float(self.late.read_text()),
+            f"late-{client}",
+        )
         return Daemon(f"late-{client}", argv, self.conf(self.home), mount=f"late-{client}", alone=client != "login")
 
     def slurm_daemons(self, cluster: SlurmCluster) -> list[Daemon]:
         conf = self.conf(cluster)
         accounting = Daemon(f"{cluster.name}-slurmdbd", ("slurmdbd", "-D"), conf, cluster.port + 1)
         controller = Daemon(f"{cluster.name}-slurmctld", ("slurmctld", "-D"), conf, cluster.port)
-        nodes = [Daemon(f"{cluster.name}-slurmd-{node}", ("slurmd", "-D", "-N", node), conf, port,
-                        beside=self.mount(node) if self.late.exists() else None)
-                 for node, port in zip(cluster.nodes, cluster.node_ports, strict=True)]
+        nodes = [
+            Daemon(
+                f"{cluster.name}-slurmd-{node}",
+                ("slurmd", "-D", "-N", node),
+                conf,
+                port,
+                beside=self.mount(node) if self.late.exists() else None,
+            )
+            for node, port in zip(cluster.nodes, cluster.node_ports, strict=True)
+        ]
         return [*([accounting] if cluster.name == "home" else []), controller, *nodes]
 
     def munge(self, cluster: SlurmCluster) -> Daemon:
         """The munge daemon of a cluster; those of one slurmdbd trust each other."""
         cluster = self.home if cluster in self.accounted else cluster
         here = self.folder / cluster.name / "munge"
-        argv = ("munged", "--foreground", "--force", f"--socket={here}/socket", f"--key-file={here}/key",
-                f"--log-file={here}/log", f"--pid-file={here}/pid", f"--seed-file={here}/seed")
+        argv = (
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={here}/socket",
+            f"--key-file={here}/key",
+            f"--log-file={here}/log",
+            f"--pid-file={here}/pid",
+            f"--seed-file={here}/seed",
+        )
         return Daemon(f"{cluster.name}-munged", argv, self.conf(cluster), socket=here / "socket")
 
     def database(self) -> Daemon:
         here = self.folder / "home/db"
-        argv = ("mariadbd", *DATABASE_OPTIONS, f"--user={USER}", f"--datadir={here}/data",
-                f"--socket={here}/socket", f"--pid-file={here}/pid", "--skip-networking")
+        argv = (
+            "mariadbd",
+            *DATABASE_OPTIONS,
+            f"--user={USER}",
+            f"--datadir={here}/data",
+            f"--socket={here}/socket",
+            f"--pid-file={here}/pid",
+            "--skip-networking",
+        )
         return Daemon("home-mariadb", argv, self.conf(self.home), socket=here / "socket")
 
     def prepare(self) -> None:
@@ -170,10 +203,19 @@ class Layout:
         data.parent.mkdir(mode=0o700, exist_ok=True)  # the database's root has no password
         log = self.logs / "home-mariadb-install.out"
         with log.open("wb") as output:
-            made = subprocess.run(["mariadb-install-db", *DATABASE_OPTIONS, f"--user={USER}",
-                                   f"--datadir={half}", "--auth-root-authentication-method=normal",
-                                   "--skip-test-db"],
-                                  env={"PATH": processes.PATH}, stdout=output, stderr=output)
+            made = subprocess.run(
+                [
+                    "mariadb-install-db",
+                    *DATABASE_OPTIONS,
+                    f"--user={USER}",
+                    f"--datadir={half}",
+                    "--auth-root-authentication-method=normal",
+                    "--skip-test-db",
+                ],
+                env={"PATH": processes.PATH},
+                stdout=output,
+                stderr=output,
+            )
         if made.returncode:
             raise TestbedError(f"mariadb-install-db failed:\n{processes.tail(log)}")
         # A database is a folder. slurmdbd would make it, but MariaDB 11.8.9 refuses the next query of that connection.
@@ -184,12 +226,19 @@ class Layout:
         """Fills in the templates; True if that changed anything that is there."""
         _, proctrack, cgroup_plugin = TRACKING[tracking]
         names = {
-            "cluster": cluster.name, "host": HOST, "user": USER,
-            "folder": self.folder / cluster.name, "logs": self.logs, "munge_socket": self.munge(cluster).socket,
-            "ctld_port": cluster.port, "dbd_port": self.home.port + 1, "accounting": cluster.accounting,
+            "cluster": cluster.name,
+            "host": HOST,
+            "user": USER,
+            "folder": self.folder / cluster.name,
+            "logs": self.logs,
+            "munge_socket": self.munge(cluster).socket,
+            "ctld_port": cluster.port,
+            "dbd_port": self.home.port + 1,
+            "accounting": cluster.accounting,
             "nodes": f"{cluster.letter}[{cluster.numbers[0]}-{cluster.numbers[-1]}]",
             "node_ports": f"[{cluster.node_ports[0]}-{cluster.node_ports[-1]}]",
-            "proctrack": f"proctrack/{proctrack}", "cgroup_plugin": cgroup_plugin,
+            "proctrack": f"proctrack/{proctrack}",
+            "cgroup_plugin": cgroup_plugin,
             "communication": bind_to_loopback(),
             "more": os.environ.get("HPCDDM_TESTBED_HOME", "") if cluster.name == "home" else "",
             "max_array": os.environ.get("HPCDDM_TESTBED_MAX_ARRAY", "1001"),

@@ -78,18 +78,35 @@ def _split(raw: bytes) -> tuple[str, ...]:
 
 
 def running(daemon: Daemon, folder: Path) -> list[int]:
-    return [p.pid for p in listing() if p.argv == daemon.argv and p.belongs_to(folder)
-            and p.environment.get("SLURM_CONF", str(daemon.conf)) == str(daemon.conf)]
+    return [
+        p.pid
+        for p in listing()
+        if p.argv == daemon.argv
+        and p.belongs_to(folder)
+        and p.environment.get("SLURM_CONF", str(daemon.conf)) == str(daemon.conf)
+    ]
 
 
 def start(daemon: Daemon, logs: Path, environment: dict[str, str], folder: Path) -> None:
     """Starts a daemon in a session of its own and waits until its port or socket answers."""
     log = logs / f"{daemon.name}.out"
-    variables = {"PATH": PATH, "HOME": os.path.expanduser("~"), "LANG": "C.UTF-8",
-                 "SLURM_CONF": str(daemon.conf), **environment}
+    variables = {
+        "PATH": PATH,
+        "HOME": os.path.expanduser("~"),
+        "LANG": "C.UTF-8",
+        "SLURM_CONF": str(daemon.conf),
+        **environment,
+    }
     with log.open("wb") as output:
-        child = subprocess.Popen([*place_of(daemon, folder), *daemon.argv], stdin=subprocess.DEVNULL, stdout=output,
-                                 stderr=output, env=variables, cwd="/", start_new_session=True)
+        child = subprocess.Popen(
+            [*place_of(daemon, folder), *daemon.argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=variables,
+            cwd="/",
+            start_new_session=True,
+        )
 
     def ready() -> bool:
         if child.poll() is not None:
@@ -140,6 +157,7 @@ def owner_of_port(port: int) -> str | None:
 
 def end(find: Callable[[], list[int]], seconds: float = 15) -> None:
     """Kills what 'find' finds until it finds nothing: a killed daemon's child may turn up late."""
+
     def gone() -> bool:
         return not _send(signal.SIGKILL, find())
 
@@ -177,8 +195,9 @@ def tail(log: Path, lines: int = 12) -> str:
 
 def cgroup_folders(nodes: list[str]) -> list[Path]:
     """The cgroups that slurmd made for these nodes; it removes them itself only when it ends well."""
-    names = [pattern.format(node) for node in nodes
-             for pattern in ("*/slurm_{}", "system.slice/{}_slurmstepd.scope")]  # v1, v2
+    names = [
+        pattern.format(node) for node in nodes for pattern in ("*/slurm_{}", "system.slice/{}_slurmstepd.scope")
+    ]  # v1, v2
     return [path for name in names for path in CGROUPS.glob(name)]
 
 

@@ -74,8 +74,10 @@ def shared_places() -> list[Path]:
     places = {path for name in names for path in (Path(name).absolute(), Path(name).resolve()) if path.is_dir()}
     for place in sorted(places):
         if place == Path("/") or any(place.is_relative_to(top) for top in SYSTEM):
-            raise RootError(f"{place} cannot be shared with a root, which has its own: call this with the Python of a "
-                            "virtual environment whose interpreter lies outside /usr")
+            raise RootError(
+                f"{place} cannot be shared with a root, which has its own: call this with the Python of a "
+                "virtual environment whose interpreter lies outside /usr"
+            )
     places |= {Path("/proc"), Path("/sys"), Path("/dev")}
     return sorted(place for place in places if not any(parent in places for parent in place.parents))
 

@@ -150,8 +150,11 @@ class Testbed(Layout):
         except TestbedError as error:  # slurmctld listens a moment before it answers
             return [str(error)]
         states = dict(line.split() for line in listed.splitlines())
-        unfit = {node: state for node, state in states.items()
-                 if state not in ("idle", "mixed", "allocated", "completing", "planned")}
+        unfit = {
+            node: state
+            for node, state in states.items()
+            if state not in ("idle", "mixed", "allocated", "completing", "planned")
+        }
         for node, state in unfit.items():
             if state.startswith(("down", "drain")):
                 with contextlib.suppress(TestbedError):  # not every state can be left at once
@@ -161,8 +164,14 @@ class Testbed(Layout):
     def run(self, cluster: SlurmCluster, *command: str) -> str:
         """Runs a Slurm command and returns what it prints, never hanging on a daemon that does not answer."""
         try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True,
-                                  env={"PATH": processes.PATH, "SLURM_CONF": str(self.conf(cluster))}).stdout
+            return subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+                env={"PATH": processes.PATH, "SLURM_CONF": str(self.conf(cluster))},
+            ).stdout
         except subprocess.CalledProcessError as error:
             raise TestbedError(f"{command[0]} on {cluster.name} failed: {error.stderr.strip()}") from None
         except subprocess.TimeoutExpired:
@@ -174,14 +183,20 @@ class Testbed(Layout):
             what = f"up, {started} of its daemons started in {seconds:.1f} s"
         lines = [f"testbed: {what} (processes tracked by {tracking})"]
         if tracking == "linuxproc":
-            lines.append("testbed: no usable cgroups here, so a signal to a job reaches all its processes, "
-                         "not only srun's children")
+            lines.append(
+                "testbed: no usable cgroups here, so a signal to a job reaches all its processes, "
+                "not only srun's children"
+            )
         if not bind_to_loopback():
-            lines.append(f"testbed: '{HOST}' is not 127.0.0.1 here (see /etc/hosts), so Slurm's ports are open "
-                         "on all interfaces; its munge keys protect them")
+            lines.append(
+                f"testbed: '{HOST}' is not 127.0.0.1 here (see /etc/hosts), so Slurm's ports are open "
+                "on all interfaces; its munge keys protect them"
+            )
         lines += [f"  export SLURM_CONF={self.conf(cluster)}" for cluster in self.clusters]
-        lines.append("next: choose a cluster with one of these lines, then type 'SITE=testbed-home make submit' "
-                     "(or testbed-partner)")
+        lines.append(
+            "next: choose a cluster with one of these lines, then type 'SITE=testbed-home make submit' "
+            "(or testbed-partner)"
+        )
         print("\n".join(lines))
 
     def down(self) -> None:

@@ -16,15 +16,15 @@ import torch.nn.functional as F
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader, to_images, to_tensor
+from hpcddm.data.samples import balanced
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment, within_run
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.statistics import Statistics
+from hpcddm.networks import loading
 from hpcddm.pipeline import EXTRACTOR, plan, shard_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
-from hpcddm.stages import networks
-from hpcddm.stages.samples import balanced
 from hpcddm.stages.shard import INDEX, TAR
 
 SEEDS = range(5)
@@ -39,7 +39,7 @@ SETS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def distances(experiment: Experiment, run: RunDir) -> dict[str, float]:
     """The FD of every image set to held-out images, measured by the run's extractor."""
-    extractor = networks.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
+    extractor = loading.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
     reference = _statistics(extractor, _images(experiment, run, "heldout"))
     images = _images(experiment, run, "train")
     changed = {name: to_tensor(to_images(change(images))) for name, change in SETS.items()}

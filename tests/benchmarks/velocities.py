@@ -15,11 +15,11 @@ from hpcddm.data import noise
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
+from hpcddm.networks import loading
 from hpcddm.objectives import path
 from hpcddm.pipeline import CLUSTER, MONOLITH, STUDENT, expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.stages import networks
 
 IMAGES = 600
 LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
@@ -30,7 +30,7 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     """The distance of every kind of network at `LEVELS`, and of the student to its teachers."""
     experiment = stored_experiment(run)
     dense = [key for key in (MONOLITH, STUDENT) if manifest.read(run.unit(key))]
-    ensemble = networks.load_ensemble(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
+    ensemble = loading.load_ensemble(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
     samples = np.load(run.unit(CLUSTER) / "heldout.npy")[:IMAGES]
     shards = [run.unit(f"shard/heldout-{part:03d}") for part in range(experiment.data.heldout_shards)]
     reader, rows = TarReader([next(shard.glob("*.tar")) for shard in shards], samples), range(len(samples))

@@ -8,9 +8,9 @@ import yaml
 
 from hpcddm.devices import visible_gpus
 from hpcddm.pipeline import plan as plan_units
+from hpcddm.planning import benchmark
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.stages import benchmark
 from tests.helpers import hpcddm, tiny, write_experiment, write_source
 from tests.runs import TINY
 

@@ -12,10 +12,11 @@ from hpcddm.commands.sample import _class_of
 from hpcddm.data import tar
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
+from hpcddm.networks import denoisers
 from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key, plan, student_keys, train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.stages import denoisers, route
+from hpcddm.stages import route
 from tests.helpers import finish, hpcddm, python, tiny
 
 USAGE = [plugins.settings_class("ensemble/strategies", name).usage for name in plugins.names("ensemble/strategies")]
@@ -126,7 +127,12 @@ def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, n
     if names:
         named(run, names)
     classes = []
-    monkeypatch.setattr("hpcddm.stages.drawing.draw", lambda *given: classes.extend(given[4]) or np.zeros((3, 8, 8, 1)))
+
+    def draw(*given):
+        classes.extend(given[4])
+        return np.zeros((3, 8, 8, 1))
+
+    monkeypatch.setattr("hpcddm.networks.drawing.draw", draw)
     hpcddm("sample", run.root, "--output", run.root / "grid.png", "--num-images", 3, "--class", word)
     assert classes == [number] * 3
 

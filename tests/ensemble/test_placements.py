@@ -12,7 +12,8 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.lru import GIB, WeightCache
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
-from hpcddm.stages import denoisers, route
+from hpcddm.networks import denoisers
+from hpcddm.stages import route
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.helpers import CLASSES, SIDE, tiny

@@ -25,7 +25,7 @@ from hpcddm.config import Training
 from hpcddm.loading import stored_experiment
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.environment import Ranks
-from hpcddm.stages import denoisers
+from hpcddm.networks import denoisers
 from hpcddm.training.engine import Engine
 import torch
 os.environ["LOCAL_RANK"] = "0"

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.config import Experiment
+from hpcddm.networks import denoisers
 from hpcddm.pipeline import CLUSTER, ROUTER, expert_keys, plan, shard_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -22,7 +23,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import cluster, denoisers, encode, route, shard
+from hpcddm.stages import cluster, encode, route, shard
 from tests.helpers import REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}

@@ -8,10 +8,10 @@ from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.networks import budgets, denoisers, nfe, router
 from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, plan
-from hpcddm.stages import denoisers, nfe, routing
-from hpcddm.stages.costs import DENOISER, ENCODER, TAR, Costs, Work
-from hpcddm.stages.costs import ROUTER as ROUTER_NETWORK
+from hpcddm.planning.costs import DENOISER, ENCODER, TAR, Costs, Work
+from hpcddm.planning.costs import ROUTER as ROUTER_NETWORK
 from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, SIDE, tiny
 
@@ -34,7 +34,7 @@ def sampled_flops(settings, arm, images):
         return Denoiser(denoisers.build(settings, config).eval(), denoisers.objective_of(config), conversion)
 
     experts = [denoiser(expert) for expert in range(4)]
-    ensemble = Ensemble(experts, routing.build(settings).eval(), denoiser(), denoiser(), CLASSES)
+    ensemble = Ensemble(experts, router.build(settings).eval(), denoiser(), denoiser(), CLASSES)
     classes, clusters = torch.arange(images) % CLASSES, torch.arange(images) % 4
     with FlopCounterMode(display=False) as counter:
         sample(ensemble.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
@@ -80,7 +80,7 @@ def test_a_report_is_planned_as_it_is_made(tmp_path):
 def test_a_refit_costs_what_its_manifest_will_say(tmp_path):
     own = costs(tmp_path, router__refit={"weights": "other.safetensors"})
     (trained,) = [work for work in own.work(ROUTER) if work.is_training]
-    assert own.flops(trained) == routing.fit_flops(own.settings) < routing.fit_flops(costs(tmp_path).settings) / 2
+    assert own.flops(trained) == budgets.fit_flops(own.settings) < budgets.fit_flops(costs(tmp_path).settings) / 2
 
 
 def test_experts_of_another_network_are_counted_apart(tmp_path):

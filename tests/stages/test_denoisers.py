@@ -9,11 +9,11 @@ from safetensors.torch import save_file
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import with_content, within_run
+from hpcddm.networks import denoisers, router
 from hpcddm.pipeline import MONOLITH, ROUTER, expert_key, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.stages import denoisers, routing
 from tests.helpers import CLASSES, SIDE, tiny, write_source
 
 TEXT = {"encoder": {"name": "words"}, "prompts": [f"thing number {label}" for label in range(CLASSES)], "tokens": 6}
@@ -41,7 +41,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
     unit = run.unit(key)
     unit.mkdir(parents=True)
     is_router = key == ROUTER
-    network = routing.build(experiment) if is_router else denoisers.build(experiment, experiment.expert_config())
+    network = router.build(experiment) if is_router else denoisers.build(experiment, experiment.expert_config())
     save_file(network.state_dict(), unit / "weights.safetensors")
     planned = next(one for one in plan(experiment) if one.key == key)
     outputs = manifest.describe_outputs(unit, ["weights.safetensors"])
@@ -163,9 +163,9 @@ def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
     file = unit_of_a_run(other, tmp_path / "other", ROUTER, images=64, train_flops=500)
     refit = {"weights": str(file)}
     with pytest.raises(UserError, match="router.model.heads is 1 and the file's is 2; only the number of experts"):
-        routing.initial(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
+        router.initial(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
     experiment, unit = tiny(tmp_path, router__refit=refit, router__model__heads=2), unit_in(tmp_path, ROUTER)
-    routing.initial(experiment, unit)
+    router.initial(experiment, unit)
     assert denoisers.started(experiment, unit)["start"] == {
         "sha256": atomic.sha256(file), "source": "route/router", "images": 64, "train_flops": 500,
     }  # fmt: skip

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from hpcddm.networks import budgets
 from hpcddm.stages import distill
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Batch
@@ -71,5 +72,5 @@ def test_the_teachers_share_is_counted_by_the_clusters_sizes(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     settings = tiny(tmp_path, distill={"share": 0.5}, experts__overrides=[{"clusters": [1], "model": small}])
     inputs = {f"train/expert-{k:02d}": SimpleNamespace(results={"samples": count}) for k, count in ((0, 30), (1, 10))}
-    flops = [distill.denoisers.sample_flops(settings, settings.expert_config(expert)) for expert in (0, 1)]
-    assert distill.teacher_flops(settings, inputs) == (3 * flops[0] + flops[1]) / 4
+    flops = [budgets.sample_flops(settings, settings.expert_config(expert)) for expert in (0, 1)]
+    assert budgets.teacher_flops(settings, inputs) == (3 * flops[0] + flops[1]) / 4

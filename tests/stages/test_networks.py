@@ -6,11 +6,12 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.networks import denoisers, loading
 from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.stages import denoisers, networks, route
+from hpcddm.stages import route
 from tests.helpers import CLASSES, SIDE, tiny
 
 CPU = torch.device("cpu")
@@ -46,7 +47,7 @@ def run(tmp_path):
 
 def ensemble_of(settings, run, without=()):
     needed = [unit.key for unit in plan(settings) if unit.key not in without]
-    return networks.load_ensemble(settings, run.unit, needed, CPU)
+    return loading.load_ensemble(settings, run.unit, needed, CPU)
 
 
 def draw(ensemble, arm, settings):

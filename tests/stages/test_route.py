@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
+from hpcddm.data import samples as sample_lists
 from hpcddm.data import tar
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
+from hpcddm.networks import budgets, loading, router, router_quality, router_samples
 from hpcddm.objectives import path
 from hpcddm.pipeline import CLUSTER, ROUTER
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
-from hpcddm.stages import networks, routing, routing_quality, routing_samples
-from hpcddm.stages import samples as sample_lists
 from tests.helpers import REPOSITORY
 from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
 
@@ -52,7 +52,7 @@ def loaded(made, name):
     """A finished router as the sampler gets it."""
     settings = Bench(made["root"], "run").experiment(**ROUTERS[name])
     folder = Path(made[name]["folder"])
-    return networks.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
+    return loading.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
 
 
 def heldout(bench) -> TarReader:
@@ -156,15 +156,15 @@ def test_a_refit_from_another_network_names_the_tensor(made, bench):
     wider["router"]["model"] = wider["router"]["model"] | {"width": 96}
     settings, unit = bench.router("wider", **wider)
     with pytest.raises(UserError, match=r"refit.weights: .*trunk.embed_patch.weight is \[48, 16\], here it is \[96"):
-        routing.initial(settings, unit)
+        router.initial(settings, unit)
     settings, unit = bench.router("nowhere", **trained(refit={"weights": str(made["root"] / "images" / "none")}))
     with pytest.raises(UserError, match="none: no weights to start from"):
-        routing.initial(settings, unit)
+        router.initial(settings, unit)
 
 
 def drawer(monkeypatch, stop_at=None, unit=None):
     """Count the batches that are drawn, and tell the unit to leave during one of them."""
-    drawn, real = [], routing_samples.sample
+    drawn, real = [], router_samples.sample
 
     def counting(field, seed, numbers, *rest):
         drawn.append(numbers)
@@ -172,29 +172,29 @@ def drawer(monkeypatch, stop_at=None, unit=None):
             unit.stop.reason = "told to"
         return real(field, seed, numbers, *rest)
 
-    monkeypatch.setattr(routing_samples, "sample", counting)
+    monkeypatch.setattr(router_samples, "sample", counting)
     return drawn
 
 
 def test_an_interrupted_drawing_goes_on_where_it_was(bench, monkeypatch):
     settings, unit = bench.router("whole", **trained(samples=SAMPLES))
     whole = drawer(monkeypatch)
-    reader, plan = routing_samples.draw(settings, unit)
+    reader, plan = router_samples.draw(settings, unit)
     monkeypatch.undo()
     settings, unit = bench.router("stopped", **trained(samples=SAMPLES))
     before = drawer(monkeypatch, 3, unit)
     with pytest.raises(Stopped, match="told to"):
-        routing_samples.draw(settings, unit)
+        router_samples.draw(settings, unit)
     monkeypatch.undo()
     _, unit = bench.router("stopped", **trained(samples=SAMPLES))
     after = drawer(monkeypatch)
-    again, _ = routing_samples.draw(settings, unit)
+    again, _ = router_samples.draw(settings, unit)
     assert before == whole[:3] and after == whole[3:] and len(whole) == len(plan.batches())
     numbers = [number for batch in whole for number in batch]
-    assert len(set(numbers)) == len(numbers) == sum(plan.images) and min(numbers) >= routing_samples.FIRST_NUMBER
+    assert len(set(numbers)) == len(numbers) == sum(plan.images) and min(numbers) >= router_samples.FIRST_NUMBER
     rows = range(len(reader))
     assert np.array_equal(again.images(rows), reader.images(rows)) and reader.images(rows).std() > 10
-    routing_samples.draw(settings, bench.router("stopped", **trained(samples=SAMPLES))[1])
+    router_samples.draw(settings, bench.router("stopped", **trained(samples=SAMPLES))[1])
     assert after == whole[3:]
     assert not list(unit.state.glob("drawn-*"))
 
@@ -202,14 +202,14 @@ def test_an_interrupted_drawing_goes_on_where_it_was(bench, monkeypatch):
 def test_two_ranks_share_the_drawing_and_nothing_changes(bench, monkeypatch):
     settings, unit = bench.router("one-rank", **trained(samples=SAMPLES))
     whole = drawer(monkeypatch)
-    reader, _ = routing_samples.draw(settings, unit)
+    reader, _ = router_samples.draw(settings, unit)
     monkeypatch.undo()
     settings, first = bench.router("two-ranks", **trained(samples=SAMPLES))
     ranks = [replace(first, ranks=Ranks(rank, rank, 2, 1, "me")) for rank in range(2)]
-    monkeypatch.setattr(routing_samples, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(router_samples, "POLL_SECONDS", 0.01)
     shared = drawer(monkeypatch)
     with ThreadPoolExecutor() as pool:
-        read = [one.result()[0] for one in [pool.submit(routing_samples.draw, settings, unit) for unit in ranks]]
+        read = [one.result()[0] for one in [pool.submit(router_samples.draw, settings, unit) for unit in ranks]]
     assert sorted(map(str, shared)) == sorted(map(str, whole))
     rows = range(len(reader))
     assert all(np.array_equal(one.images(rows), reader.images(rows)) for one in read)
@@ -218,24 +218,24 @@ def test_two_ranks_share_the_drawing_and_nothing_changes(bench, monkeypatch):
 def test_a_rank_that_waits_in_vain_leaves(bench, monkeypatch):
     settings, unit = bench.router("alone", **trained(samples=SAMPLES))
     unit.attempt.close("stopped", "told to")
-    monkeypatch.setattr(routing_samples, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(router_samples, "POLL_SECONDS", 0.01)
     with pytest.raises(Stopped, match="rank 0 has left"):
-        routing_samples.draw(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")))
+        router_samples.draw(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")))
 
 
 def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
     settings, unit = bench.router("changed", **trained(samples=SAMPLES))
     first = drawer(monkeypatch)
-    routing_samples.draw(settings, unit)
+    router_samples.draw(settings, unit)
     batches = len(first)
     key = "train/expert-02"
     found = unit.inputs[key]
     unit.inputs[key] = type(found)(**vars(found) | {"outputs": [type(found.outputs[0])("weights.safetensors", 1, "x")]})
-    assert routing_samples.Plan.of(settings, unit.inputs).key != atomic.read_json(unit.folder / "samples.json")["key"]
+    assert router_samples.Plan.of(settings, unit.inputs).key != atomic.read_json(unit.folder / "samples.json")["key"]
     with pytest.MonkeyPatch.context() as patch:
         # Its weights are the old ones, which loading would notice.
-        patch.setattr(networks.outputs, "intact", lambda folder, name: folder / name)
-        routing_samples.draw(settings, unit)
+        patch.setattr(loading.outputs, "intact", lambda folder, name: folder / name)
+        router_samples.draw(settings, unit)
     assert len(first) == 2 * batches
 
 
@@ -255,7 +255,7 @@ def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_ow
 def test_an_expert_whose_classes_are_not_told_draws_them_equally_often(bench):
     settings, unit = bench.router("silent", **trained(samples=SAMPLES))
     del unit.inputs["train/expert-01"].results["class_counts"]
-    counts = routing_samples.Plan.of(settings, unit.inputs).counts
+    counts = router_samples.Plan.of(settings, unit.inputs).counts
     assert np.ptp(counts[1]) <= 1 < np.ptp(counts[0])
 
 
@@ -263,16 +263,16 @@ def test_too_few_samples_name_the_expert(bench):
     settings, unit = bench.router("few", **trained(samples=SAMPLES | {"images": 1}))
     unit.inputs["train/expert-01"].results["samples"] = 1
     with pytest.raises(UserError, match="router.samples.images: 1 leave none for expert 1; draw more"):
-        routing_samples.Plan.of(settings, unit.inputs)
+        router_samples.Plan.of(settings, unit.inputs)
 
 
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_drawing_is_billed_as_it_is_counted_while_it_happens(bench, guidance):
     settings, unit = bench.router(f"billed-{guidance}", **trained(samples=SAMPLES | {"guidance": guidance}))
     with FlopCounterMode(display=False) as counter:
-        _, plan = routing_samples.draw(settings, unit)
-    assert routing.sampling_flops(settings, plan.images) == counter.get_total_flops() > 0
-    assert routing.router_flops(settings) == routing.fit_flops(settings) + counter.get_total_flops()
+        _, plan = router_samples.draw(settings, unit)
+    assert budgets.sampling_flops(settings, plan.images) == counter.get_total_flops() > 0
+    assert budgets.router_flops(settings) == budgets.fit_flops(settings) + counter.get_total_flops()
 
 
 def test_what_sampling_took_is_in_the_routers_bill(made):
@@ -284,7 +284,7 @@ def test_a_text_router_knows_the_prompts_before_it_is_trained(bench):
     router = trained()
     router["router"]["model"] = router["router"]["model"] | {"condition": "text"}
     text = {"encoder": {"name": "words"}, "prompts": [f"a picture of number {label}" for label in range(10)]}
-    prompts = routing.initial(*bench.router("text", data__text=text, **router)).trunk.prompts
+    prompts = router.initial(*bench.router("text", data__text=text, **router)).trunk.prompts
     assert prompts.any(dim=2).sum(1).tolist() == [6] * 10 + [1]
 
 
@@ -292,7 +292,7 @@ def test_a_text_router_knows_the_prompts_before_it_is_trained(bench):
 def test_shares_are_whole_numbers_near_the_exact_ones(seed):
     weights = np.random.default_rng(seed).integers(0, 50, 7)
     for total in (0, 1, 6, 1000):
-        found = routing_samples.shares(weights, total)
+        found = router_samples.shares(weights, total)
         assert found.sum() == total and np.abs(found - total * weights / weights.sum()).max() < 1
         assert not found[weights == 0].any()
 
@@ -303,31 +303,31 @@ def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
     router, seen = loaded(made, "natural"), []
     router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
     reader = heldout(bench)
-    routing_quality.quality(settings, router, reader, unit.leave_if_told)
-    assert sum(seen) == routing_quality.router_nfe(settings, len(reader))
+    router_quality.quality(settings, router, reader, unit.leave_if_told)
+    assert sum(seen) == router_quality.router_nfe(settings, len(reader))
 
 
 def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():
     rows = np.zeros(40000, dtype=tar.SAMPLE)
     rows["cluster"] = np.repeat([0, 1, 2], [28000, 8000, 4000])
-    chosen = routing_quality.heldout_rows(rows, seed=0)
-    assert len(chosen) == routing_quality.MEASURED_IMAGES
+    chosen = router_quality.heldout_rows(rows, seed=0)
+    assert len(chosen) == router_quality.MEASURED_IMAGES
     for half in (chosen[::2], chosen[1::2]):
         assert np.bincount(half["cluster"]) / len(half) == pytest.approx([0.7, 0.2, 0.1], abs=0.05)
 
 
 def test_fewer_experts_are_a_matter_of_the_head_alone(bench):
     three = bench.experiment(**FEWER, **trained())
-    names = {name: value.shape for name, value in routing.build(three).state_dict().items()}
-    for name, value in routing.build(bench.experiment(**trained())).state_dict().items():
+    names = {name: value.shape for name, value in router.build(three).state_dict().items()}
+    for name, value in router.build(bench.experiment(**trained())).state_dict().items():
         assert (names[name] == value.shape) == (name not in ("head.weight", "head.bias"))
 
 
 def test_a_rank_that_looks_when_all_is_packed_draws_nothing(bench, monkeypatch):
     settings, unit = bench.router("packed", **trained(samples=SAMPLES))
-    _, plan = routing_samples.draw(settings, unit)
+    _, plan = router_samples.draw(settings, unit)
     drawn = drawer(monkeypatch)
     folder = unit.state / "drawn-again"
     folder.mkdir(parents=True)
-    routing_samples._draw_own(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")), plan, folder)
+    router_samples._draw_own(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")), plan, folder)
     assert drawn == []

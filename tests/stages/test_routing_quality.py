@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from hpcddm.data.arrays import ArrayReader
-from hpcddm.stages.routing_quality import quality
+from hpcddm.networks.router_quality import quality
 from tests.helpers import SIDE, tiny
 
 

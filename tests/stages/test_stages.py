@@ -4,12 +4,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.data import tar
+from hpcddm.data import samples, tar
 from hpcddm.errors import UserError
+from hpcddm.networks import budgets
+from hpcddm.networks.drawing import oracle_clusters
 from hpcddm.pipeline import expert_key
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
-from hpcddm.stages import denoisers, measuring, report, routing, samples, train
-from hpcddm.stages.drawing import oracle_clusters
+from hpcddm.stages import measuring, report
 from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, tiny
 
@@ -48,7 +49,7 @@ def test_the_oracle_goes_round_the_heldout_images_of_a_class():
 @pytest.mark.parametrize("images", [64, 70])
 def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_share(tmp_path, images):
     experiment = tiny(tmp_path, experts__training__images=images, experts__training__warmup_images=32)
-    one, total = train.expert_training(experiment, 0), experiment.experts.training
+    one, total = budgets.expert_training(experiment, 0), experiment.experts.training
     experts = experiment.cluster.experts
     assert one.batch * experts == total.batch and one.images % one.batch == 0
     assert total.images <= one.images * experts < total.images + total.batch
@@ -74,17 +75,17 @@ SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
 @pytest.mark.parametrize("mixed", [[], [{"clusters": [1], "model": SMALL}]], ids=["alike", "of two sizes"])
 def test_all_arms_cost_the_same(tmp_path, mixed):
     experiment = tiny(tmp_path, router__training__images=1600, experts__overrides=mixed)
-    monolith = train.monolith_training(experiment)
-    flops = [denoisers.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)]
-    experts = sum(train.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
-    ensemble = experts + routing.router_flops(experiment)
+    monolith = budgets.monolith_training(experiment)
+    flops = [budgets.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)]
+    experts = sum(budgets.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
+    ensemble = experts + budgets.router_flops(experiment)
     assert abs(monolith.images * flops[2] - ensemble) <= flops[2] * monolith.batch / 2
     assert monolith.images % monolith.batch == 0
 
 
 def test_a_mixed_expert_has_its_own_precision(tmp_path):
     experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
-    assert [train.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
+    assert [budgets.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
 
 
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):

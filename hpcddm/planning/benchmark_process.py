@@ -20,8 +20,8 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.devices import current_device
+from hpcddm.planning.costs import DENOISER, ENCODER, ROUTER, TAR, Costs
 from hpcddm.runtime.environment import Ranks
-from hpcddm.stages.costs import DENOISER, ENCODER, ROUTER, TAR, Costs
 from hpcddm.training.engine import Engine
 
 FEWEST = 3

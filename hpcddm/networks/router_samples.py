@@ -18,15 +18,15 @@ from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
+from hpcddm.networks import loading
 from hpcddm.pipeline import expert_keys
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
-from hpcddm.runtime.unit import Unit, require
+from hpcddm.runtime.unit import Unit
 from hpcddm.schema import hashed
-from hpcddm.stages import networks
 
 SAMPLES, DRAWN = "samples.npy", "samples.json"
 FIRST_NUMBER = 1 << 40
@@ -131,7 +131,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
         return
     total, device = sum(plan.images), own_device(unit)
     for expert, batches in groupby(missing, key=lambda batch: batch[0]):
-        ensemble = networks.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
+        ensemble = loading.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
             unit.leave_if_told()
             images = _draw_batch(settings, ensemble, expert, rows, plan.labels[rows.start : rows.stop], device)

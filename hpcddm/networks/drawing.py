@@ -10,9 +10,9 @@ from hpcddm.data.reader import to_images
 from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
+from hpcddm.networks import loading
 from hpcddm.pipeline import CLUSTER, stored_class_names
 from hpcddm.rundir.layout import RunDir
-from hpcddm.stages import networks
 
 
 def draw(
@@ -32,7 +32,7 @@ def draw(
     """
     data, evaluate, device = settings.data, settings.evaluate, current_device()
     clusters = _oracle_clusters(settings, run, classes).to(device) if CLUSTER in needed else None
-    ensemble = networks.load_ensemble(settings, run.unit, needed, device)
+    ensemble = loading.load_ensemble(settings, run.unit, needed, device)
     shape = (data.channels, data.image_size, data.image_size)
     blocks = []
     for start in range(0, len(classes), evaluate.batch):

@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 from hpcddm import initial_weights, plugins
-from hpcddm.config import Experiment, Training
+from hpcddm.config import Experiment
+from hpcddm.errors import require
 from hpcddm.initial_weights import InitRequest
 from hpcddm.models.calibrated import CalibratedRouter
-from hpcddm.models.flops import training_flops
-from hpcddm.runtime.unit import Unit, require
-from hpcddm.stages import denoisers, outputs
+from hpcddm.networks import denoisers
+from hpcddm.rundir import manifest
+from hpcddm.runtime.unit import Unit
 
 CALIBRATION = "calibration.json"
 """File with the arguments of `CalibratedRouter`; missing where there is nothing to correct."""
@@ -53,49 +54,14 @@ def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, s
     Raises `UserError` when the calibration's bytes are not those that the manifest names.
     """
     router = ready(build(settings), folder, precision(settings))
-    if CALIBRATION not in outputs.names(folder):
+    if CALIBRATION not in manifest.output_names(folder):
         return router
-    return CalibratedRouter(router, **json.loads(outputs.intact(folder, CALIBRATION).read_text())).eval()
+    return CalibratedRouter(router, **json.loads(manifest.intact(folder, CALIBRATION).read_text())).eval()
 
 
 def precision(settings: Experiment) -> str:
     """Return the precision in which the router runs: that of its training; fp32 where it was not trained."""
     return settings.router.training.precision if settings.router.training else "fp32"
-
-
-def router_training(settings: Experiment) -> Training | None:
-    """Return the router's training in whole batches; None for one that is not trained."""
-    training = settings.router.training
-    if training is None:
-        return None
-    return training.model_copy(update={"images": denoisers.whole_batches(training.images, training.batch)})
-
-
-def router_flops(settings: Experiment) -> int:
-    """Count the FLOPs of the router before it is used, which count for the ensemble: training and its samples.
-
-    Of the samples every expert draws as many here; of experts that differ in size the manifest tells the exact sum.
-    """
-    samples, experts = settings.router.samples, settings.cluster.experts
-    return fit_flops(settings) + sampling_flops(settings, [samples.images if samples else 0] * experts)
-
-
-def fit_flops(settings: Experiment) -> int:
-    """Count the FLOPs of the training alone; in a refit the backward pass ends at the head."""
-    training = router_training(settings)
-    if training is None:
-        return 0
-    return training_flops(trainable(settings), *denoisers.one_image(settings)) * training.images
-
-
-def sampling_flops(settings: Experiment, images: list[int]) -> int:
-    """Count the FLOPs of drawing so many images from each expert, for a router that is trained on them."""
-    samples = settings.router.samples
-    if samples is None:
-        return 0
-    nfe = samples.steps * (1 if samples.guidance == 1 else 2)
-    each = denoisers.of_each(settings, range(len(images)), denoisers.sample_flops)
-    return nfe * sum(count * flops for count, flops in zip(images, each, strict=True))
 
 
 def _copy_body(router: nn.Module, request: InitRequest, unit: Unit) -> None:

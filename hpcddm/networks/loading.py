@@ -11,8 +11,9 @@ from hpcddm import plugins
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.networks import denoisers, measuring, router
 from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.stages import denoisers, measuring, outputs, routing
+from hpcddm.rundir import manifest
 from hpcddm.training.loop import WEIGHTS, load_weights
 
 DENSE = (MONOLITH, STUDENT)
@@ -41,8 +42,8 @@ def load_ensemble(
     placed = plugins.load("ensemble/placements", evaluate.placement.name).place(evaluate.placement, on_host, device)
     loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
     experts = [loaded.get(expert_key(index)) for index in range(settings.cluster.experts)]
-    router = routing.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
-    return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), settings.data.num_classes)
+    loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
+    return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), settings.data.num_classes)
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
@@ -55,7 +56,7 @@ def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> nn.Module:
     """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    network = getattr(settings.measuring, key.split("/")[1])
+    network = measuring.network_settings(settings, key.split("/")[1])
     return _verified(measuring.build(settings, network), folder_of(key)).to(device)
 
 
@@ -65,5 +66,5 @@ def _ready(device: torch.device, network: nn.Module, folder: Path, precision: st
 
 def _verified(network: nn.Module, folder: Path) -> nn.Module:
     """Load a network's weights, whose bytes must be those that its manifest names."""
-    outputs.intact(folder, WEIGHTS)
+    manifest.intact(folder, WEIGHTS)
     return load_weights(network, folder)

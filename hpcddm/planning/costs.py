@@ -14,8 +14,9 @@ from hpcddm import plugins
 from hpcddm.config import ClassifierSettings, Experiment, Training
 from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.models.flops import forward_flops, training_flops
+from hpcddm.networks import budgets, denoisers, nfe, router, router_quality
 from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, evaluate_range, expert_number
-from hpcddm.stages import denoisers, distill, encode, measuring, nfe, routing, routing_quality, train
+from hpcddm.stages import encode, measuring
 from hpcddm.stages.evaluate import arm_names
 from hpcddm.stages.report import GALLERY_PICTURES
 
@@ -72,7 +73,7 @@ class Costs:
         if name.startswith(DENOISER):
             return denoisers.build(self.settings, self.settings.expert_config(_expert(name)))
         return (
-            routing.trainable(self.settings)
+            router.trainable(self.settings)
             if name == ROUTER
             else measuring.build(self.settings, self.measuring_network(name))
         )
@@ -147,22 +148,20 @@ class Costs:
     def _train(self, key: str) -> list[Work]:
         expert = expert_number(key)
         if expert is None:
-            training = train.monolith_training(self.settings)
+            training = budgets.monolith_training(self.settings)
         else:
-            training = train.expert_training(self.settings, expert)
+            training = budgets.expert_training(self.settings, expert)
         return [Work(self.denoiser(expert), True, training.images, training.batch)]
 
     def _distill(self, key: str) -> list[Work]:
-        training = distill.student_training(self.settings)
+        training = budgets.student_training(self.settings)
         router_nfe = 1.0 if self.settings.distill.teacher == "router" else 0.0
         taught = self._shared(training.images, training.batch, nfe.NetworkEvaluations(experts=1.0, router=router_nfe))
         return [Work(DENOISER, True, training.images, training.batch), *taught]
 
     def _route(self, key: str) -> list[Work]:
-        work = [
-            Work(ROUTER, False, routing_quality.router_nfe(self.settings, self.counts["heldout"]), SAMPLED_TOGETHER)
-        ]
-        training, samples = routing.router_training(self.settings), self.settings.router.samples
+        work = [Work(ROUTER, False, router_quality.router_nfe(self.settings, self.counts["heldout"]), SAMPLED_TOGETHER)]
+        training, samples = budgets.router_training(self.settings), self.settings.router.samples
         if samples:
             drawn = samples.images * self.settings.cluster.experts
             halves = 1 if samples.guidance == 1 else 2

@@ -12,7 +12,7 @@ from types import TracebackType
 from hpcddm.config import Experiment
 from hpcddm.devices import current_device, device_name
 from hpcddm.errors import UserError
-from hpcddm.stages.costs import Work
+from hpcddm.planning.costs import Work
 
 SECONDS = 1.0
 """Seconds for which each kind of step is repeated."""
@@ -53,7 +53,7 @@ class Benchmark:
     def _ask(self, line: str) -> float:
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "hpcddm.stages.benchmark_process"],
+                [sys.executable, "-m", "hpcddm.planning.benchmark_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

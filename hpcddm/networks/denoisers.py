@@ -1,8 +1,6 @@
 """Denoisers of the stages train and distill: building, initial weights, objective, FLOPs and shares of a training."""
 
-import math
-from collections.abc import Callable, Iterable
-from fractions import Fraction
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hpcddm import initial_weights, plugins
-from hpcddm.config import Experiment, ExpertConfig, Training
-from hpcddm.errors import UserError
+from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.errors import UserError, require
 from hpcddm.initial_weights import InitRequest
-from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.objectives.base import Objective
 from hpcddm.rundir import atomic
-from hpcddm.runtime.unit import Unit, require
+from hpcddm.runtime.unit import Unit
 from hpcddm.schema import VariantSettings
 
 START = "start.json"
@@ -103,45 +100,8 @@ def objective_of(config: ExpertConfig) -> Objective:
     return plugins.load("objectives", config.objective.name).Objective(config.objective)
 
 
-def train_flops(settings: Experiment, config: ExpertConfig) -> int:
-    """Count the FLOPs for one training image, forward and backward."""
-    return training_flops(build(settings, config), *one_image(settings))
-
-
-def sample_flops(settings: Experiment, config: ExpertConfig) -> int:
-    """Count the FLOPs of one evaluation on one image."""
-    return forward_flops(build(settings, config), *one_image(settings))
-
-
-def of_each(settings: Experiment, experts: Iterable[int | None], count: Callable[..., int]) -> list[int]:
-    """Apply `train_flops` or `sample_flops` to some experts (None: the monolith); equal networks are counted once."""
-    configs = [settings.expert_config(expert) for expert in experts]
-    alike = {config.model.model_dump_json(): config for config in configs}
-    flops = {model: count(settings, config) for model, config in alike.items()}
-    return [flops[config.model.model_dump_json()] for config in configs]
-
-
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:
     """Make the arguments of a denoiser, or of a router, for one image."""
     data = settings.data
     image = torch.zeros(1, data.channels, data.image_size, data.image_size)
     return image, torch.zeros(1), torch.zeros(1, dtype=torch.long)
-
-
-def whole_batches(images: int, batch: int) -> int:
-    """Round a number of images up to whole batches."""
-    return math.ceil(images / batch) * batch
-
-
-def part_of(total: Training, share: Fraction) -> Training:
-    """Scale a training by a share: images, batch, warm-up, EMA half-life and logging (arXiv 2501.05450, sec. 4)."""
-    batch = int(total.batch * share)
-    return total.model_copy(
-        update={
-            "images": whole_batches(total.images, total.batch) // total.batch * batch,
-            "batch": batch,
-            "warmup_images": int(total.warmup_images * share),
-            "ema_halflife_images": math.ceil(total.ema_halflife_images * share),
-            "log_images": math.ceil(total.log_images * share),
-        }
-    )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
+from hpcddm.planning.benchmark import Benchmark, machine
+from hpcddm.planning.costs import Costs
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 from hpcddm.site import Resources
-from hpcddm.stages.benchmark import Benchmark, machine
-from hpcddm.stages.costs import Costs
 
 ENOUGH = 0.05
 """Part of its work after which the speed of an attempt counts."""
