@@ -12,7 +12,6 @@ from safetensors import SafetensorError, safe_open
 from hpcddm import plugins
 from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_number
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
 
@@ -50,21 +49,22 @@ class Header:
     own: dict[str, Any]
 
 
-def init_request(experiment: Experiment, key: str) -> InitRequest | None:
-    """Return the request for the weights that the unit `key` starts from; None for random weights."""
+def router_request(experiment: Experiment) -> InitRequest | None:
+    """Return the request for the other router whose body a refit keeps; None where the router is not refitted."""
     text, router = experiment.data.text, experiment.router
-    if key == ROUTER and router.refit:
-        return InitRequest(
-            router.refit, "router.refit", router.model, "router.model", REFIT, encoder_of(router.model, text)
-        )
-    expert = expert_number(key)
-    if expert is None and key not in (MONOLITH, STUDENT):
+    if router.refit is None:
         return None
+    encoder = encoder_of(router.model, text)
+    return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, encoder)
+
+
+def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest | None:
+    """Return the request for a denoiser's initial weights, None for random ones; expert None: monolith and student."""
     config = experiment.expert_config(expert)
     if config.init_from is None:
         return None
     start, model, objective = (place_of(experiment, expert, part) for part in ("init_from", "model", "objective"))
-    encoder = encoder_of(config.model, text)
+    encoder = encoder_of(config.model, experiment.data.text)
     size = config.model.parameters(experiment.data)
     return InitRequest(
         config.init_from, start, config.model, model, CONVERT, encoder, config.objective, objective, size

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import ConfigError
-from hpcddm.pipeline import PlannedUnit
+from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hpcddm.cli import main
 from hpcddm.config import Experiment
 from hpcddm.loading import load_experiment
-from hpcddm.pipeline import PlannedUnit
+from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest

@@ -3,7 +3,7 @@ import pytest
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment, load_site
-from hpcddm.pipeline import STAGE_NAMES, plan
+from hpcddm.pipeline.plan import STAGE_NAMES, plan
 from hpcddm.schema import hashed, validate
 from hpcddm.site import Resources, Site
 from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from hpcddm import devices
 from hpcddm.devices import Device, MissingGpu
 from hpcddm.launch.items import items_of, write_specs
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry

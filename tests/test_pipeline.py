@@ -1,18 +1,8 @@
 import pytest
 
-from hpcddm.pipeline import (
-    MONOLITH,
-    OTHER_STAGES,
-    REPORT,
-    ROUTER,
-    STAGE_NAMES,
-    STUDENT,
-    evaluate_keys,
-    evaluate_range,
-    expert_key,
-    expert_number,
-    plan,
-)
+from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
+from hpcddm.pipeline.keys import MONOLITH, OTHER_STAGES, REPORT, ROUTER, STUDENT, expert_key, expert_number
+from hpcddm.pipeline.plan import STAGE_NAMES, plan
 from tests.helpers import REPOSITORY, tiny
 
 

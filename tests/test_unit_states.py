@@ -3,7 +3,8 @@ import time
 import pytest
 
 from hpcddm.errors import ConfigError
-from hpcddm.pipeline import expert_key, plan
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt

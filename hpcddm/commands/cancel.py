@@ -13,7 +13,8 @@ from hpcddm.launch.base import Job, Launcher, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.loading import is_sweep, stored_experiment
-from hpcddm.pipeline import CONTINUATION, plan
+from hpcddm.pipeline.keys import CONTINUATION
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current

@@ -14,7 +14,7 @@ from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import Work
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import STAGE_NAMES, PlannedUnit, plan
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic, manifest, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease

@@ -10,7 +10,8 @@ from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import student_keys, train_keys
+from hpcddm.pipeline.distill import student_keys
+from hpcddm.pipeline.train import train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 

@@ -12,10 +12,10 @@ from hpcddm.launch.base import Job, launcher_of
 from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.launch.submission import batch_of
 from hpcddm.launch.watching import UnitObservation, Work, has_vanished, state_of
 from hpcddm.loading import is_sweep, stored_experiment
-from hpcddm.pipeline import CONTINUATION, expert_number, plan
+from hpcddm.pipeline.keys import CONTINUATION, expert_number
+from hpcddm.pipeline.plan import batch_of, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir

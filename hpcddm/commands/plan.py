@@ -15,10 +15,12 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
-from hpcddm.launch.storage import Need, readable
+from hpcddm.launch.storage import readable
 from hpcddm.loading import load_experiment, load_site
-from hpcddm.pipeline import MONOLITH, PlannedUnit
-from hpcddm.pipeline import plan as plan_units
+from hpcddm.pipeline.keys import MONOLITH
+from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.plan import plan as plan_units
+from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -104,7 +106,7 @@ def _rows(
                 storage.estimate(unit, experiment, site, counts, many or 1)
                 for unit, many in zip(group, slots, strict=True)
             ]
-            rows.append(_row(name, resources, estimates, slots, sum(needs, Need())))
+            rows.append(_row(name, resources, estimates, slots, sum(needs, DiskSpace())))
     return rows
 
 
@@ -121,7 +123,9 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
     return max(math.ceil(seconds / usable), 1)
 
 
-def _row(name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: Need) -> Row:
+def _row(
+    name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: DiskSpace
+) -> Row:
     seconds = _unless_unknown([estimate.seconds for estimate in estimates])
     flops = _unless_unknown([estimate.flops for estimate in estimates])
     hours = None if seconds is None else sum(seconds) / 3600
@@ -150,7 +154,7 @@ def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
     return None if any(value is None for value in values) else values
 
 
-def _total(rows: list[Row], needed: Need, run: RunDir) -> dict[str, Any]:
+def _total(rows: list[Row], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     """Sum the known costs, and add needed and free space of the run's file system."""
     free_bytes, free_files = storage.free(run.root)
     sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}

@@ -12,7 +12,7 @@ from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
 from hpcddm.loading import is_sweep, load_site, stored_experiment
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate

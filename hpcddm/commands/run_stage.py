@@ -10,12 +10,10 @@ from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local import Local
 from hpcddm.launch.preflight import check_ranks
 from hpcddm.launch.schedulers import check_other_schedulers
-from hpcddm.launch.submission import batch_of
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.site import Resources, Site
 from hpcddm.unit_states import State, activity, survey
 
@@ -54,8 +52,9 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
 
 def _check_ranks(experiment: Experiment, key: str, ranks: int) -> None:
     """Refuse ranks that the stage cannot use, or that do not divide the batch evenly."""
-    if ranks > 1 and key.split("/")[0] not in COLLECTIVE_STAGES:
-        raise ConfigError(f"--ranks {ranks}: {key} is the work of one rank; more share {', '.join(COLLECTIVE_STAGES)}")
+    if ranks > 1 and not is_collective(key):
+        shared = ", ".join(stage.name for stage in STAGES.values() if stage.is_collective)
+        raise ConfigError(f"--ranks {ranks}: {key} is the work of one rank; more share {shared}")
     batch = batch_of(experiment, key)
     if batch % ranks:
         raise ConfigError(f"--ranks {ranks}: {ranks} ranks cannot share the batch of {batch} of {key} evenly")

@@ -12,7 +12,10 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_keys, plan, stored_class_names
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.shard import stored_class_names
+from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
 from hpcddm.unit_states import State, survey

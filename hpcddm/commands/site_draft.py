@@ -9,7 +9,8 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.gpu_use import all_stages
 from hpcddm.launch.slurm_cluster import UNLIMITED
 from hpcddm.launch.slurm_cluster import minutes as in_minutes
-from hpcddm.pipeline import Gpus, gpus_of
+from hpcddm.pipeline.plan import gpus_of
+from hpcddm.pipeline.stage import Gpus
 
 DAY = 1440
 SHARE_OF_MEMORY = 0.9

@@ -27,7 +27,8 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts, stored_part, stored_parts
 from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
-from hpcddm.pipeline import CONTINUATION, REPORT, STAGE_NAMES
+from hpcddm.pipeline.keys import CONTINUATION, REPORT
+from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal

@@ -39,7 +39,10 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts
 from hpcddm.loading import load_site, within_run
-from hpcddm.pipeline import REPORT, TABLE, PlannedUnit, shard_keys
+from hpcddm.pipeline.keys import REPORT, TABLE
+from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -204,7 +207,7 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
     hungriest: dict[str, SweepRun] = {}
     for sweep_run in sorted(scan.sweep_runs, key=lambda sweep_run: sweep_run.experiment.evaluate.images):
         hungriest[sweep_run.experiment.data.model_dump_json()] = sweep_run
-    needed, counts = storage.Need(), {}
+    needed, counts = DiskSpace(), {}
     for data, sweep_run in hungriest.items():
         counts[data] = storage.image_counts(sweep_run.experiment, sweep_run.owner(shard_keys(sweep_run.experiment)[0]))
     for sweep_run in scan.sweep_runs:
@@ -221,7 +224,7 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
         except UserError as error:
             raise type(error)(f"setting {sweep_run.label}: {error}") from None
         needs = (storage.estimate(unit, sweep_run.experiment, site, counts[data]) for unit in run_units)
-        needed += sum(needs, storage.Need())
+        needed += sum(needs, DiskSpace())
     check_gpus(site, [TABLE], scan.sweep_runs[0].experiment)
     for item in scan.items:
         check_ranks(item.unit, item.run, site.resources_for(*item.unit.key.split("/")))
@@ -269,7 +272,7 @@ def _table_item(scan: SweepScan, home: RunDir) -> Item:
     fingerprint_settings = {"settings": len(scan.sweep_runs), "submitted": time.time()}
     return Item(
         home,
-        PlannedUnit(TABLE, 1, [], fingerprint_settings, None),
+        PlannedUnit(TABLE, [], fingerprint_settings, None),
         within_run(first.experiment, home),
         TABLE,
         tuple(names),

@@ -7,9 +7,9 @@ import numpy as np
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
-from hpcddm.pipeline import CLUSTER, class_names
+from hpcddm.pipeline.keys import CLUSTER
+from hpcddm.pipeline.shard import INDEX, TAR, class_names
 from hpcddm.runtime.unit import Unit
-from hpcddm.stages.shard import INDEX, TAR
 
 
 def keys_of(unit: Unit, stage: str, split: str) -> list[str]:

@@ -18,9 +18,7 @@ from hpcddm.ensemble.velocity import (
     routed_posterior,
     single_model_posterior,
 )
-
-MONOLITH_ARM = "monolith"
-STUDENT_ARM = "student"
+from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from hpcddm.launch.base import Job, Launcher, Refused
 from hpcddm.launch.items import Item, array_spec, submit_array
-from hpcddm.pipeline import CONTINUATION, PlannedUnit
+from hpcddm.pipeline.keys import CONTINUATION
+from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -103,7 +104,7 @@ def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher,
     waiting = active.get(CONTINUATION)
     if waiting and waiting.state == "pending":
         return f"job {waiting.id} submits them when there is room"
-    unit = PlannedUnit(CONTINUATION, 1, [], {"after": len(Journal(home.journal).submissions())}, None)
+    unit = PlannedUnit(CONTINUATION, [], {"after": len(Journal(home.journal).submissions())}, None)
     item = Item(home, unit, items[0].experiment, CONTINUATION, ())
     # No dependency crosses clusters.
     cluster = launcher.site.resources_for(*CONTINUATION.split("/")).cluster

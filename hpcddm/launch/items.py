@@ -9,7 +9,8 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.launch.base import ArraySpec, Launcher, Refused
-from hpcddm.pipeline import MONOLITH, STAGE_NAMES, PlannedUnit
+from hpcddm.pipeline.keys import MONOLITH
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, is_collective
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -131,9 +132,9 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
         resources = site.resources_for(*unit.key.split("/"))
         shape = {"threads": resources.cpus_per_rank, "gpus": resources.gpus_per_node}
         optional = {"optional": unit.optional, "min_optional": unit.min_optional}
+        shape |= {"is_collective": is_collective(unit.key)}
         spec = Spec(
             unit.key,
-            unit.num_units,
             experiment,
             unit.fingerprint_settings,
             unit.requires,

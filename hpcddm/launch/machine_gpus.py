@@ -9,7 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline import Gpus, gpus_of
+from hpcddm.pipeline.plan import gpus_of
+from hpcddm.pipeline.stage import Gpus
 from hpcddm.site import Resources, Site
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"

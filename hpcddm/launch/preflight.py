@@ -7,7 +7,8 @@ from hpcddm import pretrained
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
-from hpcddm.pipeline import PlannedUnit
+from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import variants_of
@@ -96,7 +97,7 @@ def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[Plan
     check_need(storage.still_needed(units, experiment, site, run, storage.image_counts(experiment, run)), run)
 
 
-def check_need(needed: storage.Need, run: RunDir) -> None:
+def check_need(needed: DiskSpace, run: RunDir) -> None:
     """Refuse a file system without room for `needed`.
 
     Raises `UserError` with what is needed and what is free.

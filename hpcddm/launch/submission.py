@@ -11,18 +11,8 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.pipeline import (
-    CLASSIFIER,
-    EXTRACTOR,
-    MONOLITH,
-    OTHER_STAGES,
-    ROUTER,
-    STAGE_NAMES,
-    STUDENT,
-    PlannedUnit,
-    expert_number,
-    plan,
-)
+from hpcddm.pipeline.keys import OTHER_STAGES
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, plan
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
@@ -82,23 +72,10 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         _check_source(experiment)
 
 
-def batch_of(experiment: Experiment, key: str) -> int:
-    """Return the number of images of one training step; 0, which all ranks can share, for units that do not train."""
-    if expert_number(key) is not None:
-        return experiment.experts.training.batch // experiment.cluster.experts
-    measuring = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}
-    if key == STUDENT:
-        return round(experiment.distill.share * experiment.experts.training.batch)
-    trained = {MONOLITH: experiment.experts, ROUTER: experiment.router} | measuring
-    training = trained[key].training if key in trained else None
-    return training.batch if training else 0
-
-
 def _check_starts(experiment: Experiment, keys: list[str]) -> None:
     """Check that the initial weights of units exist and fit their networks, before the data stages and not after."""
-    requests = [
-        request for request in (initial_weights.init_request(experiment, key) for key in keys) if request is not None
-    ]
+    candidates = (init_request(experiment, key) for key in keys)
+    requests = [request for request in candidates if request is not None]
     # Most units start from the same file as the same network.
     for request in {
         (request.place, request.model_place, request.objective_place): request for request in requests

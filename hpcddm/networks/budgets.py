@@ -7,7 +7,7 @@ from fractions import Fraction
 from hpcddm.config import Experiment, ExpertConfig, Training
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, router
-from hpcddm.pipeline import expert_keys
+from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir.manifest import Manifest
 
 

@@ -15,6 +15,7 @@ from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import UserError, require
 from hpcddm.initial_weights import InitRequest
 from hpcddm.objectives.base import Objective
+from hpcddm.pipeline.plan import init_request
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Unit
 from hpcddm.schema import VariantSettings
@@ -37,7 +38,7 @@ def initial(settings: Experiment, config: ExpertConfig) -> nn.Module:
 
 def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
     """Return a function that fills the unit's denoiser with its initial weights; None where they stay random."""
-    request = initial_weights.init_request(settings, unit.key)
+    request = init_request(settings, unit.key)
     return None if request is None else partial(load_initial_weights, request=request, unit=unit)
 
 
@@ -91,7 +92,7 @@ def read_initial_weights(request: InitRequest, unit: Unit) -> tuple[Path, dict[s
 
 def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty where they were random."""
-    record = atomic.read_json(unit.folder / START) if initial_weights.init_request(settings, unit.key) else None
+    record = atomic.read_json(unit.folder / START) if init_request(settings, unit.key) else None
     return {} if record is None else {"start": record}
 
 

@@ -11,7 +11,8 @@ from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.networks import loading
-from hpcddm.pipeline import CLUSTER, stored_class_names
+from hpcddm.pipeline.keys import CLUSTER
+from hpcddm.pipeline.shard import stored_class_names
 from hpcddm.rundir.layout import RunDir
 
 

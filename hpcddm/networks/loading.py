@@ -12,7 +12,7 @@ from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import denoisers, measuring, router
-from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.rundir import manifest
 from hpcddm.training.loop import WEIGHTS, load_weights
 
@@ -56,8 +56,7 @@ def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> nn.Module:
     """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    network = measuring.network_settings(settings, key.split("/")[1])
-    return _verified(measuring.build(settings, network), folder_of(key)).to(device)
+    return _verified(measuring.build(settings, key), folder_of(key)).to(device)
 
 
 def _ready(device: torch.device, network: nn.Module, folder: Path, precision: str) -> nn.Module:

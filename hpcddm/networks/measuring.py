@@ -3,14 +3,11 @@
 from torch import nn
 
 from hpcddm import plugins
-from hpcddm.config import ClassifierSettings, Experiment
+from hpcddm.config import Experiment
+from hpcddm.pipeline.measuring import network_settings
 
 
-def network_settings(settings: Experiment, name: str) -> ClassifierSettings:
-    """Return the settings of 'extractor' or 'classifier'."""
-    return {"extractor": settings.measuring.extractor, "classifier": settings.measuring.classifier}[name]
-
-
-def build(settings: Experiment, network: ClassifierSettings) -> nn.Module:
-    """Build a freshly initialised classifier."""
-    return plugins.load("models", network.model.name).build(network.model, settings.data, settings.data.num_classes)
+def build(settings: Experiment, key: str) -> nn.Module:
+    """Build the network of the unit `key`, freshly initialised."""
+    model, classes = network_settings(settings, key).model, settings.data.num_classes
+    return plugins.load("models", model.name).build(model, settings.data, classes)

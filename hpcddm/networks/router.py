@@ -42,7 +42,7 @@ def initial(settings: Experiment, unit: Unit) -> nn.Module:
     router = build(settings)
     denoisers.fill_prompts(router, settings.router.model, settings)
     if settings.router.refit is not None:
-        _copy_body(router, initial_weights.init_request(settings, unit.key), unit)
+        _copy_body(router, initial_weights.router_request(settings), unit)
         _freeze_body(router)
     return router
 

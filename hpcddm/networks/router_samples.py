@@ -20,7 +20,7 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError, require
 from hpcddm.networks import loading
-from hpcddm.pipeline import expert_keys
+from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.runtime.attempt import ENDED

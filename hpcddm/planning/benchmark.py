@@ -12,7 +12,7 @@ from types import TracebackType
 from hpcddm.config import Experiment
 from hpcddm.devices import current_device, device_name
 from hpcddm.errors import UserError
-from hpcddm.planning.costs import Work
+from hpcddm.networks.workload import Work
 
 SECONDS = 1.0
 """Seconds for which each kind of step is repeated."""

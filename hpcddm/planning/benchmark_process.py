@@ -20,7 +20,8 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.devices import current_device
-from hpcddm.planning.costs import DENOISER, ENCODER, ROUTER, TAR, Costs
+from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR
+from hpcddm.planning.costs import Costs
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.engine import Engine
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
+from hpcddm.pipeline.plan import is_collective
 from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.planning.costs import Costs
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.entry import COLLECTIVE_STAGES
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 from hpcddm.site import Resources
 
@@ -44,7 +44,7 @@ class Clock:
             flops = sum(self._costs.flops(work) for work in self._costs.work(key))
         except UserError as error:
             return Estimate(None, None, UNKNOWN, str(error))
-        ranks = resources.ranks if key.split("/")[0] in COLLECTIVE_STAGES else 1
+        ranks = resources.ranks if is_collective(key) else 1
         if self._speed and flops:
             return Estimate(flops, flops / (self._speed * ranks), GIVEN, f"{self._speed:.3g} FLOPs per second and rank")
         recorded = self._recorded(key, siblings, ranks)

@@ -32,9 +32,6 @@ from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
 
-COLLECTIVE_STAGES = ("train", "distill", "route", "measuring")
-"""Stages whose units may have more than one rank; elsewhere the other ranks have nothing to do."""
-
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the one before it, which may still be saving."""
 
@@ -70,7 +67,7 @@ def run_unit(spec_path: str) -> None:
 def _run(spec_path: Path, stop: StopFlag) -> int:
     spec, run = read_spec(spec_path)
     ranks = environment.current_ranks()
-    if ranks.rank > 0 and spec.stage not in COLLECTIVE_STAGES:
+    if ranks.rank > 0 and not spec.is_collective:
         return 0
     sharing.follow(run.root)
     _prepare_environment(spec)
@@ -136,7 +133,7 @@ def _attempted(
 
 
 def _outlook(spec: Spec) -> str:
-    return f"; the next attempt {'continues where this one was' if spec.stage in COLLECTIVE_STAGES else 'starts over'}"
+    return f"; the next attempt {'continues where this one was' if spec.is_collective else 'starts over'}"
 
 
 def _conditions(
@@ -241,7 +238,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
     stage = importlib.import_module(f"hpcddm.stages.{spec.stage}")
-    return stage.run(Experiment.model_validate(spec.experiment), unit, spec.num_units)
+    return stage.run(Experiment.model_validate(spec.experiment), unit)
 
 
 def _prepare_environment(spec: Spec) -> None:

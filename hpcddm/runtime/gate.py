@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.pipeline.keys import TABLE
 from hpcddm.rundir import atomic
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -19,8 +20,6 @@ from hpcddm.runtime.environment import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
-TABLE = "table/all"
-"""Key of the last job of a sweep, which reads whatever the others have made."""
 UNANSWERED = "?"
 """Placeholder for the elements in the queue of a cluster that gave no answer, any of which may make an input."""
 LONGEST_SILENCE = 86_400

@@ -15,11 +15,12 @@ class Spec:
     """One unit to be made; `key` is stage/unit, `requires` lists the keys of its required inputs."""
 
     key: str
-    num_units: int
     experiment: dict[str, Any]
     fingerprint_settings: dict[str, Any]
     requires: list[str]
     threads: int
+    is_collective: bool = False
+    """True for a training, in which all ranks take part and which a later attempt continues."""
     gpus: int = 0
     """Number of GPUs that the unit gets on each node."""
     network_interface: str | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.pipeline.keys import REPORT, TABLE
 from hpcddm.rundir import atomic, fresh, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -35,7 +36,7 @@ SIGNAL_CODES = (138, 140, 143)
 """Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
 UPDATE = "update"
 WAIT = "wait"
-LAST_UNITS = ("report/all", "table/all")
+LAST_UNITS = (REPORT, TABLE)
 """Last unit of a run and last unit of a sweep; the report of one setting of a sweep is neither."""
 
 

@@ -7,15 +7,14 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.errors import require
-from hpcddm.pipeline import class_names
+from hpcddm.pipeline.cluster import PARTITION
+from hpcddm.pipeline.encode import FEATURES
+from hpcddm.pipeline.shard import class_names
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages.encode import FEATURES
-
-PARTITION = "partition.h5"
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Fit on the training features, assign training and held-out images, write one sample list per expert."""
     num_experts = settings.cluster.experts
     heldout = sample_lists.indices(unit, "heldout")

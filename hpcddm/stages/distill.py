@@ -12,13 +12,15 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import budgets, denoisers, loading
+from hpcddm.networks.nfe import NetworkEvaluations
+from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Batch, Task, train
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
     config, training = settings.expert_config(), budgets.student_training(settings)
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
@@ -31,6 +33,14 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     flops = budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs))
     results = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the student's training, and an evaluation of its teacher for every image."""
+    training = budgets.student_training(workload.settings)
+    per_image = NetworkEvaluations(1.0, 1.0 if workload.settings.student.teacher == "router" else 0.0)
+    teacher = workload.of_experts(training.images, training.batch, per_image)
+    return [Work(DENOISER, True, training.images, training.batch), *teacher]
 
 
 def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], stream: str) -> Callable:

@@ -7,15 +7,16 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
+from hpcddm.networks.workload import ENCODER, Work, Workload
+from hpcddm.pipeline.encode import FEATURES
+from hpcddm.pipeline.shard import INDEX, TAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages.shard import INDEX, TAR
 
-FEATURES = "features.h5"
 IMAGES_AT_ONCE = 256
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Encode the images of the shard of the same name; row i of `features` belongs to row i of its index."""
     shard = unit.key.replace("encode/", "shard/")
     samples = np.load(unit.input(shard, INDEX))
@@ -36,3 +37,8 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         file.create_dataset("features", data=features)
         file.attrs["encoder"] = settings.encode.encoder.name
     return Result([FEATURES], {"images": len(features), "dimensions": features.shape[1]})
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the encoder's run on one tar."""
+    return [Work(ENCODER, False, workload.images_of(key), IMAGES_AT_ONCE)]

@@ -11,21 +11,19 @@ from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.devices import own_device
-from hpcddm.ensemble import strategies
-from hpcddm.ensemble.ensemble import MONOLITH_ARM, STUDENT_ARM, Ensemble
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
-from hpcddm.pipeline import CLASSIFIER, EXTRACTOR, evaluate_range, missing_experts
+from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
+from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 
-EVALUATION = "evaluation.h5"
-REFERENCE, REAL = "heldout", "train"
-"""The arms of real images: the reference of all distances, and training images whose distance is the floor."""
 
-
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
@@ -53,11 +51,13 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     return Result([EVALUATION], {"images": stop - start, "arms": list(arms), "missing_experts": missing})
 
 
-def arm_names(settings: Experiment) -> list[str]:
-    """List the arms that draw images, dense models first."""
-    labels = [strategies.parse(strategy).label for strategy in settings.evaluate.strategies]
-    dense = {MONOLITH_ARM: settings.monolith.enabled, STUDENT_ARM: settings.distill is not None}
-    return [*(arm for arm, is_there in dense.items() if is_there), *labels]
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the sampling in all arms, and the measuring networks' run on them and on the real images."""
+    (start, stop), batch = evaluate_range(key), workload.settings.evaluate.batch
+    arms = arm_names(workload.settings)
+    images = len([*arms, REFERENCE, REAL]) * (stop - start)
+    measured = [Work(name_of(network), False, images, batch) for network in (EXTRACTOR, CLASSIFIER)]
+    return workload.sampling(arms, stop - start, batch) + measured
 
 
 @dataclass

@@ -11,7 +11,9 @@ from hpcddm.data import noise
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.networks import budgets, measuring
-from hpcddm.pipeline import CLASSIFIER, EXTRACTOR
+from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
+from hpcddm.pipeline.measuring import network_settings
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import Batch, Task, load_weights, train
 
@@ -20,19 +22,27 @@ STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
 """Streams of random numbers; with other names, such as those of the units today, every trained network would change."""
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Train one classifier on the training images and measure it on the held-out ones."""
-    network = measuring.network_settings(settings, unit.name)
+    network = network_settings(settings, unit.key)
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
-    task = Task(stream, network.seed, lambda: measuring.build(settings, network), _loss(network, stream), reader)
+    task = Task(stream, network.seed, lambda: measuring.build(settings, unit.key), _loss(network, stream), reader)
     trained = train(task, training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
-        model = load_weights(measuring.build(settings, network), unit.folder)
+        model = load_weights(measuring.build(settings, unit.key), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
         results["heldout_accuracy"] = _accuracy(model, heldout)
     return Result(trained.outputs, results)
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the training and the measurement on the held-out images."""
+    name = name_of(key)
+    training = budgets.in_whole_batches(network_settings(workload.settings, key).training)
+    heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
+    return [Work(name, True, training.images, training.batch), heldout]
 
 
 def _loss(network: ClassifierSettings, stream: str) -> Callable:

@@ -21,31 +21,21 @@ from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.kernel import kernel_distance
 from hpcddm.metrics.precision_recall import DENSITY_NEIGHBOURS, NEIGHBOURS, precision_recall
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.networks import loading
-from hpcddm.pipeline import (
-    CLASSIFIER,
-    EXTRACTOR,
-    MONOLITH,
-    ROUTER,
-    STUDENT,
-    class_names,
-    evaluate_range,
-    expert_keys,
-    expert_number,
-    missing_experts,
-)
+from hpcddm.networks import loading, nfe
+from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_number
+from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE, PICTURES_PER_CLUSTER
+from hpcddm.pipeline.shard import class_names
+from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import page
 from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import run_summary
-from hpcddm.stages.evaluate import EVALUATION, REAL, REFERENCE, arm_names
 from hpcddm.training.loop import CURVE, WEIGHTS
 
-PAGE, METRICS = "index.html", "metrics.json"
-PICTURES_PER_CLUSTER = 48
-GALLERY_PICTURES = 20
 """Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""
 ENSEMBLE = "ensemble"
 """Name for all arms that are no dense model, which share one training and its FLOPs."""
@@ -55,7 +45,7 @@ SURPRISE = {"nll": "as made", "scaled_nll": "with temperature"}
 """Lists by noise level among the results of the router's unit, and the labels of their lines on the page."""
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Write metrics.json and index.html."""
     merged = {name: _merge(unit, name) for name in (*arm_names(settings), REFERENCE, REAL)}
     shown = Shown(settings, unit)
@@ -63,6 +53,16 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
     atomic.write_json(unit.folder / METRICS, metrics)
     page.write(_content(settings, unit, metrics, merged, shown.galleries()), unit.folder / PAGE)
     return Result([METRICS, PAGE], {key: metrics[key] for key in ("arms", "floor", "missing_experts", "remark")})
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the gallery of all arms and of every expert alone, and the diagnostics of the ensemble."""
+    evaluate, experts = workload.settings.evaluate, workload.settings.cluster.experts
+    arms = arm_names(workload.settings)
+    shown = workload.sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES)
+    inside = workload.sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES, nfe.of_diagnostics)
+    alone = nfe.NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
+    return [*shown, *inside, *workload.of_experts(GALLERY_PICTURES, GALLERY_PICTURES, alone)]
 
 
 def _merge(unit: Unit, arm: str) -> dict[str, Any]:

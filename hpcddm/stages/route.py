@@ -16,22 +16,27 @@ from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.networks import budgets, denoisers, loading
+from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.router import (
     CALIBRATION,
     build,
     initial,
     precision,
 )
-from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_rows, quality
+from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_rows, quality, router_nfe
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
+from hpcddm.networks.workload import ROUTER, Work, Workload
 from hpcddm.objectives import path
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import WEIGHTS, Batch, Task, load_weights, train
 
+SAMPLED_TOGETHER = 100
+"""Images that a benchmark gives the router at once."""
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+
+def run(settings: Experiment, unit: Unit) -> Result:
     """Make the router, calibrate it and measure it by noise level on held-out images."""
     device = own_device(unit)
     make = _train if settings.router.model.trained else _fit
@@ -51,6 +56,20 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         atomic.write_json(unit.folder / CALIBRATION, calibration)
         outputs.append(CALIBRATION)
     return Result(outputs, made.results | measured)
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the experts' samples where there are any, the router's training or fit, and its measurement."""
+    settings, counts = workload.settings, workload.counts
+    work = [Work(ROUTER, False, router_nfe(settings, counts["heldout"]), SAMPLED_TOGETHER)]
+    training, samples = budgets.router_training(settings), settings.router.samples
+    if samples:
+        drawn = samples.images * settings.cluster.experts
+        per_image = NetworkEvaluations(experts=float(samples.steps * (1 if samples.guidance == 1 else 2)))
+        work = [*workload.of_experts(drawn, settings.evaluate.batch, per_image), *work]
+    if training:
+        return [Work(ROUTER, True, training.images, training.batch), *work]
+    return [Work(ROUTER, False, counts["train"], SAMPLED_TOGETHER), *work]
 
 
 def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:

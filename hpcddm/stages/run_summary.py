@@ -7,7 +7,7 @@ import torch
 
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.networks import denoisers
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import VariantSettings

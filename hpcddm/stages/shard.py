@@ -9,14 +9,18 @@ from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.data.record import Record
 from hpcddm.errors import require
+from hpcddm.networks.workload import TAR as TAR_WORK
+from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.shard import INDEX, KEYS, TAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 
-TAR, INDEX, KEYS = "images.tar", "index.npy", "keys.txt"
 BEAT_EVERY = 256
+IMAGES_TIMED = 64
+"""Images that a benchmark writes at once."""
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Write this unit's part of the training or of the held-out images."""
     data = settings.data
     split, part = unit.name.split("-")
@@ -39,6 +43,11 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         np.save(file, index)
     atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in keys))
     return Result([TAR, INDEX, KEYS], {"images": count, "class_names": records.class_names})
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the images that become PNG."""
+    return [Work(TAR_WORK, False, workload.images_of(key), IMAGES_TIMED)]
 
 
 def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record]:

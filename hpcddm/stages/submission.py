@@ -9,7 +9,7 @@ from hpcddm.errors import UserError
 from hpcddm.runtime.unit import Result, Unit
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Continue the submission that was cut short.
 
     Raises `UserError` when that fails, with the cause in the log, and `RuntimeError` when it is worth another attempt.

@@ -7,7 +7,7 @@ from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.table import states_by_files
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Write table.csv and table.png beside the settings' runs; what is not complete is named there with its state."""
     index = read_index(unit.run)
     rows = publish(unit.run, index, states_by_files(index, unit.run))

@@ -9,13 +9,14 @@ from torch import nn
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.data import samples as sample_lists
 from hpcddm.networks import budgets, denoisers
-from hpcddm.pipeline import expert_number
+from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.keys import expert_number
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Batch, Task, train
 
 
-def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
+def run(settings: Experiment, unit: Unit) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
     expert = expert_number(unit.key)
     if expert is None:
@@ -36,6 +37,13 @@ def run(settings: Experiment, unit: Unit, num_units: int) -> Result:
         "train_flops": training.images * budgets.train_flops(settings, config),
     }
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the training of one denoiser."""
+    settings, expert = workload.settings, expert_number(key)
+    training = budgets.monolith_training(settings) if expert is None else budgets.expert_training(settings, expert)
+    return [Work(workload.denoiser(expert), True, training.images, training.batch)]
 
 
 def _loss(settings: Experiment, config: ExpertConfig, stream: str) -> Callable:

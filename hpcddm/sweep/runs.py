@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hpcddm.config import Experiment
 from hpcddm.loading import with_content
-from hpcddm.pipeline import PlannedUnit, plan
+from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import digest
 from hpcddm.sweep.index import Index

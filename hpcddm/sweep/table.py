@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import REPORT, plan
+from hpcddm.pipeline.keys import REPORT
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import SETTLED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm.pipeline import expert_key
+from hpcddm.pipeline.keys import expert_key
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_site, within_run
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.runtime.records import records
 from tests.helpers import REPOSITORY, tiny
 from tests.real.endless import prepare, wait_for

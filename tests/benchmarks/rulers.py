@@ -22,7 +22,9 @@ from hpcddm.loading import load_experiment, within_run
 from hpcddm.metrics.frechet import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
-from hpcddm.pipeline import EXTRACTOR, plan, shard_keys
+from hpcddm.pipeline.keys import EXTRACTOR
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.shard import shard_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 from hpcddm.stages.shard import INDEX, TAR

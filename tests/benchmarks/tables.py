@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from hpcddm.pipeline import ROUTER
+from hpcddm.pipeline.keys import ROUTER
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import Index, read_index

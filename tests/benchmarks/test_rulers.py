@@ -2,7 +2,8 @@
 
 import pytest
 
-from hpcddm.pipeline import EXTRACTOR, shard_keys
+from hpcddm.pipeline.keys import EXTRACTOR
+from hpcddm.pipeline.shard import shard_keys
 from hpcddm.rundir.layout import RunDir
 from tests.benchmarks import rulers
 from tests.helpers import tiny, write_source

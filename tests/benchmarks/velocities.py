@@ -17,7 +17,8 @@ from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import loading
 from hpcddm.objectives import path
-from hpcddm.pipeline import CLUSTER, MONOLITH, STUDENT, expert_keys
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, STUDENT
+from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 

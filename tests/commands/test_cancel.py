@@ -7,7 +7,8 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import CONTINUATION, plan
+from hpcddm.pipeline.keys import CONTINUATION
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import hpcddm, tiny

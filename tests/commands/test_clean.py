@@ -9,7 +9,8 @@ from hpcddm.commands import clean as command
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.pipeline.keys import MONOLITH, expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir

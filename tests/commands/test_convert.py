@@ -14,7 +14,7 @@ from hpcddm.commands.export import scheduler_config
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
@@ -169,10 +169,10 @@ def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path
         if is_right:
             done = hpcddm("convert", source, "--like", tmp_path / "tiny.yaml", "--output", output)
             assert done.exit_code == 0, done.output
-            initial_weights.check_file(initial_weights.init_request(experiment, "train/monolith"), file)
+            initial_weights.check_file(init_request(experiment, "train/monolith"), file)
         else:
             with pytest.raises(UserError, match="experts.objective.name is flow_matching and the file's is epsilon"):
-                initial_weights.check_file(initial_weights.init_request(experiment, "train/monolith"), file)
+                initial_weights.check_file(init_request(experiment, "train/monolith"), file)
 
 
 @pytest.mark.parametrize(

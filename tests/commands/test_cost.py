@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import expert_key
+from hpcddm.pipeline.keys import expert_key
 from hpcddm.rundir.layout import RunDir
 from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import hpcddm, tiny

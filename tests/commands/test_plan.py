@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hpcddm.devices import visible_gpus
-from hpcddm.pipeline import plan as plan_units
+from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir

@@ -6,7 +6,8 @@ from hpcddm.commands import retry as command
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.loading import within_run
-from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.pipeline.keys import MONOLITH, expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import finish, hpcddm, tiny, write_source

@@ -12,7 +12,8 @@ from hpcddm.launch.items import items_of, submit_unit, write_specs
 from hpcddm.launch.local import Local
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import stored_experiment, within_run
-from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.pipeline.keys import MONOLITH, expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site

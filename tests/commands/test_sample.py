@@ -13,7 +13,10 @@ from hpcddm.data import tar
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.networks import denoisers
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key, plan, student_keys, train_keys
+from hpcddm.pipeline.distill import student_keys
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.train import train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import route

@@ -8,7 +8,8 @@ import pytest
 
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import expert_key, plan
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal

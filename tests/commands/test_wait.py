@@ -8,7 +8,8 @@ import pytest
 from hpcddm.commands import wait as waiting
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import expert_key, plan
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from tests.attempts import answer, beat, submitted, write_attempt

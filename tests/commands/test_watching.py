@@ -13,7 +13,8 @@ import pytest
 from hpcddm.commands import overview
 from hpcddm.commands import status as verb
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline import expert_key, plan
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
 from tests.attempts import answer, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny

@@ -12,7 +12,8 @@ import yaml
 from hpcddm import devices
 from hpcddm.launch import machine_gpus
 from hpcddm.launch.gpu_use import all_stages
-from hpcddm.pipeline import Gpus, gpus_of
+from hpcddm.pipeline.plan import gpus_of
+from hpcddm.pipeline.stage import Gpus
 from hpcddm.runtime.environment import Ranks
 from tests.helpers import REPOSITORY
 from tests.runs import TINY, hpcddm

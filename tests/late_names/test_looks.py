@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import gate
@@ -104,7 +104,7 @@ def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_complet
     shard = next(unit for unit in units if not unit.requires)
     reader = next(unit for unit in units if unit.requires == [shard.key])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
-    spec = Spec(reader.key, reader.num_units, {}, reader.fingerprint_settings, reader.requires, threads=1)
+    spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, threads=1)
     assert survey(units, here)[shard.key].state is State.MISSING and gate.missing_units(spec, here, here) == {shard.key}
     with pytest.raises(NotReady):
         gather(spec, here)

@@ -13,7 +13,8 @@ from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Limits
 from hpcddm.launch.items import items_of
-from hpcddm.pipeline import CONTINUATION, plan
+from hpcddm.pipeline.keys import CONTINUATION
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir

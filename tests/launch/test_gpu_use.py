@@ -6,7 +6,7 @@ import pytest
 
 from hpcddm.errors import ConfigError
 from hpcddm.launch.gpu_use import check_gpus, remarks
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.site import Site
 from tests.helpers import hpcddm, tiny, write_experiment, write_source
 

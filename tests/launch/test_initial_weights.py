@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import check_experiment, decide, store_experiment
 from hpcddm.loading import with_content, within_run
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import finish, tiny, write_source
 from tests.launch.queues import Queue

@@ -15,7 +15,7 @@ from hpcddm.launch.embedded import Embedded
 from hpcddm.launch.items import items_of
 from hpcddm.launch.local import Local
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 from tests.helpers import finish, tiny

@@ -7,7 +7,7 @@ from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
 from hpcddm.launch.preflight import check_ranks, preflight
 from hpcddm.loading import load_site
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources

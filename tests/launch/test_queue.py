@@ -9,7 +9,8 @@ from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm import create
 from hpcddm.launch.submission import decide
-from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.pipeline.keys import MONOLITH, expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal

@@ -11,6 +11,7 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.launch import preflight, quotas, storage
+from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir.layout import RunDir
 
 QUOTA = """Disk quotas for user ann (uid 1000):
@@ -67,9 +68,9 @@ def test_a_quota_that_is_nearly_full_is_refused_before_anything_is_submitted(tmp
     command(tmp_path, monkeypatch, f"echo '{device} 1000 0 1500 0 10 0 14 0'")
     assert storage.free(tmp_path / "not" / "yet") == (500 * 1024, 4)
     with pytest.raises(UserError, match="are needed and .* are free"):
-        preflight.check_need(storage.Need(kept=10**6), RunDir(tmp_path))
+        preflight.check_need(DiskSpace(kept=10**6), RunDir(tmp_path))
     with pytest.raises(UserError, match="about 5 files are needed and 4 inodes are free"):
-        preflight.check_need(storage.Need(files=5), RunDir(tmp_path))
+        preflight.check_need(DiskSpace(files=5), RunDir(tmp_path))
 
 
 def test_a_server_that_does_not_answer_costs_some_seconds_and_nothing_else(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from hpcddm.launch.base import launcher_of
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import load_site, with_content, within_run
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.journal import Journal

@@ -8,9 +8,11 @@ import pytest
 
 from hpcddm.config import Training
 from hpcddm.launch import storage
-from hpcddm.launch.storage import Need
 from hpcddm.loading import load_site, stored_experiment
-from hpcddm.pipeline import MONOLITH, plan
+from hpcddm.pipeline import disk
+from hpcddm.pipeline.keys import MONOLITH
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import tiny, write_source
 
@@ -65,7 +67,7 @@ def written(run, key):
 def test_the_estimated_bytes_of_a_whole_run_are_at_least_the_real_ones_and_little_more(planned):
     run, units, estimate = planned
     real = sum(written(run, unit.key)[0] for unit in units)
-    assert real <= sum((estimate(unit) for unit in units), Need()).kept <= FACTOR * real
+    assert real <= sum((estimate(unit) for unit in units), DiskSpace()).kept <= FACTOR * real
 
 
 def test_no_unit_writes_more_than_planned_or_half_of_it(planned):
@@ -79,7 +81,7 @@ def test_no_unit_writes_more_than_planned_or_half_of_it(planned):
 def test_all_files_of_a_run_fit_into_the_planned_inodes(planned):
     run, units, estimate = planned
     real = len(list(run.root.rglob("*")))
-    assert real <= sum((estimate(unit) for unit in units), Need()).files <= 3 * real
+    assert real <= sum((estimate(unit) for unit in units), DiskSpace()).files <= 3 * real
 
 
 def test_a_training_state_has_the_planned_size(finished):
@@ -89,7 +91,7 @@ def test_a_training_state_has_the_planned_size(finished):
     experiment = stored_experiment(RunDir(finished))
     parameters = experiment.experts.model.parameters(experiment.data)
     for precision, sizes in found.items():
-        planned = storage.state_bytes(
+        planned = disk.state_bytes(
             parameters, Training(**{**vars(experiment.experts.training), "precision": precision})
         )
         # DeepSpeed's own records are of a fixed size, which counts in a network as tiny as this one.

@@ -5,7 +5,8 @@ import pytest
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
 from hpcddm.launch.submission import check_experiment, check_folder, decide, reconcile_journal, store_site, stored_site
-from hpcddm.pipeline import MONOLITH, expert_key, plan
+from hpcddm.pipeline.keys import MONOLITH, expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside

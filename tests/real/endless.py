@@ -14,7 +14,7 @@ from hpcddm.launch.base import launcher_of
 from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.loading import load_site, stored_experiment, within_run
-from hpcddm.pipeline import DATA_STAGES, plan
+from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.helpers import python, tiny, write_source
@@ -67,7 +67,7 @@ def prepare(folder: Path, site_name: str) -> RunDir:
     experiment = within_run(tiny(folder, experts__training__images=16_000_000), run)
     store_experiment(experiment, run)
     store_site(site, run)
-    items = items_of([unit for unit in plan(experiment) if unit.stage in DATA_STAGES], experiment, run)
+    items = items_of([unit for unit in plan(experiment) if STAGES[unit.stage].is_made_everywhere], experiment, run)
     write_specs(items, site)
     made = python(MAKE, *(item.spec for item in items), timeout=120)
     assert made.returncode == 0, made.stderr

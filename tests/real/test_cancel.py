@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hpcddm.pipeline import expert_key
+from hpcddm.pipeline.keys import expert_key
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.pipeline import CONTINUATION
+from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import tiny, write_source

@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry, environment
@@ -92,7 +92,7 @@ class Replaced:
     def __init__(self, leaving):
         self.leaving = leaving
 
-    def run(self, settings, unit, num_units):
+    def run(self, settings, unit):
         open_attempt(unit.run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.1"))
         raise self.leaving
 

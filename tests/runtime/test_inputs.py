@@ -6,7 +6,7 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.inputs import gather

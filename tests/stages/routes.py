@@ -14,7 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.config import Experiment
 from hpcddm.networks import denoisers
-from hpcddm.pipeline import CLUSTER, ROUTER, expert_keys, plan, shard_keys
+from hpcddm.pipeline.keys import CLUSTER, ROUTER
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir

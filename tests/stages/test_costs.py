@@ -9,9 +9,11 @@ from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.pipeline import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, plan
-from hpcddm.planning.costs import DENOISER, ENCODER, TAR, Costs, Work
-from hpcddm.planning.costs import ROUTER as ROUTER_NETWORK
+from hpcddm.networks.workload import DENOISER, ENCODER, TAR, Work
+from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
+from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.plan import plan
+from hpcddm.planning.costs import Costs
 from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, SIDE, tiny
 
@@ -55,7 +57,7 @@ SAMPLERS = {
 @pytest.mark.parametrize("arm", ["monolith", "student", *STRATEGIES])
 def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
     own = costs(tmp_path, **changes)
-    planned = sum(own.flops(work) for work in own._sampling([arm], 6, 6))
+    planned = sum(own.flops(work) for work in own.workload.sampling([arm], 6, 6))
     assert planned == sampled_flops(own.settings, arm, 6) > 0
 
 
@@ -67,8 +69,8 @@ def test_a_threshold_is_counted_with_the_router_that_spreads_most(tmp_path):
 
 def test_a_report_is_planned_as_it_is_made(tmp_path):
     own = costs(tmp_path, evaluate__guidance=2.0)
-    seen = {work.network: 0 for work in own._report("report/all")}
-    for work in own._report("report/all"):
+    seen = {work.network: 0 for work in own.work("report/all")}
+    for work in own.work("report/all"):
         seen[work.network] += work.images
     steps = own.settings.evaluate.steps
     # Gallery, then n and 2 n steps with every expert asked once more in each of the n; guided looks are of two halves.
@@ -88,7 +90,7 @@ def test_experts_of_another_network_are_counted_apart(tmp_path):
     own = costs(tmp_path, experts__overrides=[{"clusters": [1, 2], "model": small}])
     networks = [own.work(expert_key(expert))[0].network for expert in range(4)]
     assert networks == [DENOISER, "denoiser-1", "denoiser-1", DENOISER]
-    whole = sum(own.flops(work) for work in own._sampling(["full"], 6, 6))
+    whole = sum(own.flops(work) for work in own.workload.sampling(["full"], 6, 6))
     assert whole == sampled_flops(own.settings, "full", 6)
 
 

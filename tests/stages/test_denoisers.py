@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import with_content, within_run
 from hpcddm.networks import denoisers, router
-from hpcddm.pipeline import MONOLITH, ROUTER, expert_key, plan
+from hpcddm.pipeline.keys import MONOLITH, ROUTER, expert_key
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest

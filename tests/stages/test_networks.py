@@ -7,7 +7,9 @@ from safetensors.torch import load_file, save_file
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.networks import denoisers, loading
-from hpcddm.pipeline import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, plan
+from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest

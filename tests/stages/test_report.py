@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.pipeline import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import report, run_summary
 from tests.helpers import tiny
 

@@ -21,7 +21,7 @@ from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, loading, router, router_quality, router_samples
 from hpcddm.objectives import path
-from hpcddm.pipeline import CLUSTER, ROUTER
+from hpcddm.pipeline.keys import CLUSTER, ROUTER
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped

@@ -8,8 +8,8 @@ from hpcddm.data import samples, tar
 from hpcddm.errors import UserError
 from hpcddm.networks import budgets
 from hpcddm.networks.drawing import oracle_clusters
-from hpcddm.pipeline import expert_key
-from hpcddm.runtime.entry import COLLECTIVE_STAGES
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.plan import STAGES
 from hpcddm.stages import measuring, report
 from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, tiny
@@ -21,7 +21,7 @@ def test_exactly_the_stages_that_train_have_more_than_one_rank():
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "hpcddm.training.loop":
                 training |= {file.stem for alias in node.names if alias.name == "train"}
-    assert training == set(COLLECTIVE_STAGES)
+    assert training == {stage.name for stage in STAGES.values() if stage.is_collective}
 
 
 def rows(labels, clusters=None):

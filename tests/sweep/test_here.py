@@ -7,7 +7,7 @@ import pytest
 from hpcddm.commands import sweep as command
 from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline import plan
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_spec

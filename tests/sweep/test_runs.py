@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.pipeline import REPORT
+from hpcddm.pipeline.keys import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import set_aside
 from hpcddm.sweep.index import Index, link, read_index, write_index

@@ -11,7 +11,7 @@ from PIL import Image
 from hpcddm.commands.comparison import print_results
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
-from hpcddm.pipeline import REPORT
+from hpcddm.pipeline.keys import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.stages import table as stage
 from hpcddm.sweep.index import Index, write_index

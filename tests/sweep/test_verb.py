@@ -11,7 +11,7 @@ from hpcddm.launch import continuation
 from hpcddm.launch.base import Limits
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.template import stored_parts
-from hpcddm.pipeline import CONTINUATION, REPORT
+from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir

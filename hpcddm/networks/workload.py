@@ -1,0 +1,67 @@
+"""Work of a unit on images: which networks run, on how many images, in batches of what size."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcddm.config import Experiment
+from hpcddm.networks import nfe
+from hpcddm.networks.nfe import NetworkEvaluations
+from hpcddm.pipeline.disk import images_of_shard
+from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
+
+DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
+"""Names of networks; expert 3 is 'denoiser-3' where it is made in another way than the monolith."""
+TAR = "tar"
+"""Name of the work without a network: images become PNG in a tar."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Run of one network on so many images, in batches of so many for all ranks together."""
+
+    network: str
+    is_training: bool
+    images: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Experiment with its numbers of 'train' and 'heldout' images, from which a stage's `work` lists that of a unit."""
+
+    settings: Experiment
+    counts: dict[str, int]
+
+    def images_of(self, key: str) -> int:
+        """Count the images of one shard."""
+        return images_of_shard(self.settings, key, self.counts)
+
+    def denoiser(self, expert: int | None) -> str:
+        """Return the name of an expert's network (None: the monolith's), which is that of the first one made alike."""
+        everyone = (None, *range(self.settings.cluster.experts))
+        first = next(candidate for candidate in everyone if self._is_alike(candidate, expert))
+        return DENOISER if first is None else f"{DENOISER}-{first}"
+
+    def sampling(
+        self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations] = nfe.of_arm
+    ) -> list[Work]:
+        """List the work of drawing so many images in each of some arms; count: evaluations per image."""
+        evaluate, experts = self.settings.evaluate, self.settings.cluster.experts
+        together = batch * (1 if evaluate.guidance == 1 else 2)
+        per_arm = {arm: count(arm, evaluate, experts) for arm in arms}
+        dense = sum(per_arm[arm].experts for arm in per_arm if arm in (MONOLITH_ARM, STUDENT_ARM))
+        routed = [per_arm[arm] for arm in per_arm if arm not in (MONOLITH_ARM, STUDENT_ARM)]
+        work = [Work(DENOISER, False, round(images * dense), together)] if dense else []
+        return work + self.of_experts(images, together, sum(routed, NetworkEvaluations()))
+
+    def of_experts(self, images: int, batch: int, per_image: NetworkEvaluations) -> list[Work]:
+        """List the work of the experts, each evaluated equally often, those made alike together, and of the router."""
+        kinds = Counter(self.denoiser(expert) for expert in range(self.settings.cluster.experts))
+        share = images * per_image.experts / kinds.total()
+        work = [Work(name, False, round(count * share), batch) for name, count in kinds.items()]
+        return [*work, Work(ROUTER, False, round(images * per_image.router), batch)]
+
+    def _is_alike(self, one: int | None, other: int | None) -> bool:
+        first, second = self.settings.expert_config(one), self.settings.expert_config(other)
+        return (first.model, first.precision) == (second.model, second.precision)

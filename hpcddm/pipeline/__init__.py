@@ -1,0 +1,19 @@
+"""The stages as data, without torch: one file per stage says everything about it. Read this first.
+
+The way of the data:
+
+    shard --> encode --> cluster --> train (experts, monolith) --+--> evaluate --> report
+      |                     +------> route (router) -------------+
+      |                     +------> distill (student) ----------+
+      +----------------------------> measuring (extractor, ------+
+                                                     classifier)
+
+The router waits for the experts where it is trained on their samples; the student always does.
+
+A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's fingerprint
+fits: the settings that its stage names in `fingerprint_settings` and the digests of its inputs, which are the units
+that `requires` names and, of those that `optional` names, the ones that are there.
+
+`pipeline/<stage>.py` is a subclass of `Stage`; the code that makes a unit is `stages/<stage>.py`; `plan.py` builds the
+graph of an experiment's units from both.
+"""

@@ -1,0 +1,45 @@
+"""Sizes on disk that several stages share: images, training states and weights."""
+
+from hpcddm.config import Experiment, Training
+from hpcddm.pipeline.keys import name_of
+from hpcddm.pipeline.stage import DiskSpace
+
+CURVE_POINT_BYTES = 80
+"""Bytes of one point of a loss curve, as JSON and as TensorBoard event."""
+KEPT_STATES, STAGED_STATES = 2, 1
+STATE_FILES = 6
+"""Files of a training state of one rank; every further rank writes two more."""
+INDEX_ROW_BYTES = 32
+"""Bytes of one row of `data.tar.SAMPLE`."""
+
+
+def shard_range(images: int, part: int, parts: int) -> range:
+    """Return the images of one of `parts` shards."""
+    return range(images * part // parts, images * (part + 1) // parts)
+
+
+def images_of_shard(experiment: Experiment, key: str, images: dict[str, int]) -> int:
+    """Count the images of one shard, or of the unit of another stage with a shard's name."""
+    split, part = name_of(key).split("-")
+    parts = experiment.data.shards if split == "train" else experiment.data.heldout_shards
+    return len(shard_range(images[split], int(part), parts))
+
+
+def values_per_image(experiment: Experiment) -> int:
+    """Return the number of values of one image, bytes as uint8."""
+    return experiment.data.image_size**2 * experiment.data.channels
+
+
+def state_bytes(parameters: int, training: Training) -> int:
+    """Return the bytes of a training state: weights as trained, and in fp32 masters, two AdamW moments and EMA."""
+    weight_bytes = 2 if training.precision == "bf16" else 4
+    return parameters * (weight_bytes + 4 + 8 + 4)
+
+
+def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
+    """Estimate weights, loss curve and states of a training of so many parameters."""
+    states = KEPT_STATES + STAGED_STATES
+    curve = CURVE_POINT_BYTES * (training.images // training.log_images + 1)
+    # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.
+    files = 5 + states * (STATE_FILES + 2) + states * 2 * (ranks - 1)
+    return DiskSpace(4 * parameters + curve, states * state_bytes(parameters, training), files)

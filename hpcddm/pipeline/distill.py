@@ -1,0 +1,62 @@
+"""Stage distill: one dense student that learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.initial_weights import InitRequest, denoiser_request
+from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
+from hpcddm.pipeline.keys import CLUSTER, ROUTER, STUDENT
+from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.train import denoiser_disk, expert_keys
+from hpcddm.schema import hashed
+
+
+def student_keys(experiment: Experiment) -> list[str]:
+    """List the student's unit, where there is one."""
+    return [STUDENT] if experiment.distill else []
+
+
+class Distill(Stage):
+    """Its one unit trains the student; there is none where the experiment has no `distill`."""
+
+    name = "distill"
+    reads = ("shard", "cluster", "train", "route")
+    writes = "EMA weights of one dense student, loss curve"
+    gpus = Gpus.RANKS
+    is_collective = True
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the student."""
+        return student_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Need all experts, and the router where it chooses the teacher."""
+        router = [ROUTER] if experiment.student.teacher == "router" else []
+        return [*shard_keys(experiment), CLUSTER, *expert_keys(experiment), *router]
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover the student's training, and how its teachers' weights are read."""
+        overrides = experiment.experts.overrides
+        objectives = [hashed(override.objective) for override in overrides if override.objective is not None]
+        settings = {
+            "distill": hashed(experiment.student),
+            "experts": expert_settings(experiment, None),
+            "experts.overrides": [*overridden_models(experiment), *objectives],
+            "evaluate.conversion": hashed(experiment.evaluate.conversion),
+        }
+        if experiment.student.teacher == "router":
+            settings["router.model"] = hashed(experiment.router.model)
+        return common_settings(experiment, experiment.expert_config().model) | settings
+
+    def batch(self, experiment: Experiment, key: str) -> int:
+        """Return the student's share of the common batch."""
+        return round(experiment.student.share * experiment.experts.training.batch)
+
+    def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
+        """Return the weights of `experts.init_from`."""
+        return denoiser_request(experiment, None)
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate a training."""
+        return denoiser_disk(experiment, None, ranks)

@@ -1,0 +1,113 @@
+"""Stage evaluate: samples of every arm, in ranges, beside as many held-out and training images."""
+
+from typing import Any
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.pipeline.disk import values_per_image
+from hpcddm.pipeline.distill import student_keys
+from hpcddm.pipeline.fingerprints import common_settings
+from hpcddm.pipeline.keys import CLASSIFIER, CLUSTER, EXTRACTOR, ROUTER, name_of
+from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.train import expert_keys, monolith_keys
+from hpcddm.schema import hashed
+
+EVALUATION = "evaluation.h5"
+MONOLITH_ARM, STUDENT_ARM = "monolith", "student"
+"""Arms that are one dense model; all others are strategies of the ensemble."""
+REFERENCE, REAL = "heldout", "train"
+"""Arms of real images: the reference of all distances, and training images whose distance is the floor."""
+
+
+def evaluate_keys(experiment: Experiment) -> list[str]:
+    """List the units of evaluate: ranges of samples in whole batches, named by the ranges, so they never collide."""
+    settings = experiment.evaluate
+    batches = settings.images // settings.batch
+    edges = [batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
+    return [f"evaluate/{start:07d}-{stop:07d}" for start, stop in zip(edges, edges[1:], strict=False)]
+
+
+def evaluate_range(key: str) -> tuple[int, int]:
+    """Parse the samples [start, stop) of a unit of the stage evaluate."""
+    start, stop = name_of(key).split("-")
+    return int(start), int(stop)
+
+
+def strategy_labels(experiment: Experiment) -> list[str]:
+    """List the canonical names of the ensemble's strategies."""
+    return [plugins.parse("ensemble/strategies", name).label for name in experiment.evaluate.strategies]
+
+
+def arm_names(experiment: Experiment) -> list[str]:
+    """List the arms that draw images, dense models first."""
+    dense = {MONOLITH_ARM: experiment.monolith.enabled, STUDENT_ARM: experiment.distill is not None}
+    return [*(arm for arm, is_there in dense.items() if is_there), *strategy_labels(experiment)]
+
+
+def sampling_units(experiment: Experiment) -> list[str]:
+    """List the units that drawing and measuring samples reads, beside the experts."""
+    dense = [*monolith_keys(experiment), *student_keys(experiment)]
+    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, EXTRACTOR, CLASSIFIER]
+
+
+def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of which the samples and their measures are a function."""
+    evaluate = hashed(experiment.evaluate) | {"strategies": strategy_labels(experiment)}
+    # How weights are read is no part of them: a network of another objective may have the same tensors, and so may a
+    # router of another temperature.
+    configs = [experiment.expert_config(expert) for expert in (None, *range(experiment.cluster.experts))]
+    objectives = [hashed(config.objective) for config in configs]
+    is_uniform = all(objective == objectives[0] for objective in objectives)
+    return common_settings(experiment) | {
+        "evaluate": evaluate,
+        "objectives": [] if is_uniform else objectives[1:],
+        "experts.objective": objectives[0],
+        "monolith": hashed(experiment.monolith),
+        "router.model": hashed(experiment.router.model),
+    }
+
+
+def gpus_to_sample(experiment: Experiment) -> Gpus:
+    """Return the GPUs that the placement of the networks can use."""
+    return Gpus.NODE if experiment.evaluate.placement.uses_all_gpus else Gpus.ONE
+
+
+class Evaluate(Stage):
+    """A unit draws and measures one range of samples in all arms."""
+
+    name = "evaluate"
+    reads = ("shard", "cluster", "measuring", "train", "route", "distill")
+    writes = "samples and their statistics, per arm"
+    gpus = Gpus.NODE
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the ranges."""
+        return evaluate_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Need all networks but the experts, which are optional."""
+        return sampling_units(experiment)
+
+    def optional(self, experiment: Experiment) -> list[str]:
+        """List the experts."""
+        return expert_keys(experiment)
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover the evaluation but its number of images: a range's samples do not depend on that of ranges."""
+        settings = evaluation_settings(experiment)
+        del settings["evaluate"]["images"]
+        return settings
+
+    def gpus_in(self, experiment: Experiment) -> Gpus:
+        """Return the GPUs of the placement."""
+        return gpus_to_sample(experiment)
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate images, features and statistics of all arms, two of which are real images."""
+        start, stop = evaluate_range(key)
+        features = experiment.measuring.extractor.model.features
+        per_image = values_per_image(experiment) + 4 * features + 1
+        statistics = 8 * (features + 1) ** 2
+        arms = len(arm_names(experiment)) + 2
+        return DiskSpace(arms * ((stop - start) * per_image + statistics), 0, 1)

@@ -1,0 +1,39 @@
+"""Settings under the fingerprints of several stages."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.schema import VariantSettings, hashed
+
+
+def image_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of the images, which shape every network."""
+    data = experiment.data
+    return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
+
+
+def common_settings(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
+    """Return the settings of all but the measuring networks; prompts only where a model sees them."""
+    data, images = experiment.data, image_settings(experiment)
+    if data.text is not None and getattr(model, "condition", None) == "text":
+        images["text"] = hashed(data.text)
+    return {"data": images, "seed": experiment.seed}
+
+
+def expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
+    """Return the training settings of one denoiser, without the overrides of other experts."""
+    config, experts = experiment.expert_config(expert), experiment.experts
+    settings = hashed(experts)
+    del settings["overrides"]
+    return settings | {
+        "model": hashed(config.model),
+        "objective": hashed(config.objective),
+        "training": settings["training"] | {"precision": config.precision},
+        "init_from": hashed(config.init_from) if config.init_from else None,
+    }
+
+
+def overridden_models(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the models of experts that have another one, with their clusters."""
+    changed = [(override.clusters, override.model) for override in experiment.experts.overrides]
+    return [{"clusters": clusters, "model": hashed(model)} for clusters, model in changed if model is not None]

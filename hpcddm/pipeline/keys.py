@@ -1,0 +1,39 @@
+"""Keys of units, `stage/unit`, by which the two sides of the house meet; imported by everything, imports nothing."""
+
+CLUSTER = "cluster/all"
+ROUTER = "route/router"
+EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
+MONOLITH = "train/monolith"
+EXPERT = "train/expert-"
+"""Key of an expert without its number."""
+STUDENT = "distill/student"
+REPORT = "report/all"
+
+TABLE = "table/all"
+"""The last job of a sweep, which is no unit of any run: it compares what is complete by then."""
+CONTINUATION = "submission/all"
+"""The last job of a submission for which the queue had no room, which is no unit either: it submits the rest."""
+
+
+def stage_of(key: str) -> str:
+    """Return the name of the stage of a unit."""
+    return key.split("/")[0]
+
+
+def name_of(key: str) -> str:
+    """Return the name of a unit inside its stage."""
+    return key.split("/")[1]
+
+
+def expert_key(index: int) -> str:
+    """Return the key of the unit that trains expert `index`."""
+    return f"{EXPERT}{index:02d}"
+
+
+def expert_number(key: str) -> int | None:
+    """Return the number of the expert that the unit `key` trains; None for any other unit."""
+    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else None
+
+
+OTHER_STAGES = (stage_of(TABLE), stage_of(CONTINUATION))
+"""Stages of jobs that are no units of the pipeline."""

@@ -1,0 +1,51 @@
+"""Stage report: the page and metrics.json of a run, from all manifests, statistics and samples."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.disk import values_per_image
+from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
+from hpcddm.pipeline.keys import REPORT
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.train import expert_keys
+
+PAGE, METRICS = "index.html", "metrics.json"
+PICTURES_PER_CLUSTER, GALLERY_PICTURES = 48, 20
+"""Pictures per cluster, and in the gallery per arm and per expert."""
+PAGE_BYTES = 200_000
+"""Bytes of the page's plots and text."""
+
+
+class Report(Stage):
+    """Its one unit merges the ranges of evaluate and writes the page."""
+
+    name = "report"
+    reads = ("shard", "cluster", "measuring", "train", "route", "distill", "evaluate")
+    writes = "index.html, metrics.json"
+    gpus = Gpus.NODE
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the one unit."""
+        return [REPORT]
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Need what the evaluation needs, and its ranges."""
+        return [*sampling_units(experiment), *evaluate_keys(experiment)]
+
+    def optional(self, experiment: Experiment) -> list[str]:
+        """List the experts."""
+        return expert_keys(experiment)
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover the evaluation and the name that the page bears."""
+        return evaluation_settings(experiment) | {"name": experiment.name}
+
+    def gpus_in(self, experiment: Experiment) -> Gpus:
+        """Return the GPUs of the placement."""
+        return gpus_to_sample(experiment)
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the page with its pictures, of which Base64 makes four bytes of three."""
+        experts, arms = experiment.cluster.experts, len(arm_names(experiment))
+        pictures = PICTURES_PER_CLUSTER * experts + GALLERY_PICTURES * (arms + experts)
+        return DiskSpace(PAGE_BYTES + pictures * values_per_image(experiment) * 4 // 3, 0, 2)

@@ -1,0 +1,85 @@
+"""Contract of a stage: its units, their inputs, their fingerprints and their resources, from settings alone."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from hpcddm.config import Experiment
+from hpcddm.initial_weights import InitRequest
+
+
+class Gpus(StrEnum):
+    """GPUs that a stage can use."""
+
+    NONE = "none"
+    ONE = "one, that of its only working rank"
+    NODE = "all of one node"
+    RANKS = "one for every rank"
+
+
+@dataclass(frozen=True)
+class DiskSpace:
+    """Disk space that one unit needs, or several together."""
+
+    kept: int = 0
+    """Bytes that stay when it is complete."""
+    working: int = 0
+    """Further bytes while it runs, removed at its end: training states."""
+    files: int = 0
+    """Number of files and folders, those of the training states included."""
+
+    def __add__(self, other: "DiskSpace") -> "DiskSpace":
+        return DiskSpace(self.kept + other.kept, self.working + other.working, self.files + other.files)
+
+
+class Stage(ABC):
+    """One stage of the pipeline; `name` is that of its file, and of the module in `stages/` that makes its units."""
+
+    name: ClassVar[str]
+    reads: ClassVar[tuple[str, ...]]
+    """Stages whose units it may read; it stands after them in the order of the stages."""
+    writes: ClassVar[str]
+    """Outputs of a unit, in words."""
+    gpus: ClassVar[Gpus] = Gpus.NONE
+    """GPUs that it can use at most."""
+    is_collective: ClassVar[bool] = False
+    """True for a training: all ranks take part, and a later attempt continues it; elsewhere one rank works."""
+    is_made_everywhere: ClassVar[bool] = False
+    """True for a function of the data that every site computes for itself, bit for bit."""
+
+    @abstractmethod
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the keys of its units, long ones before short ones."""
+
+    @abstractmethod
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """List the units that the unit `key` reads."""
+
+    @abstractmethod
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Return the settings of which the unit's outputs are a function, beside its inputs."""
+
+    @abstractmethod
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the disk space of a unit's outputs and states; images: numbers of 'train' and 'heldout' images."""
+
+    def optional(self, experiment: Experiment) -> list[str]:
+        """List earlier units that it reads where they are there; `evaluate.min_experts` of them are enough."""
+        return []
+
+    def gpus_in(self, experiment: Experiment) -> Gpus:
+        """Return the GPUs that it can use in one experiment, where those may be fewer than `gpus`."""
+        return self.gpus
+
+    def batch(self, experiment: Experiment, key: str) -> int:
+        """Return the images of one training step, which the ranks share; 0 for a unit that does not train."""
+        return 0
+
+    def site(self, experiment: Experiment, key: str) -> str | None:
+        """Return the site that the experiment gives a unit to; None for wherever the run is submitted."""
+        return None if self.is_made_everywhere else experiment.site
+
+    def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
+        """Return the weights that a unit's training starts from; None for random ones."""
+        return None

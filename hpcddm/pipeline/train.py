@@ -1,0 +1,100 @@
+"""Stage train: the experts, each on its own cluster in isolation, and the monolith on all data."""
+
+from collections.abc import Container
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.initial_weights import InitRequest, denoiser_request
+from hpcddm.pipeline import disk
+from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, expert_key, expert_number
+from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.schema import hashed
+
+
+def expert_keys(experiment: Experiment) -> list[str]:
+    """List the units that train the experts, in the order of their numbers."""
+    return [expert_key(index) for index in range(experiment.cluster.experts)]
+
+
+def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
+    """List the units of the experts that are not in `there`."""
+    return [key for key in expert_keys(experiment) if key not in there]
+
+
+def monolith_keys(experiment: Experiment) -> list[str]:
+    """List the monolith's unit, where there is one."""
+    return [MONOLITH] if experiment.monolith.enabled else []
+
+
+def train_keys(experiment: Experiment) -> list[str]:
+    """List the training units: the monolith, which takes longest, then the experts."""
+    return [*monolith_keys(experiment), *expert_keys(experiment)]
+
+
+def denoiser_disk(experiment: Experiment, expert: int | None, ranks: int) -> DiskSpace:
+    """Estimate the training of an expert's network; expert None: of the monolith's and the student's."""
+    config = experiment.expert_config(expert)
+    training = experiment.experts.training.model_copy(update={"precision": config.precision})
+    return disk.of_training(config.model.parameters(experiment.data, None), training, ranks)
+
+
+class Train(Stage):
+    """A unit trains one denoiser."""
+
+    name = "train"
+    reads = ("shard", "cluster")
+    writes = "EMA weights (safetensors), loss curve"
+    gpus = Gpus.RANKS
+    is_collective = True
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the monolith, then the experts."""
+        return train_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Need the tars and the sample lists, and nothing of any other training."""
+        return [*shard_keys(experiment), CLUSTER]
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover the denoiser's own settings; for the monolith also what its images are computed from."""
+        expert = expert_number(key)
+        settings = common_settings(experiment, experiment.expert_config(expert).model) | {
+            "experts": expert_settings(experiment, expert),
+            "cluster.experts": experiment.cluster.experts,
+        }
+        return settings | (_bought_settings(experiment) if key == MONOLITH else {})
+
+    def batch(self, experiment: Experiment, key: str) -> int:
+        """Return the monolith's batch, or an expert's K-th of it."""
+        batch = experiment.experts.training.batch
+        return batch if key == MONOLITH else batch // experiment.cluster.experts
+
+    def site(self, experiment: Experiment, key: str) -> str | None:
+        """Return the expert's own site, where the experiment names sites."""
+        expert = expert_number(key)
+        if expert is None:
+            return super().site(experiment, key)
+        return experiment.experts.sites[expert] if experiment.experts.sites else None
+
+    def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
+        """Return the weights of `experts.init_from` or of the expert's override."""
+        return denoiser_request(experiment, expert_number(key))
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate a training."""
+        return denoiser_disk(experiment, expert_number(key), ranks)
+
+
+def _bought_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return what the monolith's images depend on: the router's FLOPs, and the experts' sizes."""
+    router, training = experiment.router, experiment.router.training
+    settings: dict[str, Any] = {"model": hashed(router.model)}
+    if training:
+        settings |= {"images": training.images, "batch": training.batch}
+    if router.samples:
+        settings["samples"] = hashed(router.samples)
+    if router.refit:
+        settings["refit"] = True
+    return {"router": settings, "experts.overrides": overridden_models(experiment)}
