@@ -23,7 +23,9 @@ def shard_keys(experiment: Experiment) -> list[str]:
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
     """List the classes' names, by the manifests of the shards; numbers where the images came without names."""
-    names = next((shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), [])
+    names: list[str] = next(
+        (shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), []
+    )
     numbers = range(experiment.data.num_classes)
     return [names[number] if number < len(names) else str(number) for number in numbers]
 
