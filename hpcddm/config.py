@@ -170,15 +170,9 @@ class MeasuringSettings(StrictModel):
     classifier: ClassifierSettings
 
 
-class EvaluateSettings(StrictModel):
-    """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
+class SamplerSettings(StrictModel):
+    """Settings of drawing samples from networks, whatever they are drawn for."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
-
-    images: Positive = 2000
-    batch: Positive = 100
-    """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
-    strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
     steps: Positive = 20
     shift: Annotated[float, Field(gt=0)] = 1.0
     """Step spacing t = s u / (1 + (s - 1) u), u equally spaced: every log-SNR lower by 2 log s."""
@@ -194,6 +188,17 @@ class EvaluateSettings(StrictModel):
     """True where the weights of the experts that a strategy takes are scaled to sum to one."""
     route_every: Positive = 1
     """Number of steps between two evaluations of the router."""
+
+
+class EvaluateSettings(SamplerSettings):
+    """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
+
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
+
+    images: Positive = 2000
+    batch: Positive = 100
+    """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
+    strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
     placement: variant("ensemble/placements") = default_variant("resident")
     """Placement of the experts' weights while sampling; changes no bit of the samples."""
     units: Positive = 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from hpcddm.config import EvaluateSettings
+from hpcddm.config import SamplerSettings
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity
@@ -17,7 +17,7 @@ def diagnose(
     indices: Sequence[int],
     condition: torch.Tensor,
     shape: tuple[int, int, int],
-    evaluate: EvaluateSettings,
+    sampler: SamplerSettings,
 ) -> dict[str, Any]:
     """Measure entropy and disagreement along the trajectories of an arm, by time, and its refinement gap.
 
@@ -26,12 +26,10 @@ def diagnose(
     over samples. These are the diagnostics of arXiv 2602.02685.
     """
     watched = Watched(field_of())
-    images = sample(watched, seed, indices, condition, shape, evaluate)
-    finer = sample(
-        field_of(), seed, indices, condition, shape, evaluate.model_copy(update={"steps": 2 * evaluate.steps})
-    )
+    images = sample(watched, seed, indices, condition, shape, sampler)
+    finer = sample(field_of(), seed, indices, condition, shape, sampler.model_copy(update={"steps": 2 * sampler.steps}))
     return {
-        "times": time_grid(evaluate.steps, evaluate.shift)[:-1],
+        "times": time_grid(sampler.steps, sampler.shift)[:-1],
         "entropy": watched.entropy,
         "disagreement": watched.disagreement,
         "refinement_gap": refinement_gap(images, finer),

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hpcddm.config import EvaluateSettings
+from hpcddm.config import SamplerSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.velocity import (
@@ -35,7 +35,7 @@ class Ensemble:
     student: Denoiser | None
     null: int | torch.Tensor
 
-    def field(self, arm: str, evaluate: EvaluateSettings, clusters: torch.Tensor | None = None) -> EnsembleVelocity:
+    def field(self, arm: str, sampler: SamplerSettings, clusters: torch.Tensor | None = None) -> EnsembleVelocity:
         """Build the velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
 
         clusters: (N,), the samples' known clusters, which only the oracle uses; a sample whose own expert is
@@ -45,14 +45,12 @@ class Ensemble:
         single = self._single(arm)
         if single is not None:
             return EnsembleVelocity(
-                [single], single_model_posterior, strategies.parse("full"), evaluate, self.null, shared=True
+                [single], single_model_posterior, strategies.parse("full"), sampler, self.null, shared=True
             )
         strategy = strategies.parse(arm)
         # Without a router nothing tells the halves of guidance apart.
         shared = not strategy.needs_router and None not in self.experts
-        return EnsembleVelocity(
-            self.experts, self._posterior(strategy, clusters), strategy, evaluate, self.null, shared
-        )
+        return EnsembleVelocity(self.experts, self._posterior(strategy, clusters), strategy, sampler, self.null, shared)
 
     def _posterior(self, strategy: Any, clusters: torch.Tensor | None) -> Callable:
         if strategy.per_trajectory:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from hpcddm import plugins
-from hpcddm.config import EvaluateSettings
+from hpcddm.config import SamplerSettings
 from hpcddm.data import noise
 from hpcddm.ensemble import native
 from hpcddm.ensemble.step_context import SampleStream, StepContext
@@ -21,7 +21,7 @@ def sample(
     indices: Sequence[int],
     condition: torch.Tensor,
     shape: tuple[int, int, int],
-    evaluate: EvaluateSettings,
+    sampler: SamplerSettings,
 ) -> torch.Tensor:
     """Draw images (N, C, H, W) in [-1, 1], on the device of `condition`.
 
@@ -29,7 +29,7 @@ def sample(
     condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
     """
     start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
-    return integrate(field, start, SampleStream(seed, indices), condition, evaluate).clamp(-1, 1)
+    return integrate(field, start, SampleStream(seed, indices), condition, sampler).clamp(-1, 1)
 
 
 def integrate(
@@ -37,16 +37,16 @@ def integrate(
     start: torch.Tensor,
     stream: SampleStream,
     condition: torch.Tensor,
-    evaluate: EvaluateSettings,
+    sampler: SamplerSettings,
 ) -> torch.Tensor:
     """Integrate noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
-    times = time_grid(evaluate.steps, evaluate.shift)
-    if evaluate.solver.native:
-        return native.integrate(field, start, stream, condition, times, evaluate.solver)
-    solver = plugins.load("ensemble/solvers", evaluate.solver.name)
+    times = time_grid(sampler.steps, sampler.shift)
+    if sampler.solver.native:
+        return native.integrate(field, start, stream, condition, times, sampler.solver)
+    solver = plugins.load("ensemble/solvers", sampler.solver.name)
     x = start
     for step, (t, t_next) in enumerate(pairwise(times)):
-        x = solver.step(evaluate.solver, partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
+        x = solver.step(sampler.solver, partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
     return x
 
 

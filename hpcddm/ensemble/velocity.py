@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from hpcddm.config import EvaluateSettings
+from hpcddm.config import SamplerSettings
 from hpcddm.ensemble import strategies
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.dispatch import weighted_velocity
@@ -93,16 +93,16 @@ class EnsembleVelocity:
         experts: Sequence[Denoiser | None],
         posterior: Callable,
         strategy: Any,
-        evaluate: EvaluateSettings,
+        sampler: SamplerSettings,
         null: int | torch.Tensor,
         shared: bool = False,
     ):
         self.experts, self.posterior, self.null = experts, posterior, null
-        self.strategy, self.evaluate = strategy, evaluate
-        self.shared = shared or strategy.per_trajectory or evaluate.posteriors == "shared"
+        self.strategy, self.sampler = strategy, sampler
+        self.shared = shared or strategy.per_trajectory or sampler.posteriors == "shared"
         self.usage: list[torch.Tensor] = []
         self.entropy: list[torch.Tensor] = []
-        self._rule = strategies.rule(strategy, evaluate.renormalise)
+        self._rule = strategies.rule(strategy, sampler.renormalise)
         self._kept_for: tuple[SampleStream, int, int] | None = None
         self._kept = (torch.empty(0), torch.empty(0))
 
@@ -121,8 +121,8 @@ class EnsembleVelocity:
 
     def guidance_at(self, time: float) -> float:
         """Return the guidance scale at `time`: 1 outside the interval, where the null half is not evaluated."""
-        low, high = self.evaluate.guidance_interval
-        return self.evaluate.guidance if low <= time <= high else 1.0
+        low, high = self.sampler.guidance_interval
+        return self.sampler.guidance if low <= time <= high else 1.0
 
     def null_of(self, condition: torch.Tensor) -> torch.Tensor:
         """Expand the null condition to the shape (N, ...) of `condition`."""
@@ -130,7 +130,7 @@ class EnsembleVelocity:
 
     def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
         """Return the experts' weights (N, K), computed now or kept from an earlier step."""
-        every = self.evaluate.route_every
+        every = self.sampler.route_every
         number = 0 if self.strategy.per_trajectory else context.step // every
         reused_for = (context.stream, number, len(x))
         anew = every == 1 and not self.strategy.per_trajectory

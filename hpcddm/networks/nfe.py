@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcddm import plugins
-from hpcddm.config import EvaluateSettings
+from hpcddm.config import SamplerSettings
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
@@ -26,29 +26,29 @@ class NetworkEvaluations:
         return NetworkEvaluations(self.experts + other.experts, self.router + other.router)
 
 
-def of_arm(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
+def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
     """Count the evaluations for drawing one image, the most that any router causes."""
     nothing = torch.zeros(1, dtype=torch.long)
 
     def draw(ensemble: Ensemble) -> None:
-        sample(ensemble.field(arm, evaluate, nothing), 0, range(1), nothing, SHAPE, evaluate)
+        sample(ensemble.field(arm, sampler, nothing), 0, range(1), nothing, SHAPE, sampler)
 
-    return _most(draw, evaluate, num_experts)
+    return _most(draw, sampler, num_experts)
 
 
-def of_diagnostics(arm: str, evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
+def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
     """Count the evaluations for diagnosing one image at most: `diagnose` evaluates every expert, and draws twice."""
     nothing = torch.zeros(1, dtype=torch.long)
 
     def inspect(ensemble: Ensemble) -> None:
-        diagnose(lambda: ensemble.field(arm, evaluate, nothing), 0, range(1), nothing, SHAPE, evaluate)
+        diagnose(lambda: ensemble.field(arm, sampler, nothing), 0, range(1), nothing, SHAPE, sampler)
 
-    return _most(inspect, evaluate, num_experts)
+    return _most(inspect, sampler, num_experts)
 
 
-def _most(act: Callable[[Ensemble], None], evaluate: EvaluateSettings, num_experts: int) -> NetworkEvaluations:
+def _most(act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
     """Return the maximum over routers that find 1, 2, ... K experts equally likely; K itself may give less."""
-    counts = [_count(act, evaluate, num_experts, likely) for likely in range(1, num_experts + 1)]
+    counts = [_count(act, sampler, num_experts, likely) for likely in range(1, num_experts + 1)]
     return max(counts, key=lambda counted: (counted.experts, counted.router))
 
 
@@ -64,11 +64,11 @@ class _Counter:
 
 
 def _count(
-    act: Callable[[Ensemble], None], evaluate: EvaluateSettings, num_experts: int, likely: int
+    act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int, likely: int
 ) -> NetworkEvaluations:
     flow = plugins.load("objectives", "flow_matching")
     objective = flow.Objective(flow.Settings(name="flow_matching"))
-    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+    conversion = plugins.load("ensemble/conversions", sampler.conversion.name).Conversion(sampler.conversion)
     # Not -inf: a probability of exactly nothing is none that a network gives.
     logits = torch.zeros(num_experts).masked_fill(torch.arange(num_experts) >= likely, -50.0)
     router, model = _Counter(logits), _Counter()

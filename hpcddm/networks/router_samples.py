@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
-from hpcddm.config import EvaluateSettings, Experiment
+from hpcddm.config import Experiment, SamplerSettings
 from hpcddm.data.arrays import ArrayReader
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
@@ -151,18 +151,13 @@ def _draw_batch(
     device: torch.device,
 ) -> np.ndarray:
     """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
-    data, samples, evaluate = settings.data, settings.router.samples, settings.evaluate
-    sampling = EvaluateSettings(
-        steps=samples.steps,
-        guidance=samples.guidance,
-        conversion=evaluate.conversion,
-        placement=evaluate.placement,
-    )
+    data, samples = settings.data, settings.router.samples
+    sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
     shape = (data.channels, data.image_size, data.image_size)
     classes = torch.from_numpy(labels).to(device)
     return to_images(
-        sample(ensemble.field(f"expert-{expert}", sampling), settings.seed, numbers, classes, shape, sampling)
+        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, classes, shape, sampler)
     )
 
 
