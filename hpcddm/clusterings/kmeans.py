@@ -101,4 +101,4 @@ def _lloyd(points: np.ndarray, k: int, settings: Settings, seed: int) -> np.ndar
         kmeans.train(np.ascontiguousarray(points))
     finally:
         faiss.omp_set_num_threads(threads)
-    return kmeans.centroids
+    return np.asarray(kmeans.centroids)

@@ -1,7 +1,8 @@
-"""Reads samples by byte offset from shared, read-only tars."""
+"""Readers of samples, from shared, read-only tars by byte offset or from arrays; and pixels as tensors."""
 
 import io
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +10,34 @@ import numpy as np
 import torch
 from PIL import Image
 
-from hpcddm.data import noise
 from hpcddm.errors import UserError
 
 
-class TarReader:
-    """Images of a list of samples; `samples` is (N,) of dtype `tar.SAMPLE`, whose `shard` is an index into `tars`."""
+class Reader(ABC):
+    """Images, classes and clusters of a list of samples, by row."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the samples."""
+
+    @abstractmethod
+    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the images of some samples: uint8 (N, H, W, C)."""
+
+    @abstractmethod
+    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+        """Return the classes of some samples: int64 (N,)."""
+
+    @abstractmethod
+    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+        """Return the cluster ids of some samples: int64 (N,)."""
+
+
+class TarReader(Reader):
+    """Samples in shared, read-only tars; `images` raises `UserError` naming the tar when bytes are missing or no image.
+
+    samples: (N,) of dtype `tar.SAMPLE`, whose `shard` is an index into `tars`.
+    """
 
     def __init__(self, tars: Sequence[Path], samples: np.ndarray) -> None:
         self.samples = samples
@@ -24,19 +47,13 @@ class TarReader:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def images(self, dataset_indices: Sequence[int]) -> np.ndarray:
-        """Return the images of some samples: uint8 (N, H, W, C).
-
-        Raises `UserError` naming the tar when bytes are missing or are no image.
-        """
+    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> np.ndarray:
         return np.stack([self._image(self.samples[dataset_index]) for dataset_index in dataset_indices])
 
-    def labels(self, dataset_indices: Sequence[int]) -> torch.Tensor:
-        """Return the classes of some samples: int64 (N,)."""
+    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
         return torch.from_numpy(self.samples["label"][dataset_indices].astype(np.int64))
 
-    def clusters(self, dataset_indices: Sequence[int]) -> torch.Tensor:
-        """Return the cluster ids of some samples: int64 (N,)."""
+    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
         return torch.from_numpy(self.samples["cluster"][dataset_indices].astype(np.int64))
 
     def _image(self, sample: np.void) -> np.ndarray:
@@ -54,22 +71,23 @@ class TarReader:
         return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
-class SampleOrder:
-    """Endless order, permuted anew in every epoch; the sample at index n is a function of (seed, stream, n) alone."""
+class ArrayReader(Reader):
+    """Images (N, H, W, C) uint8, which may be memory-mapped, with their classes and clusters (N,)."""
 
-    def __init__(self, seed: int, stream: str, size: int) -> None:
-        self._seed, self._stream, self._size = seed, stream, size
-        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+    def __init__(self, images: np.ndarray, labels: np.ndarray, clusters: np.ndarray) -> None:
+        self._images, self._labels, self._clusters = images, labels, clusters
 
-    def dataset_indices(self, sample_indices: Sequence[int]) -> np.ndarray:
-        """Return the rows at some indices of the endless order: int64 (N,)."""
-        return np.array([self._row(sample_index) for sample_index in sample_indices], dtype=np.int64)
+    def __len__(self) -> int:
+        return len(self._images)
 
-    def _row(self, sample_index: int) -> int:
-        epoch, position = divmod(sample_index, self._size)
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, noise.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
-        return self._order[position]
+    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> np.ndarray:
+        return self._images[np.asarray(dataset_indices)]
+
+    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(self._labels[np.asarray(dataset_indices)].astype(np.int64))
+
+    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(self._clusters[np.asarray(dataset_indices)].astype(np.int64))
 
 
 def to_tensor(images: np.ndarray) -> torch.Tensor:

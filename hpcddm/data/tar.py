@@ -52,10 +52,10 @@ def index_tar(path: Path, shard: int) -> tuple[np.ndarray, list[str]]:
                 if not entry.isfile():
                     continue
                 key, _, extension = entry.name.partition(".")
-                if extension == "cls":
-                    labels[key] = int(tar.extractfile(entry).read())
-                else:
+                if extension != "cls":
                     images[key] = (entry.offset_data, entry.size)
+                elif content := tar.extractfile(entry):
+                    labels[key] = int(content.read())
     except (tarfile.TarError, OSError, ValueError) as error:
         raise UserError(f"{path}: a torn or foreign tar ({error})") from None
     for key, (offset, size) in images.items():

@@ -15,6 +15,10 @@ class CalibratedRouter(nn.Module):
     temperatures: those of increasing `levels` (arXiv 1706.04599, eq. 9), linear in between, constant outside.
     """
 
+    log_prior: torch.Tensor
+    levels: torch.Tensor
+    temperatures: torch.Tensor
+
     def __init__(
         self, router: nn.Module, log_prior: Sequence[float], levels: Sequence[float], temperatures: Sequence[float]
     ):

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from pydantic import Field
 
-from hpcddm.data.reader import to_tensor
-from hpcddm.models.training_free import Reader, TrainingFree, blocks, frozen_parameter
+from hpcddm.data.reader import Reader, to_tensor
+from hpcddm.models.training_free import TrainingFree, blocks, frozen_parameter
 from hpcddm.schema import VariantSettings
 
 

@@ -1,20 +1,190 @@
-"""DiT: a diffusion transformer with adaLN, conditioned on time and on class, text or nothing (arXiv 2212.09748)."""
+"""DiT: a diffusion transformer with adaLN, conditioned on time and on class, text or nothing (arXiv 2212.09748).
 
-from typing import Any
+The whole forward pass is here, from its first step to its last: `Embeddings`, `Trunk`, `Transformer`,
+`ImageTransformer`; the blocks' layers are in `layers`. Router and MMDiT share what is theirs, too.
+"""
 
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.models.size import DenoiserSettings, head_size, trunk_size
-from hpcddm.models.transformer import ImageTransformer
-from hpcddm.models.trunk import Trunk
+from hpcddm.models.layers import (
+    Block,
+    Modulated,
+    Prompt,
+    embedding_table,
+    grid_positions,
+    init_embedding,
+    linear,
+    modulate,
+    patchify,
+    time_waves,
+    unpatchify,
+)
+from hpcddm.models.size import (
+    BLOCK_VECTORS,
+    FREQUENCIES,
+    LAST_VECTORS,
+    DenoiserSettings,
+    TransformerSettings,
+    head_size,
+    trunk_size,
+)
 
 
 class Settings(DenoiserSettings):
     """Width, depth and heads, or the name of a size; patch, modulation, condition."""
 
+    size: Literal["S", "B", "L", "XL"] | None = None
+
     def parameters(self, data: Any, num_outputs: int | None = None) -> int:
         """Count the network's parameters."""
         return trunk_size(self, data) + head_size(self, self.outputs(data))
+
+
+class Embeddings(nn.Module):
+    """Embeddings of images, times and classes or text; the parameters may be bf16: inputs are cast to their dtype.
+
+    `data` has channels, image_size, num_classes, and for text models text.tokens and text.encoder.width. Class number
+    `num_classes` is the null class; its prompt is the empty one.
+    """
+
+    prompts: torch.Tensor
+
+    def __init__(self, settings: TransformerSettings, data: Any):
+        super().__init__()
+        width, self.patch, self.time_spacing = settings.width, settings.patch, settings.time_spacing
+        self.embed_patch = linear(data.channels * self.patch**2, width)
+        self.embed_time = nn.Sequential(
+            linear(FREQUENCIES, width, init_embedding), nn.SiLU(), linear(width, width, init_embedding)
+        )
+        self.embed_class = embedding_table(data.num_classes + 1, width) if settings.condition == "class" else None
+        self.embed_text = None
+        if settings.condition == "text":
+            self.embed_text = linear(data.text.encoder.width, width)
+            states = torch.zeros(data.num_classes + 1, data.text.tokens, data.text.encoder.width)
+            self.register_buffer("prompts", states)
+        single = settings.modulation == "single"
+        self.modulation = linear(width, BLOCK_VECTORS * width, nn.init.zeros_) if single else None
+
+    def tokens(self, x: torch.Tensor) -> torch.Tensor:
+        """Embed images (N, C, H, W) as tokens (N, T, D), in the parameters' dtype."""
+        return self.embed_patch(patchify(x.to(self.embed_patch.weight.dtype), self.patch))
+
+    def conditions(self, t: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute the condition of the blocks and that of the last layer, the inputs of `Modulated.vectors`.
+
+        t: (N,) in [0, 1]. As in the published models the last layer of adaLN-single has no activation before it.
+        """
+        # The angles need float32: bf16 cannot tell 1000 t = 997 from 1000.
+        embedding = self.embed_time(time_waves(t, self.time_spacing).to(self.embed_patch.weight.dtype))
+        if self.embed_class is not None:
+            embedding = embedding + self.embed_class(condition)
+        active = F.silu(embedding)
+        if self.modulation is None:
+            return active, active
+        return self.modulation(active).view(len(t), BLOCK_VECTORS, -1), embedding[:, None]
+
+    def prompt(self, condition: torch.Tensor) -> Prompt:
+        """Embed the text of class ids (N,) or states (N, L, D), whose rows of zeros are padding.
+
+        Raises ValueError for a model without text.
+        """
+        if self.embed_text is None:
+            raise ValueError("a model without text has no prompts")
+        states = self.prompts[condition] if condition.dim() == 1 else condition
+        visible = states.any(dim=2)
+        # A softmax over nothing is NaN: of a prompt of padding only, one token is visible, the bias of the embedding.
+        first = visible[:, :1] | ~visible.any(dim=1, keepdim=True)
+        visible = torch.cat([first, visible[:, 1:]], dim=1)
+        return Prompt(self.embed_text(states.to(self.embed_text.weight.dtype)), visible[:, None, None])
+
+
+class Trunk(Embeddings):
+    """Everything but the last layer: (x, t, condition) -> tokens, condition of the last layer.
+
+    cls: prepend a CLS token to the image's tokens.
+    """
+
+    positions: torch.Tensor
+
+    def __init__(self, settings: TransformerSettings, data: Any, cls: bool = False):
+        super().__init__(settings, data)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.depth))
+        self.cls = None
+        if cls:
+            self.cls = nn.Parameter(torch.empty(settings.width))
+            init_embedding(self.cls)
+        positions = grid_positions(data.image_size // self.patch, settings.width)
+        self.register_buffer("positions", positions, persistent=False)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return tokens (N, T, D) and the last layer's condition.
+
+        x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) or (N, L, D).
+        """
+        tokens = self.tokens(x)
+        tokens = tokens + self.positions.to(tokens.dtype)
+        if self.cls is not None:
+            tokens = torch.cat([self.cls.expand(len(tokens), 1, -1), tokens], dim=1)
+        each, last = self.conditions(t, condition)
+        prompt = None if self.embed_text is None else self.prompt(condition)
+        for block in self.blocks:
+            tokens = block(tokens, each, prompt)
+        return tokens, last
+
+
+class Transformer(Modulated):
+    """A trunk and a last layer, `head` and its `modulation` or `table`, that starts as zero."""
+
+    def __init__(self, settings: TransformerSettings, trunk: Embeddings, outputs: int):
+        super().__init__(settings, LAST_VECTORS)
+        self.trunk = trunk
+        self.head = linear(settings.width, outputs, nn.init.zeros_)
+
+    def normalised(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        """Compute the input of the head: normalised and modulated tokens (N, T, D)."""
+        tokens, last = self.trunk(x, t, condition)
+        return modulate(tokens, *self.vectors(last))
+
+    def head_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the last layer's parameters by name: new, and trained alone, when the outputs change."""
+        return {name: value for name, value in self.named_parameters() if not name.startswith("trunk.")}
+
+    def set_prompts(self, states: torch.Tensor) -> None:
+        """Set the states of every class's prompt and of the empty one in a text model.
+
+        states: (num_classes + 1, L, D), rows of zeros being padding. Raises ValueError for another shape, and for a
+        model without text.
+        """
+        prompts = self.trunk.prompts if self.trunk.embed_text is not None else None
+        if prompts is None or prompts.shape != states.shape:
+            needed = "no text: its condition is another" if prompts is None else f"prompts of shape {(*prompts.shape,)}"
+            raise ValueError(f"the model takes {needed}; it was given {(*states.shape,)}")
+        prompts.copy_(states)
+
+
+class ImageTransformer(Transformer):
+    """Denoiser from noisy images to its prediction: forward(x, t, condition) -> (N, C, H, W) float32.
+
+    x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) classes, `num_classes` being the null class, or for text models
+    token states (N, L, D), too.
+    """
+
+    def __init__(self, settings: DenoiserSettings, data: Any, trunk: Embeddings):
+        super().__init__(settings, trunk, settings.outputs(data))
+        self.patch, self.channels, self.image_size = settings.patch, data.channels, data.image_size
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return self.with_sigma(x, t, condition)[:, : self.channels]
+
+    def with_sigma(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        """Compute all outputs, (N, 2 C, H, W) with learned sigma: the prediction, then the variance's interpolation."""
+        patches = self.head(self.normalised(x, t, condition))
+        channels = patches.shape[2] // self.patch**2
+        return unpatchify(patches, self.patch, channels, self.image_size).float()
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpcddm import plugins
-from hpcddm.data.reader import to_images
-from hpcddm.models.training_free import Reader, TrainingFree, blocks, frozen_parameter
+from hpcddm.data.reader import Reader, to_images
+from hpcddm.models.training_free import TrainingFree, blocks, frozen_parameter
 from hpcddm.schema import VariantSettings, variant
 
 

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from hpcddm.models.parts import (
+from hpcddm.models.dit import Embeddings, ImageTransformer
+from hpcddm.models.layers import (
     Modulated,
     Prompt,
     Stream,
@@ -27,8 +28,6 @@ from hpcddm.models.size import (
     norm_size,
     stream_size,
 )
-from hpcddm.models.transformer import ImageTransformer
-from hpcddm.models.trunk import Embeddings
 
 
 class Settings(DenoiserSettings):
@@ -91,9 +90,8 @@ class JointBlock(nn.Module):
         """
         of_image, of_text = self.image.vectors(condition), self.text.vectors(condition)
         q, k, v = self.image.project(x, of_image)
-        rotated = rotate(q, rotation), rotate(k, rotation), v
-        joint = attend(*joined(rotated, self.text.project(text, of_text)), visible)
-        from_image, from_text = joint.split([x.shape[1], text.shape[1]], dim=2)
+        q, k, v = joined((rotate(q, rotation), rotate(k, rotation), v), self.text.project(text, of_text))
+        from_image, from_text = attend(q, k, v, visible).split([x.shape[1], text.shape[1]], dim=2)
         x, text = self.image.attended(x, from_image, of_image), self.text.attended(text, from_text, of_text)
         return self.image.transformed(x, of_image), self.text.transformed(text, of_text)
 

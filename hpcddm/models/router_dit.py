@@ -5,9 +5,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
+from hpcddm.models.dit import Transformer, Trunk
 from hpcddm.models.size import TransformerSettings, head_size, trunk_size
-from hpcddm.models.transformer import Transformer
-from hpcddm.models.trunk import Trunk
 
 
 class Settings(TransformerSettings):
@@ -15,6 +14,7 @@ class Settings(TransformerSettings):
 
     role: ClassVar[str] = "router"
 
+    size: Literal["S", "B", "L", "XL"] | None = None
     pool: Literal["mean", "cls"] = "mean"
 
     def parameters(self, data: Any, num_outputs: int) -> int:
@@ -40,5 +40,5 @@ class RouterDiT(Transformer):
 
 
 def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """Build the network for `num_outputs` clusters; `data` as for `trunk.Embeddings`."""
+    """Build the network for `num_outputs` clusters; `data` as for `dit.Embeddings`."""
     return RouterDiT(settings, data, num_outputs)

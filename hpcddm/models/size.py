@@ -34,7 +34,7 @@ class TransformerSettings(VariantSettings):
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"size"})
 
-    size: Literal["S", "B", "L", "XL"] | None = None
+    size: str | None = None
     """Fills width, depth and heads."""
     width: Positive
     depth: Positive
@@ -85,7 +85,7 @@ class DenoiserSettings(TransformerSettings):
 
 
 def embeddings_size(settings: TransformerSettings, data: Any) -> int:
-    """Count the parameters of `trunk.Embeddings`: patches, time, class or text, the modulation that blocks share."""
+    """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share."""
     width = settings.width
     of_condition = {
         "class": lambda: (data.num_classes + 1) * width,
@@ -98,7 +98,7 @@ def embeddings_size(settings: TransformerSettings, data: Any) -> int:
 
 
 def modulated_size(settings: TransformerSettings, vectors: int) -> int:
-    """Count the parameters of `parts.Modulated`: a linear layer of its own or a table."""
+    """Count the parameters of `layers.Modulated`: a linear layer of its own or a table."""
     return vectors * settings.width if settings.modulation == "single" else _linear(settings, 1, vectors)
 
 
@@ -110,14 +110,14 @@ def stream_size(settings: TransformerSettings) -> int:
 
 
 def trunk_size(settings: TransformerSettings, data: Any) -> int:
-    """Count the parameters of `trunk.Trunk` without a CLS token: embeddings and blocks."""
+    """Count the parameters of `dit.Trunk` without a CLS token: embeddings and blocks."""
     cross = 2 * _linear(settings, 1, 1) + _linear(settings, 1, 2) + 2 * norm_size(settings)
     block = stream_size(settings) + (cross if settings.condition == "text" else 0)
     return embeddings_size(settings, data) + settings.depth * block
 
 
 def head_size(settings: TransformerSettings, outputs: int) -> int:
-    """Count the parameters of the last layer of `transformer.Transformer`."""
+    """Count the parameters of the last layer of `dit.Transformer`."""
     return modulated_size(settings, LAST_VECTORS) + linear_size(settings.width, outputs)
 
 

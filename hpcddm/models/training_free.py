@@ -1,25 +1,14 @@
 """Routers that are computed from the run's data instead of trained: the prior of the clusters, and a score of x."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
+from hpcddm.data.reader import Reader
+
 IMAGES_AT_ONCE = 256
-
-
-class Reader(Protocol):
-    """Data that a router is computed from: images, classes and clusters by row."""
-
-    def __len__(self) -> int: ...
-
-    def images(self, rows: Sequence[int]) -> np.ndarray: ...
-
-    def labels(self, rows: Sequence[int]) -> torch.Tensor: ...
-
-    def clusters(self, rows: Sequence[int]) -> torch.Tensor: ...
 
 
 class TrainingFree(nn.Module):

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from hpcddm.config import Experiment, SamplerSettings
-from hpcddm.data.arrays import ArrayReader
-from hpcddm.data.reader import to_images
+from hpcddm.data.reader import ArrayReader, to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample

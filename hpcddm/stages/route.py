@@ -10,7 +10,7 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.balanced import BalancedOrder
+from hpcddm.data.order import BalancedOrder
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter

@@ -15,9 +15,8 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.config import Training
-from hpcddm.data.arrays import ArrayReader
-from hpcddm.data.balanced import BalancedOrder
-from hpcddm.data.reader import SampleOrder, TarReader, to_tensor
+from hpcddm.data.order import Order, SampleOrder
+from hpcddm.data.reader import Reader, to_tensor
 from hpcddm.errors import require
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
@@ -57,8 +56,8 @@ class Task:
     seed: int
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module, Batch], torch.Tensor]
-    reader: TarReader | ArrayReader
-    order: BalancedOrder | None = None
+    reader: Reader
+    order: Order | None = None
     """Order of the rows; by default all rows in a new random order in every epoch."""
     start: Callable[[nn.Module], None] | None = None
     """Function that sets the network's initial weights; not called where a saved state is loaded."""

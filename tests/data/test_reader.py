@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from hpcddm.data import tar
-from hpcddm.data.reader import SampleOrder, TarReader, to_images, to_tensor
+from hpcddm.data.reader import ArrayReader, TarReader, to_images, to_tensor
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from tests.helpers import SIDE
@@ -62,21 +62,14 @@ def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(shards, pa
     assert named > size // 4
 
 
-@pytest.mark.parametrize("size", [1, 2, 13])
-def test_every_epoch_is_a_new_permutation(size):
-    order = SampleOrder(seed=3, stream="train/x", size=size)
-    epochs = [order.dataset_indices(range(epoch * size, (epoch + 1) * size)).tolist() for epoch in range(20)]
-    assert all(sorted(epoch) == list(range(size)) for epoch in epochs)
-    assert len(set(map(tuple, epochs))) == (20 if size == 13 else min(2, size))
-
-
-def test_what_comes_at_a_place_depends_on_the_place_alone():
-    whole = SampleOrder(1, "s", 10).dataset_indices(range(35))
-    late = SampleOrder(1, "s", 10)
-    assert late.dataset_indices(range(25, 35)).tolist() == whole[25:].tolist()
-    assert late.dataset_indices([3, 29, 3]).tolist() == whole[[3, 29, 3]].tolist()
-    for other in (SampleOrder(2, "s", 10), SampleOrder(1, "r", 10)):
-        assert other.dataset_indices(range(35)).tolist() != whole.tolist()
+def test_arrays_are_read_by_row():
+    images = np.arange(24, dtype=np.uint8).reshape(4, 2, 3, 1)
+    reader = ArrayReader(images, np.array([5, 6, 7, 8]), np.array([0, 0, 1, 1]))
+    assert len(reader) == 4
+    for rows in (range(1, 3), np.array([3, 0])):
+        assert reader.images(rows).tolist() == images[list(rows)].tolist()
+        assert reader.labels(rows).tolist() == [5 + row for row in rows]
+        assert reader.clusters(rows).tolist() == [row // 2 for row in rows]
 
 
 def test_pixels_survive_the_way_into_the_model_and_back():

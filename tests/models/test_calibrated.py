@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.data.balanced import BalancedOrder
+from hpcddm.data.order import BalancedOrder
 from hpcddm.models.calibrated import CalibratedRouter
 
 RNG = np.random.default_rng(0)

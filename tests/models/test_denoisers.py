@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from hpcddm import plugins
-from hpcddm.models import mmdit, parts
+from hpcddm.models import layers, mmdit
 from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, states, trained
 
 DENOISERS = combinations("denoiser")
@@ -88,7 +88,7 @@ def test_sigma_comes_after_the_prediction(name, options):
 def test_attention_on_other_devices_says_the_same(name, options, monkeypatch):
     model = trained(name, **options).double()
     expected = model(*batch())
-    for module in (parts, mmdit):
+    for module in (layers, mmdit):
         monkeypatch.setattr(module, "attend", lambda q, k, v, seen=None: F.scaled_dot_product_attention(q, k, v, seen))
     torch.testing.assert_close(model(*batch()), expected)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hpcddm import plugins
-from hpcddm.data.arrays import ArrayReader
+from hpcddm.data.reader import ArrayReader
 from hpcddm.models.flops import forward_flops
 
 DATA = SimpleNamespace(channels=1, image_size=8, num_classes=3)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from hpcddm.data.arrays import ArrayReader
+from hpcddm.data.reader import ArrayReader
 from hpcddm.networks.router_quality import quality
 from tests.helpers import SIDE, tiny
 

@@ -18,7 +18,7 @@ from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import PROMPTS, encoder_of
 from hpcddm.models.checkpoints.reading import CheckpointInfo
-from hpcddm.models.parts import time_waves
+from hpcddm.models.layers import time_waves
 from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.schema import VariantSettings
 
@@ -73,10 +73,15 @@ class _Work:
     target: Target
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def remove(self, name: str, verdict: str, reason: str) -> torch.Tensor | None:
-        """Remove a tensor: the target has none of the name, or begins with a new one."""
+    def remove(self, name: str, verdict: str, reason: str) -> None:
+        """Remove a tensor, where there is one: the target has none of the name, or begins with a new one."""
         self.verdicts[name] = (verdict, reason)
-        return self.tensors.pop(name, None)
+        self.tensors.pop(name, None)
+
+    def take(self, name: str, verdict: str, reason: str) -> torch.Tensor:
+        """Remove a tensor and return it: others are computed from it."""
+        self.verdicts[name] = (verdict, reason)
+        return self.tensors.pop(name)
 
     def put(self, name: str, values: torch.Tensor, like: torch.Tensor, reason: str) -> None:
         """Set a tensor that was computed from others, in the dtype of `like`."""
@@ -137,7 +142,7 @@ def _reset_patches(work: _Work) -> None:
 def _fold_null_class(work: _Work) -> None:
     """Fold the null class into the time embedding, which is exact, where the target has no classes."""
     if work.source.model.condition == "class" and work.target.model.condition != "class":
-        table = work.remove(CLASSES, "folded", f"null class into {TIME}.2.bias, other classes dropped")
+        table = work.take(CLASSES, "folded", f"null class into {TIME}.2.bias, other classes dropped")
         bias = work.tensors[f"{TIME}.2.bias"]
         work.put(f"{TIME}.2.bias", bias.double() + table[-1].double(), bias, "plus the null class")
 
@@ -148,7 +153,7 @@ def _resize_classes(work: _Work) -> None:
     have, want = work.source.num_classes, work.target.data.num_classes
     if both and have != want:
         reason = f"{have} classes there, {want} here: each begins as the null class"
-        null = work.remove(CLASSES, "reset", reason)[-1:]
+        null = work.take(CLASSES, "reset", reason)[-1:]
         work.tensors[CLASSES] = null.repeat(want + 1, 1)
 
 
@@ -220,7 +225,7 @@ def _unfold_modulation(work: _Work) -> None:
     weight, bias = work.linear(TRUNK_MODULATION)
     like = work.tensors[shared]
     for name in names:
-        table = work.remove(f"{name}.table", "folded", "into the bias of the block's own layer").double()
+        table = work.take(f"{name}.table", "folded", "into the bias of the block's own layer").double()
         work.put(f"{name}.modulation.weight", weight, like, "what the blocks shared, exact")
         work.put(f"{name}.modulation.bias", bias + table.flatten(), like, "what the blocks shared and its table, exact")
     spacing = work.source.model.time_spacing
@@ -229,7 +234,7 @@ def _unfold_modulation(work: _Work) -> None:
     active, change = F.silu(reference), embeddings - reference
     moved = F.silu(embeddings) - active
     slope = (moved * change).sum(0) / moved.square().sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    table = work.remove("table", "folded", "into the last layer's own modulation").double()
+    table = work.take("table", "folded", "into the last layer's own modulation").double()
     reason = f"exact at t = {REFERENCE_TIME}, null class; elsewhere table + e fitted by a diagonal of silu(e)"
     work.put("modulation.weight", slope.diag().repeat(LAST_VECTORS, 1), like, reason)
     work.put("modulation.bias", (table + reference - slope * active).flatten(), like, reason)

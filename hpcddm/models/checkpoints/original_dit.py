@@ -12,7 +12,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
-from hpcddm.models.parts import grid_positions
+from hpcddm.models.layers import grid_positions
 from hpcddm.models.size import FREQUENCIES, MLP_RATIO
 from hpcddm.schema import VariantSettings
 
@@ -116,7 +116,7 @@ def _info(
     if rest or outputs not in (1, 2):
         raise UserError(f"{stored.path}: {rows} outputs are neither one nor two for every value of a patch")
     model = plugins.settings_class("models", "dit")(name="dit", learned_sigma=outputs == 2, **values)
-    notes = ("the last row of the class table is taken to be the null class",)
+    notes: tuple[str, ...] = ("the last row of the class table is taken to be the null class",)
     if values["width"] not in HEADS:
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
     if not stored.arguments:

@@ -14,7 +14,7 @@ from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints import original_dit
 from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
-from hpcddm.models.parts import angles
+from hpcddm.models.layers import angles
 from hpcddm.models.size import FREQUENCIES
 from hpcddm.schema import VariantSettings
 

@@ -14,7 +14,7 @@ from hpcddm.models import dit
 from hpcddm.models.checkpoints import original_dit
 from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
 from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
-from hpcddm.models.parts import sinusoids, unpatchify
+from hpcddm.models.layers import sinusoids, unpatchify
 from tests.models.checkpoints import public
 
 TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(width=12, name="words"))

@@ -12,7 +12,7 @@ from hpcddm.errors import UserError
 from hpcddm.models import dit
 from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading, sit
 from hpcddm.models.checkpoints.reading import Stored
-from hpcddm.models.parts import unpatchify
+from hpcddm.models.layers import unpatchify
 from tests.models.checkpoints import public
 
 FILE = Path("weights.pt")

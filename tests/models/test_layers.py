@@ -4,20 +4,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpcddm.models import mmdit, parts
+from hpcddm.models import layers, mmdit
 from tests.models.examples import settings
 
 
 def test_patches_go_back_to_where_they_came_from():
     x = torch.randn(2, 3, 12, 12)
-    tokens = parts.patchify(x, 4)
+    tokens = layers.patchify(x, 4)
     assert tokens.shape == (2, 9, 48)
     assert torch.equal(tokens[0, 5].view(3, 4, 4), x[0, :, 4:8, 8:12])
-    assert torch.equal(parts.unpatchify(tokens, 4, channels=3, size=12), x)
+    assert torch.equal(layers.unpatchify(tokens, 4, channels=3, size=12), x)
 
 
 def test_positions_of_a_grid_differ():
-    positions = parts.grid_positions(7, 64)
+    positions = layers.grid_positions(7, 64)
     assert positions.shape == (49, 64)
     assert (torch.cdist(positions, positions) + torch.eye(49)).min() > 0.5
 
@@ -26,12 +26,12 @@ def test_positions_are_sines_then_cosines_of_the_column_then_of_the_row():
     row, column = 1, 2
     angles = [(column, column / 100), (row, row / 100)]
     expected = [function(angle) for pair in angles for function in (math.sin, math.cos) for angle in pair]
-    torch.testing.assert_close(parts.grid_positions(3, 8)[3 * row + column], torch.tensor(expected))
+    torch.testing.assert_close(layers.grid_positions(3, 8)[3 * row + column], torch.tensor(expected))
 
 
 def test_times_are_cosines_then_sines():
     expected = [math.cos(500), math.cos(5), math.sin(500), math.sin(5)]
-    torch.testing.assert_close(parts.sinusoids(torch.tensor([500.0]), 4)[0], torch.tensor(expected))
+    torch.testing.assert_close(layers.sinusoids(torch.tensor([500.0]), 4)[0], torch.tensor(expected))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -39,15 +39,15 @@ def test_times_are_cosines_then_sines():
 def test_attention_on_cpu_is_torchs_attention(dtype, masked):
     q, k, v = torch.randn(3, 2, 4, 9, 16, dtype=dtype)
     visible = (torch.arange(9) < torch.tensor([[4], [9]]))[:, None, None] if masked else None
-    torch.testing.assert_close(parts.attend(q, k, v, visible), F.scaled_dot_product_attention(q, k, v, visible))
+    torch.testing.assert_close(layers.attend(q, k, v, visible), F.scaled_dot_product_attention(q, k, v, visible))
 
 
 @pytest.mark.parametrize("modulation", ["zero", "single"])
 @pytest.mark.parametrize("condition", ["none", "text"])
 def test_a_block_starts_as_the_identity(modulation, condition):
     x, vectors = torch.randn(2, 9, 32), torch.zeros(2, 6, 32) if modulation == "single" else torch.randn(2, 32)
-    prompt = parts.Prompt(torch.randn(2, 3, 32), torch.ones(2, 1, 1, 3, dtype=torch.bool))
-    block = parts.Block(settings("dit", modulation=modulation, condition=condition))
+    prompt = layers.Prompt(torch.randn(2, 3, 32), torch.ones(2, 1, 1, 3, dtype=torch.bool))
+    block = layers.Block(settings("dit", modulation=modulation, condition=condition))
     assert torch.equal(block(x, vectors, prompt), x)
 
 
@@ -63,7 +63,7 @@ def test_turned_heads_know_only_how_far_they_are_apart():
 
 
 def test_the_norm_of_queries_and_keys_bounds_what_attention_sees():
-    attention = parts.Attention(settings("dit", qk_norm=True))
+    attention = layers.Attention(settings("dit", qk_norm=True))
     q, k, _ = attention.project(1000 * torch.randn(2, 9, 32))
     for heads in (q, k):
         torch.testing.assert_close(heads.square().mean(3), torch.ones(2, 2, 9))

@@ -1,4 +1,4 @@
-"""The building blocks of diffusion transformers (Peebles and Xie, arXiv 2212.09748)."""
+"""Layers and blocks of diffusion transformers (Peebles and Xie, arXiv 2212.09748)."""
 
 import math
 from collections.abc import Callable
@@ -84,6 +84,13 @@ def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_unif
 def init_embedding(weight: torch.Tensor) -> None:
     """Initialise an embedding: normal, of standard deviation 0.02."""
     nn.init.normal_(weight, std=0.02)
+
+
+def embedding_table(count: int, width: int) -> nn.Embedding:
+    """Make a table of `count` learned embeddings, initialised by `init_embedding`."""
+    table = nn.Embedding(count, width)
+    init_embedding(table.weight)
+    return table
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
@@ -175,9 +182,13 @@ class Modulated(nn.Module):
 
         condition: (N, D) for adaLN-zero, (N, 1 or at least count, D) for adaLN-single.
         """
-        if self.table is None:
-            return self.modulation(condition)[:, None].chunk(self.count, dim=2)
-        return (self.table + condition[:, : self.count]).chunk(self.count, dim=1)
+        if self.modulation is None:
+            vectors = condition[:, : self.count]
+        else:
+            vectors = self.modulation(condition).unflatten(1, (self.count, -1))
+        if self.table is not None:
+            vectors = self.table + vectors
+        return vectors.chunk(self.count, dim=1)
 
 
 class Stream(Modulated):

@@ -1,0 +1,50 @@
+"""Endless orders of training samples, in which the sample at index n is a function of (seed, stream, n) alone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpcddm.data import noise
+
+
+class Order(ABC):
+    """An endless order of the rows of a reader."""
+
+    def dataset_indices(self, sample_indices: Sequence[int]) -> np.ndarray:
+        """Return the rows at some indices of the endless order: int64 (N,)."""
+        return np.array([self._row(sample_index) for sample_index in sample_indices], dtype=np.int64)
+
+    @abstractmethod
+    def _row(self, sample_index: int) -> int:
+        """Return the row at one index of the endless order."""
+
+
+class SampleOrder(Order):
+    """All rows in a new random order in every epoch."""
+
+    def __init__(self, seed: int, stream: str, size: int) -> None:
+        self._seed, self._stream, self._size = seed, stream, size
+        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+
+    def _row(self, sample_index: int) -> int:
+        epoch, position = divmod(sample_index, self._size)
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, noise.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
+        return int(self._order[position])
+
+
+class BalancedOrder(Order):
+    """Clusters in turn, the rows of each in a new random order in every epoch of its own.
+
+    clusters: (N,), the cluster of every row; those without a row are left out. Within a cluster every row is seen
+    equally often, so that its images and classes keep their own frequencies.
+    """
+
+    def __init__(self, seed: int, stream: str, clusters: np.ndarray) -> None:
+        self._rows = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
+        self._orders = [SampleOrder(seed, f"{stream}/cluster-{clusters[rows[0]]}", len(rows)) for rows in self._rows]
+
+    def _row(self, sample_index: int) -> int:
+        turn, cluster = divmod(sample_index, len(self._rows))
+        return int(self._rows[cluster][self._orders[cluster].dataset_indices([turn])[0]])
