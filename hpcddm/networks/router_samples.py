@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
-from hpcddm.config import Experiment, SamplerSettings
+from hpcddm.config import Experiment, ExpertSamples, SamplerSettings
 from hpcddm.data.reader import ArrayReader, to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
@@ -39,6 +39,7 @@ class Plan:
 
     counts: np.ndarray
     batch: int
+    samples: ExpertSamples
     key: str
     """Hash over everything that the images depend on."""
 
@@ -47,9 +48,12 @@ class Plan:
         """Share the images among experts in proportion to their clusters, and among classes as in each cluster.
 
         Classes are equally frequent for an expert whose class counts are not published.
-        Raises `UserError` when the images are too few for an expert to draw a single one.
+        Raises `UserError` when the images are too few for an expert to draw a single one, and `ValueError` for an
+        experiment whose router is not trained on samples.
         """
         samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
+        if samples is None:
+            raise ValueError("router.samples: this experiment has none")
         images = shares([expert.results["samples"] for expert in experts], samples.images * len(experts))
         even = [1] * settings.data.num_classes
         rows = [shares(expert.results.get("class_counts", even), n) for expert, n in zip(experts, images, strict=True)]
@@ -58,7 +62,7 @@ class Plan:
         batch, conversion = settings.evaluate.batch, hashed(settings.evaluate.conversion)
         origin = {"experts": [(expert.fingerprint, expert.digest) for expert in experts], "conversion": conversion}
         drawn = {"samples": hashed(samples), "batch": batch, "seed": settings.seed}
-        return cls(np.stack(rows), batch, digest(origin | drawn | {"counts": np.stack(rows).tolist()}))
+        return cls(np.stack(rows), batch, samples, digest(origin | drawn | {"counts": np.stack(rows).tolist()}))
 
     @property
     def images(self) -> list[int]:
@@ -133,7 +137,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
         ensemble = loading.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
             unit.leave_if_told()
-            images = _draw_batch(settings, ensemble, expert, rows, plan.labels[rows.start : rows.stop], device)
+            images = _draw_batch(settings, plan, ensemble, expert, rows, device)
             unit.attempt.require_ownership()
             with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
@@ -142,19 +146,14 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
 
 
 def _draw_batch(
-    settings: Experiment,
-    ensemble: Ensemble,
-    expert: int,
-    rows: range,
-    labels: np.ndarray,
-    device: torch.device,
+    settings: Experiment, plan: Plan, ensemble: Ensemble, expert: int, rows: range, device: torch.device
 ) -> np.ndarray:
     """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
-    data, samples = settings.data, settings.router.samples
+    data, samples = settings.data, plan.samples
     sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
     shape = (data.channels, data.image_size, data.image_size)
-    classes = torch.from_numpy(labels).to(device)
+    classes = torch.from_numpy(plan.labels[rows.start : rows.stop]).to(device)
     return to_images(
         sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, classes, shape, sampler)
     )
@@ -175,7 +174,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
         np.lib.format.write_array_header_1_0(target, header)
         for file in files:
             target.write(np.load(file).tobytes())
-    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(settings.router.samples)}
+    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(plan.samples)}
     atomic.write_json(unit.folder / DRAWN, drawn)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
+from typing import IO
 
 from hpcddm.config import Experiment
 from hpcddm.devices import current_device, device_name
@@ -24,7 +26,7 @@ class Benchmark:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._known: dict[str, float] = {}
-        self._child: subprocess.Popen | None = None
+        self._child: _Child | None = None
         self._errors = tempfile.TemporaryFile("w+")
 
     def __enter__(self) -> "Benchmark":
@@ -34,8 +36,8 @@ class Benchmark:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._child:
-            self._child.stdin.close()
-            self._child.wait()
+            self._child.requests.close()
+            self._child.process.wait()
         self._errors.close()
 
     def seconds(self, work: Work, ranks: int, threads: int, on_gpu: bool) -> float:
@@ -47,33 +49,45 @@ class Benchmark:
         question = {"network": work.network, "is_training": work.is_training, "batch": batch}
         line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": SECONDS})
         if line not in self._known:
-            self._known[line] = self._ask(line)
+            self._known[line] = self._measure(line)
         return self._known[line] * work.images / ranks
 
-    def _ask(self, line: str) -> float:
+    def _measure(self, line: str) -> float:
         if self._child is None:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "hpcddm.planning.benchmark_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                text=True,
-            )
-            self._say(self._experiment.model_dump_json())
-        self._say(line)
-        reply = self._child.stdout.readline()
+            self._child = _Child.start(self._errors)
+            self._child.send(self._experiment.model_dump_json())
+        self._child.send(line)
+        reply = self._child.replies.readline()
         if reply:
             return float(reply)
         self._child, child = None, self._child
         self._errors.seek(0)
         errors = self._errors.read().splitlines()
-        raise UserError(f"no measurement here, exit code {child.wait()}: {errors[-1] if errors else 'no reason given'}")
+        code, reason = child.process.wait(), errors[-1] if errors else "no reason given"
+        raise UserError(f"no measurement here, exit code {code}: {reason}")
 
-    def _say(self, line: str) -> None:
-        # Of a child that died the missing answer tells.
+
+@dataclass(frozen=True)
+class _Child:
+    """Process that measures, with a line per request and per reply."""
+
+    process: subprocess.Popen[str]
+    requests: IO[str]
+    replies: IO[str]
+
+    @classmethod
+    def start(cls, errors: IO[str]) -> "_Child":
+        command = [sys.executable, "-m", "hpcddm.planning.benchmark_process"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
+        assert process.stdin is not None and process.stdout is not None, "both are pipes"
+        return cls(process, process.stdin, process.stdout)
+
+    def send(self, line: str) -> None:
+        # Of a child that died the missing reply tells.
         with suppress(BrokenPipeError):
-            self._child.stdin.write(f"{line}\n")
-            self._child.stdin.flush()
+            self.requests.write(f"{line}\n")
+            self.requests.flush()
 
 
 @cache

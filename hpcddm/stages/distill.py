@@ -31,7 +31,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
     trained = train(task, training, unit)
     flops = budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs))
-    results = {"teacher": settings.distill.teacher, "images": training.images, "train_flops": training.images * flops}
+    results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 
@@ -72,7 +72,7 @@ def _teacher(
     settings: Experiment, ensemble: Ensemble, batch: Batch, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor
 ) -> torch.Tensor:
     """Evaluate one expert's velocity for every image (N, C, H, W): that of its cluster, or the router's likeliest."""
-    by_cluster = settings.distill.teacher == "cluster"
+    by_cluster = settings.student.teacher == "cluster"
     chosen = batch.clusters if by_cluster else ensemble.router(x, t, classes).argmax(1)
     routing_weights = F.one_hot(chosen, len(ensemble.experts)).to(x.dtype)
     return weighted_velocity(ensemble.experts, routing_weights, x, t, classes)

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Training
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.order import BalancedOrder
+from hpcddm.data.reader import ArrayReader
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
@@ -39,8 +40,8 @@ SAMPLED_TOGETHER = 100
 def run(settings: Experiment, unit: Unit) -> Result:
     """Make the router, calibrate it and measure it by noise level on held-out images."""
     device = own_device(unit)
-    make = _train if settings.router.model.trained else _fit
-    made, log_prior = make(settings, unit)
+    training = budgets.router_training(settings)
+    made, log_prior = _fit(settings, unit) if training is None else _train(settings, training, unit)
     if unit.ranks.rank > 0:
         return made
     # As it will route: in the precision that it was trained in.
@@ -72,8 +73,9 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(ROUTER, False, counts["train"], SAMPLED_TOGETHER), *work]
 
 
-def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
+def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result, list[float]]:
     """Train on real images or the experts' samples; return also the log prior that the logits lack."""
+    reader: TarReader | ArrayReader
     outputs, results = [], {}
     if settings.router.samples:
         reader, plan = draw(settings, unit)
@@ -85,7 +87,6 @@ def _train(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         clusters = reader.clusters(range(len(reader))).numpy()
         order = BalancedOrder(settings.seed, unit.key, clusters)
         log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
-    training = budgets.router_training(settings)
     loss = _loss(settings, unit.key)
     task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
     trained = train(task, training, unit)
