@@ -41,8 +41,9 @@ def initial(settings: Experiment, unit: Unit) -> nn.Module:
     """
     router = build(settings)
     denoisers.fill_prompts(router, settings.router.model, settings)
-    if settings.router.refit is not None:
-        _copy_body(router, initial_weights.router_request(settings), unit)
+    request = initial_weights.router_request(settings)
+    if request is not None:
+        _copy_body(router, request, unit)
         _freeze_body(router)
     return router
 

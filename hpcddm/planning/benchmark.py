@@ -60,7 +60,7 @@ class Benchmark:
         reply = self._child.replies.readline()
         if reply:
             return float(reply)
-        self._child, child = None, self._child
+        child, self._child = self._child, None
         self._errors.seek(0)
         errors = self._errors.read().splitlines()
         code, reason = child.process.wait(), errors[-1] if errors else "no reason given"

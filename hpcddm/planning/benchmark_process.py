@@ -60,7 +60,14 @@ def _step(
     device = current_device() if on_gpu else torch.device("cpu")
     make = _training_step if is_training else _inference_step
     step = make(costs, network, batch, device)
-    return step if device.type == "cpu" else lambda: (step(), torch.cuda.synchronize())
+    if device.type == "cpu":
+        return step
+
+    def synchronised() -> None:
+        step()
+        torch.cuda.synchronize()
+
+    return synchronised
 
 
 def _inference_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
@@ -84,7 +91,8 @@ def _training_step(costs: Costs, network: str, batch: int, device: torch.device)
 
 def _least_seconds(step: Callable[[], object], at_least: float) -> float:
     """Return the seconds of the fastest of some steps after a warm-up; other load on the machine can only add."""
-    seconds, end = [], time.perf_counter() + at_least
+    seconds: list[float] = []
+    end = time.perf_counter() + at_least
     while len(seconds) <= FEWEST or time.perf_counter() < end:
         started = time.perf_counter()
         step()

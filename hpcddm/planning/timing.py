@@ -8,6 +8,7 @@ from hpcddm.errors import UserError
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.planning.costs import Costs
+from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 from hpcddm.site import Resources
@@ -54,11 +55,14 @@ class Clock:
         """Estimate from the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
         for group in ([key], siblings):
             candidates = [
-                (record, unit) for unit in group for record in records(self._run.logs(unit)) if _tells(record)
+                (beat, record, unit)
+                for unit in group
+                for record in records(self._run.logs(unit))
+                if (beat := _telling_beat(record))
             ]
             if candidates:
-                record, measured = max(candidates, key=lambda pair: pair[0].beat.time)
-                beat, ranks_then = record.beat, as_number(record.owner, "ranks") or ranks
+                beat, record, measured = max(candidates, key=lambda candidate: candidate[0].time)
+                ranks_then = as_number(record.owner, "ranks") or ranks
                 seconds = beat.total / beat.rate * self._weight(key) / self._weight(measured) * ranks_then / ranks
                 detail = f"{measured} attempt {record.number}: {beat.rate:.3g} images/s on {ranks_then:g} ranks"
                 return seconds, RECORDED, f"{detail}, {beat.host}"
@@ -84,6 +88,8 @@ class Clock:
         return sum(self._costs.flops(piece) for piece in work) or sum(piece.images for piece in work) or 1
 
 
-def _tells(record: AttemptRecord) -> bool:
+def _telling_beat(record: AttemptRecord) -> Heartbeat | None:
+    """Return the attempt's last heartbeat, where it got far enough for its speed to count."""
     beat = record.beat
-    return beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= ENOUGH * beat.total
+    is_telling = beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= ENOUGH * beat.total
+    return beat if is_telling else None

@@ -95,7 +95,7 @@ def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple
     if STUDENT not in inputs:
         return []
     teacher = {"cluster": "the expert of the image's cluster", "router": "the expert that the router names"}
-    return [("Student", f"taught by {teacher[settings.distill.teacher]}; its FLOPs hold the teachers' part")]
+    return [("Student", f"taught by {teacher[settings.student.teacher]}; its FLOPs hold the teachers' part")]
 
 
 def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> str:
