@@ -11,8 +11,7 @@ from torch import nn
 from hpcddm.config import Experiment, Training
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.order import BalancedOrder
-from hpcddm.data.reader import ArrayReader
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
