@@ -186,11 +186,11 @@ def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monke
     monkeypatch.setattr(submission.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
     codes = [exit_codes.FAILED, exit_codes.SILENT, exit_codes.LEAVES]
     with pytest.raises(RuntimeError, match="another command is at work"):
-        submission.run(None, unit, 1)
+        submission.run(None, unit)
     with pytest.raises(RuntimeError, match="does not answer"):
-        submission.run(None, unit, 1)
+        submission.run(None, unit)
     with pytest.raises(UserError, match="exit code 1"):
-        submission.run(None, unit, 1)
+        submission.run(None, unit)
 
 
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):

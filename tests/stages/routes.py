@@ -89,7 +89,7 @@ class Bench:
         """Make units, one after the other."""
         for key in keys:
             unit = self.unit(key)
-            self.publish(unit, STAGES[key.split("/")[0]].run(self.settings, unit, 1))
+            self.publish(unit, STAGES[key.split("/")[0]].run(self.settings, unit))
 
     def make_data(self) -> None:
         """Make everything that comes before training."""
@@ -123,7 +123,7 @@ class Bench:
         child = os.fork()
         if child == 0:
             try:
-                self.publish(unit, route.run(settings, unit, 1))
+                self.publish(unit, route.run(settings, unit))
                 os._exit(0)
             except BaseException:
                 traceback.print_exc()

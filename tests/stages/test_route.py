@@ -234,7 +234,7 @@ def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
     assert router_samples.Plan.of(settings, unit.inputs).key != atomic.read_json(unit.folder / "samples.json")["key"]
     with pytest.MonkeyPatch.context() as patch:
         # Its weights are the old ones, which loading would notice.
-        patch.setattr(loading.outputs, "intact", lambda folder, name: folder / name)
+        patch.setattr(loading.manifest, "intact", lambda folder, name: folder / name)
         router_samples.draw(settings, unit)
     assert len(first) == 2 * batches
 
@@ -281,10 +281,10 @@ def test_what_sampling_took_is_in_the_routers_bill(made):
 
 
 def test_a_text_router_knows_the_prompts_before_it_is_trained(bench):
-    router = trained()
-    router["router"]["model"] = router["router"]["model"] | {"condition": "text"}
+    changes = trained()
+    changes["router"]["model"] = changes["router"]["model"] | {"condition": "text"}
     text = {"encoder": {"name": "words"}, "prompts": [f"a picture of number {label}" for label in range(10)]}
-    prompts = router.initial(*bench.router("text", data__text=text, **router)).trunk.prompts
+    prompts = router.initial(*bench.router("text", data__text=text, **changes)).trunk.prompts
     assert prompts.any(dim=2).sum(1).tolist() == [6] * 10 + [1]
 
 

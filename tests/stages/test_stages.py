@@ -64,7 +64,7 @@ def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiment
     monkeypatch.setattr(samples, "reader", lambda unit, split, found: found)
     unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
-        measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit, 1)
+        measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
     assert [(task.seed, task.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
 
