@@ -15,6 +15,14 @@ jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], "be
 from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need the machine for themselves: those on Slurm, and whole runs."""
+    for item in items:
+        if item.get_closest_marker("slurm") or item.path.parent.name == "real":
+            item.add_marker("alone")
+
+
 @pytest.fixture(scope="session")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site: this machine, two ranks for every expert."""

@@ -1,6 +1,7 @@
 #!/bin/bash
 # `make test`: everything that can run here. With root on Debian a real Slurm is installed and brought up; in CI not
-# having one is a failure, elsewhere it is said plainly what is left out. Arguments go to pytest.
+# having one is a failure, elsewhere it is said plainly what is left out. Arguments go to pytest, and then all tests
+# run one after the other.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 VENV=${VENV:-.venv}
@@ -25,4 +26,12 @@ bash tests/late_names/install.sh || [ -z "${CI:-}" ] || exit 1
 # Bits are compared, and those of a GPU are other ones; 'make gpu-check' is for GPUs.
 export CUDA_VISIBLE_DEVICES=
 # One thread per process: the tests start many, and the embedded site counts cores.
-OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest "$@"
+export OMP_NUM_THREADS=1
+if [ $# -gt 0 ]; then
+    "$VENV/bin/python" -m pytest "$@"
+    exit
+fi
+# On Slurm, and in whole runs, tests would take each other's cores and be late; all others share the cores by files.
+"$VENV/bin/python" -m pytest -n auto --dist loadfile --durations=30 -m "not alone and not long and not gpu"
+others=$?
+"$VENV/bin/python" -m pytest --durations=30 -m "alone and not long and not gpu" && exit "$others"
