@@ -8,8 +8,9 @@ KEYS = {
     "redo": "nredo",
     "residency": "placement",
     "quantity": "prediction_type",
+    "look_again_seconds": "recheck_seconds",
 }
-"""Keys of an experiment."""
+"""Keys of an experiment or a site."""
 
 VARIANTS = {"once": "per-trajectory", "measured": "target_space"}
 """Names of variants."""

@@ -99,7 +99,7 @@ class Site(UnitKeys):
     """Number of nodes, the newest ones, that jobs avoid because earlier jobs ended there before Python began."""
     watchdog_minutes: Positive = 20
     """Minutes without a step after which a training is ended and tried again."""
-    look_again_seconds: Positive = 300
+    recheck_seconds: Positive = 300
     """Longest time between two looks of a unit for inputs that another cluster makes."""
     has_sacct: bool = True
     max_parallel: Positive = 256

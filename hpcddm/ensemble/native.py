@@ -24,12 +24,12 @@ def integrate(
     start: torch.Tensor,
     stream: SampleStream,
     condition: torch.Tensor,
-    times: list[float],
+    time_steps: list[float],
     settings: VariantSettings,
 ) -> torch.Tensor:
     """Integrate a native state (N, C, H, W) from the first time to the last; `start` fixes the floating-point type.
 
-    times: of the linear path, falling; native times are those of the same log-SNR. A last time of 0 gives images.
+    time_steps: of the linear path, falling; native times are those of the same log-SNR. A last time of 0 gives images.
     Raises `ConfigError` when the field has more than one model.
     """
     if len(field.experts) != 1:
@@ -38,7 +38,7 @@ def integrate(
             " or take the solver euler, heun or midpoint"
         )
     (denoiser,), solver, y = field.experts, plugins.load("ensemble/solvers", settings.name), start
-    for step, (t, t_next) in enumerate(pairwise(times)):
+    for step, (t, t_next) in enumerate(pairwise(time_steps)):
         context = StepContext(stream, step, t)
         tau = _matched(denoiser, t, y.device)
         prediction = _predict(field, denoiser, y, tau.to(y).expand(len(y)), condition, t)

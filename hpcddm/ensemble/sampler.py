@@ -40,12 +40,12 @@ def integrate(
     sampler: SamplerSettings,
 ) -> torch.Tensor:
     """Integrate noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
-    times = time_grid(sampler.steps, sampler.shift)
+    time_steps = time_grid(sampler.steps, sampler.shift)
     if sampler.solver.native:
-        return native.integrate(field, start, stream, condition, times, sampler.solver)
+        return native.integrate(field, start, stream, condition, time_steps, sampler.solver)
     solver = plugins.load("ensemble/solvers", sampler.solver.name)
     x = start
-    for step, (t, t_next) in enumerate(pairwise(times)):
+    for step, (t, t_next) in enumerate(pairwise(time_steps)):
         x = solver.step(sampler.solver, partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
     return x
 

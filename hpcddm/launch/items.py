@@ -24,7 +24,7 @@ SURVIVAL_KEYS = (
     "watchdog_minutes",
     "requeue",
     "escalate",
-    "look_again_seconds",
+    "recheck_seconds",
 )
 """Site keys that a job needs."""
 

@@ -9,7 +9,7 @@ from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_arr
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.gate import seconds_to_next_look
+from hpcddm.runtime.gate import seconds_to_next_check
 from hpcddm.site import Site
 
 
@@ -154,7 +154,7 @@ def _pieces(
     """
     # No dependency crosses clusters: for jobs of another one it looks by itself, when those of its own have ended.
     after = [job for job in blocking_jobs if job.cluster == cluster_of(planned.items[0], launcher.site)]
-    begin = seconds_to_next_look(0, launcher.site.look_again_seconds) if blocking_jobs and not after else 0
+    begin = seconds_to_next_check(0, launcher.site.recheck_seconds) if blocking_jobs and not after else 0
     spec = array_spec(planned.items, launcher.site, after, planned.throttle, begin)
     try:
         job = submit_array(planned.items, home, launcher, spec, planned.script)

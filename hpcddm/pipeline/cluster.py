@@ -13,7 +13,7 @@ from hpcddm.schema import hashed
 PARTITION = "partition.h5"
 
 
-class Cluster(Stage):
+class ClusterStage(Stage):
     """Its one unit partitions the data."""
 
     name = "cluster"

@@ -17,7 +17,7 @@ def student_keys(experiment: Experiment) -> list[str]:
     return [STUDENT] if experiment.distill else []
 
 
-class Distill(Stage):
+class DistillStage(Stage):
     """Its one unit trains the student; there is none where the experiment has no `distill`."""
 
     name = "distill"

@@ -16,7 +16,7 @@ def encode_keys(experiment: Experiment) -> list[str]:
     return [key.replace("shard/", "encode/") for key in shard_keys(experiment)]
 
 
-class Encode(Stage):
+class EncodeStage(Stage):
     """A unit encodes the images of the shard of the same name."""
 
     name = "encode"

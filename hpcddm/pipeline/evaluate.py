@@ -73,7 +73,7 @@ def gpus_to_sample(experiment: Experiment) -> Gpus:
     return Gpus.NODE if experiment.evaluate.placement.uses_all_gpus else Gpus.ONE
 
 
-class Evaluate(Stage):
+class EvaluateStage(Stage):
     """A unit draws and measures one range of samples in all arms."""
 
     name = "evaluate"

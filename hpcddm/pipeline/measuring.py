@@ -16,7 +16,7 @@ def network_settings(experiment: Experiment, key: str) -> ClassifierSettings:
     return {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
 
 
-class Measuring(Stage):
+class MeasuringStage(Stage):
     """A unit trains one of the two networks."""
 
     name = "measuring"

@@ -6,22 +6,32 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest
-from hpcddm.pipeline.cluster import Cluster
-from hpcddm.pipeline.distill import Distill
-from hpcddm.pipeline.encode import Encode
-from hpcddm.pipeline.evaluate import Evaluate
+from hpcddm.pipeline.cluster import ClusterStage
+from hpcddm.pipeline.distill import DistillStage
+from hpcddm.pipeline.encode import EncodeStage
+from hpcddm.pipeline.evaluate import EvaluateStage
 from hpcddm.pipeline.keys import stage_of
-from hpcddm.pipeline.measuring import Measuring
-from hpcddm.pipeline.report import Report
-from hpcddm.pipeline.route import Route
-from hpcddm.pipeline.shard import Shard
+from hpcddm.pipeline.measuring import MeasuringStage
+from hpcddm.pipeline.report import ReportStage
+from hpcddm.pipeline.route import RouteStage
+from hpcddm.pipeline.shard import ShardStage
 from hpcddm.pipeline.stage import Gpus, Stage
-from hpcddm.pipeline.train import Train
+from hpcddm.pipeline.train import TrainStage
 from hpcddm.rundir.manifest import flatten
 
 STAGES: dict[str, Stage] = {
     stage.name: stage
-    for stage in (Shard(), Encode(), Cluster(), Measuring(), Train(), Route(), Distill(), Evaluate(), Report())
+    for stage in (
+        ShardStage(),
+        EncodeStage(),
+        ClusterStage(),
+        MeasuringStage(),
+        TrainStage(),
+        RouteStage(),
+        DistillStage(),
+        EvaluateStage(),
+        ReportStage(),
+    )
 }
 """All stages by name. Where several units could start, the first in this order does: long ones before short ones."""
 

@@ -16,7 +16,7 @@ PAGE_BYTES = 200_000
 """Bytes of the page's plots and text."""
 
 
-class Report(Stage):
+class ReportStage(Stage):
     """Its one unit merges the ranges of evaluate and writes the page."""
 
     name = "report"

@@ -16,7 +16,7 @@ LABEL_BYTES = 16
 """Class and cluster of a sample of the experts."""
 
 
-class Route(Stage):
+class RouteStage(Stage):
     """Its one unit trains the router, or fits it to the data."""
 
     name = "route"

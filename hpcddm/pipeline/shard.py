@@ -36,7 +36,7 @@ def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
     return class_names(experiment, {key: shard for key, shard in shards.items() if shard is not None})
 
 
-class Shard(Stage):
+class ShardStage(Stage):
     """A unit is one tar of the training or of the held-out images."""
 
     name = "shard"

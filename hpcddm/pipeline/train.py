@@ -40,7 +40,7 @@ def denoiser_disk(experiment: Experiment, expert: int | None, ranks: int) -> Dis
     return disk.of_training(config.model.parameters(experiment.data, None), training, ranks)
 
 
-class Train(Stage):
+class TrainStage(Stage):
     """A unit trains one denoiser."""
 
     name = "train"

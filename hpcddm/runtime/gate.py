@@ -39,7 +39,7 @@ def main() -> None:
     if len(sys.argv) > 2:
         queue = sys.stdin.read()
         reason = silence(queue, awaited, home)
-        print(f"!{reason}" if reason else start_flag(queue, awaited, home, spec.look_again_seconds))
+        print(f"!{reason}" if reason else start_flag(queue, awaited, home, spec.recheck_seconds))
         return
     for cluster, job_names in names(awaited, home).items():
         print(f"{cluster or ''}|{','.join(job_names)}")
@@ -116,7 +116,7 @@ def start_flag(queue: str, awaited: set[str], home: RunDir, longest: int) -> str
     if after:
         return f"--dependency=afterany:{':'.join(after)}"
     age = time.time() - submissions[this_job[0]].time if this_job[0] in submissions else 0.0
-    return f"--begin=now+{seconds_to_next_look(age, longest)}" if is_elsewhere else ""
+    return f"--begin=now+{seconds_to_next_check(age, longest)}" if is_elsewhere else ""
 
 
 def _makes(submission: Submission, element: str, awaited: set[str]) -> bool:
@@ -124,7 +124,7 @@ def _makes(submission: Submission, element: str, awaited: set[str]) -> bool:
     return number.isdigit() and submission.units[int(number)] in awaited
 
 
-def seconds_to_next_look(age: float, longest: int) -> int:
+def seconds_to_next_check(age: float, longest: int) -> int:
     """Return the seconds that a job, submitted `age` seconds ago, waits before it asks another cluster again.
 
     A look costs a start of the job and a question to each cluster. A quarter of the time that it has waited already

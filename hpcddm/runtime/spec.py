@@ -28,7 +28,7 @@ class Spec:
     watchdog_minutes: int = 20
     requeue: str = "none"
     """Way in which a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
-    look_again_seconds: int = 300
+    recheck_seconds: int = 300
     """Longest time in seconds after which a job looks again for inputs that another cluster makes."""
     escalate: dict[str, float] = field(default_factory=dict)
     """Factors by which the next attempt asks for more memory_gb, or more minutes, after there were too few."""

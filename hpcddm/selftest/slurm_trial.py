@@ -96,14 +96,14 @@ class SlurmTrial:
         Returns '', or the reason for which a job would wait for ever. What is still in the queue then stands in the
         evidence.
         """
-        deadline, pause, next_look = time.time() + 60 * minutes, 0.5, 0.0
+        deadline, pause, next_check = time.time() + 60 * minutes, 0.5, 0.0
         gone_since: dict[str, float] = {}
         hopeless_since: float | None = None
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
             now = time.time()
-            if now > next_look:
+            if now > next_check:
                 pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)
-                next_look = now + pause
+                next_check = now + pause
                 self._poll(gone_since)
                 hopeless = next((text for text in self.evidence.waiting.values() if _is_hopeless(text)), None)
                 hopeless_since = (hopeless_since or now) if hopeless else None

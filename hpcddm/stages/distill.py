@@ -25,8 +25,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     config, training = settings.expert_config(), budgets.student_training(settings)
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
-    members_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
-    loss = _loss(settings, members_on, unit.key)
+    ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
+    loss = _loss(settings, ensemble_on, unit.key)
     start = denoisers.start(settings, unit)
     task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
     trained = train(task, training, unit)
@@ -43,7 +43,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(DENOISER, True, training.images, training.batch), *teacher]
 
 
-def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], stream: str) -> Callable:
+def _loss(settings: Experiment, ensemble_on: Callable[[torch.device], Ensemble], stream: str) -> Callable:
     """Return the student's loss against the teacher's estimates: x0 = x - t v, eps = x + (1 - t) v.
 
     With flow matching that is || v_student - v_teacher ||^2.
@@ -60,7 +60,7 @@ def _loss(settings: Experiment, members_on: Callable[[torch.device], Ensemble], 
         # The teachers speak of the linear path, where alpha + sigma = 1.
         scale = level.alpha + level.sigma
         x, time = conversions.scale_per_sample(1 / scale, noisy), (level.sigma / scale).to(t.dtype)
-        velocity = _teacher(settings, members_on(x.device), batch, x, time, classes)
+        velocity = _teacher(settings, ensemble_on(x.device), batch, x, time, classes)
         x0, eps = x - conversions.scale_per_sample(time, velocity), x + conversions.scale_per_sample(1 - time, velocity)
         return objective.loss(model(noisy, t, classes), x0, eps, t)
 

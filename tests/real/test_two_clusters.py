@@ -24,7 +24,7 @@ cluster: home
 partition: main
 network_interface: lo
 signal_lead_seconds: 30
-look_again_seconds: 5
+recheck_seconds: 5
 extra_sbatch: [{extra}]
 resources: {{memory_gb: 1, minutes: 10}}
 stages:

@@ -8,7 +8,7 @@ import pytest
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, publish
-from hpcddm.runtime.gate import LONGEST_SILENCE, main, missing_units, names, seconds_to_next_look, silence, start_flag
+from hpcddm.runtime.gate import LONGEST_SILENCE, main, missing_units, names, seconds_to_next_check, silence, start_flag
 from hpcddm.runtime.spec import Spec
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
@@ -86,8 +86,8 @@ def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_
 
 
 def test_looks_at_another_cluster_become_rarer_up_to_the_longest_time():
-    assert [seconds_to_next_look(age, 300) for age in (0, 240, 400, 1000, 9000)] == [60, 60, 100, 250, 300]
-    assert seconds_to_next_look(0, 1) == 1
+    assert [seconds_to_next_check(age, 300) for age in (0, 240, 400, 1000, 9000)] == [60, 60, 100, 250, 300]
+    assert seconds_to_next_check(0, 1) == 1
 
 
 def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, monkeypatch):

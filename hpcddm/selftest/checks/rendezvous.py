@@ -114,13 +114,15 @@ class Rendezvous(Check):
         met = start.json("meet") if start else None
         if met is None:
             return evidence.absent(self.name, Part.NODES, 0, "meet")
-        nodes = sorted({member["node"] for member in met})
+        nodes = sorted({rank_record["node"] for rank_record in met})
         finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
-        right = [member["rank"] for member in met] == list(range(resources.ranks)) and len(nodes) == resources.nodes
-        if not right or {member["world"] for member in met} != {resources.ranks}:
+        right = [rank_record["rank"] for rank_record in met] == list(range(resources.ranks)) and len(
+            nodes
+        ) == resources.nodes
+        if not right or {rank_record["world"] for rank_record in met} != {resources.ranks}:
             expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
             return self.fail(None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch")
-        seconds = max(member["seconds"] for member in met)
+        seconds = max(rank_record["seconds"] for rank_record in met)
         if len(met) == 1:
             return self.ok(seconds, f"{finding}: the site asks for one, so no network was tried")
         place = evidence.site.network_interface or "the host name's address"

@@ -50,8 +50,8 @@ class Signals(Check):
         if refused:
             advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
             return self.warn(None, f"scancel --signal: {refused[0]}", advice)
-        times = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
-        came = {name: float(seconds) for name, seconds in times.items() if seconds is not None}
+        arrivals = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
+        came = {name: float(seconds) for name, seconds in arrivals.items() if seconds is not None}
         lost = [name for name in SIGNALS if name not in came]
         if lost:
             killed = [name for name in lost if start.json(name) is None]
