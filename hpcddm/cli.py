@@ -1,14 +1,15 @@
-"""The command line: one verb per function; heavy imports wait until a verb needs them."""
+"""Command line: one verb per function, whose imports wait until it is called."""
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hpcddm import __version__, exit_codes
+from hpcddm.cli_preparing import PATH, SITE, convert, plan, prefetch, selftest, site_init
 from hpcddm.errors import UserError
 
-PATH = click.Path(path_type=Path)
 EPILOG = """\b
 Two commands do everything:
   make submit                 the whole pipeline, here or through Slurm
@@ -16,7 +17,7 @@ Two commands do everything:
 Further:
   hpcddm submit fashion_mnist --site my-cluster --run-dir runs/fm experts.training.images=480000
   hpcddm status runs/fm
-  hpcddm sample runs/fm --strategy top2 --class 3 --num-images 64 --seed 0 --output grid.png
+  hpcddm sample runs/fm --strategy top-2 --class 3 --num-images 64 --seed 0 --output grid.png
 """
 
 
@@ -47,7 +48,7 @@ def main() -> None:
 @main.command()
 @click.argument("experiment", default="quickstart")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
+@SITE
 @click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
 @click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
@@ -63,10 +64,13 @@ def submit(
     live: bool,
     and_wait: bool,
 ) -> None:
-    """Run what is missing of EXPERIMENT: a name, or a YAML file.
+    """Submit what is missing of EXPERIMENT, or run it here.
 
-    What is complete stays; the same command again continues. KEY=VALUE changes a setting of the
-    experiment, for instance experts.training.images=30000.
+    EXPERIMENT is the name of an experiment or a YAML file. Complete units stay, so the same command continues a run. KEY=VALUE changes a setting of the experiment.
+
+    \b
+    Example: hpcddm submit fashion_mnist --site my-cluster experts.training.images=30000
+    Next:    hpcddm status runs/fashion_mnist
     """
     from hpcddm.commands import submit as command
 
@@ -79,9 +83,13 @@ def submit(
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.option("--exit-code", is_flag=True, help="0 complete, 3 needs somebody, 4 the scheduler is silent, 5 under way.")
 def status(run: Path, watch: bool, as_json: bool, exit_code: bool) -> None:
-    """Show the state of every unit of RUN, and what to type next.
+    """Show the state of every unit of RUN, and the next command.
 
-    Manifests count first, then the queue, then the units' own files: without a scheduler it works, too.
+    A manifest counts first, then the queue, then the unit's own files, so it also works without a scheduler.
+
+    \b
+    Example: hpcddm status runs/fashion_mnist --watch
+    Next:    the last line names the command
     """
     from hpcddm.commands import status as command
 
@@ -92,12 +100,15 @@ def status(run: Path, watch: bool, as_json: bool, exit_code: bool) -> None:
 @click.argument("run", type=PATH)
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: for ever.")
 def wait(run: Path, timeout: float | None) -> None:
-    """Wait until RUN, or the sweep in that folder, is complete, or until nothing more goes on by itself.
+    """Wait until RUN is complete, or needs the user.
+
+    RUN may also be the folder of a sweep. The user is needed when nothing more goes on by itself.
 
     \b
-    Ends with 0: complete; 3: not complete, and somebody has to act (hpcddm status says how); with --timeout
-    also 5: jobs still wait or run; 4: the scheduler does not answer. Ctrl-C (130) leaves the jobs alone.
+    Exit codes: 0 complete; 3 not complete, and the user has to act; with --timeout also 5 (jobs still wait or run)
+    and 4 (the scheduler does not answer). Ctrl-C (130) leaves the jobs alone.
     Example: hpcddm submit fashion_mnist --site my-cluster && hpcddm wait runs/fashion_mnist && ./next.sh
+    Next:    after code 3: hpcddm status runs/fashion_mnist
     """
     from hpcddm.commands import wait as command
 
@@ -112,7 +123,12 @@ def wait(run: Path, timeout: float | None) -> None:
 @click.option("--follow", is_flag=True, help="Go on with what is written, over all attempts, until the unit has ended.")
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
 def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, rank: int) -> None:
-    """Print the log of a unit of RUN, for instance train/expert-02."""
+    """Print the log of a unit of RUN.
+
+    \b
+    Example: hpcddm logs runs/fashion_mnist train/expert-02 --follow
+    Next:    after a failure is mended: hpcddm retry runs/fashion_mnist
+    """
     from hpcddm.commands import logs as command
 
     command.logs(run, unit, attempt, rank, every, follow)
@@ -123,9 +139,15 @@ def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, r
 @click.option("--records", "records_only", is_flag=True, help="From the run's own records, even where sacct answers.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def cost(run: Path, records_only: bool, as_json: bool) -> None:
-    """Count the GPU-hours and CPU-hours of RUN per unit and attempt, wasted ones apart.
+    """Count the GPU-hours and CPU-hours of RUN.
 
-    From sacct, every execution of a requeued job included; where it does not answer, from the run's own records.
+    They are listed per unit and attempt, with the wasted share.
+
+    The numbers are those of sacct, every execution of a requeued job included, else those of the run's own records.
+
+    \b
+    Example: hpcddm cost runs/fashion_mnist
+    Next:    hpcddm clean runs/fashion_mnist   removes what is not needed any more
     """
     from hpcddm.commands import cost as command
 
@@ -150,8 +172,13 @@ def cost(run: Path, records_only: bool, as_json: bool) -> None:
 @click.option("--conversion", help="snr_matched or as_reported. Default as above.")
 @click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
 @click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
-def sample(run: Path, output: Path, **options: object) -> None:
-    """Draw images with the trained networks of RUN into one picture."""
+def sample(run: Path, output: Path, **options: Any) -> None:
+    """Draw images with the trained networks of RUN into one PNG.
+
+    \b
+    Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class 3 --steps 25 --output threes.png
+    Next:    compare with one model alone: --strategy monolith
+    """
     from hpcddm.commands import sample as command
 
     command.sample(run, output, **options)
@@ -164,9 +191,13 @@ def sample(run: Path, output: Path, **options: object) -> None:
 @click.option("--site", help="A site's name or YAML file. Default: the site as the run last used it.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
 def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: str | None, live: bool) -> None:
-    """Submit anew what failed, gave up, was cancelled or vanished, and what waits behind it.
+    """Submit failed units of RUN again.
 
-    What is complete or in the queue stays; changed resources are kept for the next retry.
+    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them. Units that are complete or in the queue stay. Changed resources are kept for the next retry.
+
+    \b
+    Example: hpcddm retry runs/fashion_mnist train/expert-02 --resource memory_gb=16
+    Next:    hpcddm status runs/fashion_mnist
     """
     from hpcddm.commands import retry as command
 
@@ -178,10 +209,14 @@ def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: s
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
 @click.option("--now", is_flag=True, help="Do not wait until what runs has saved.")
 def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
-    """End the jobs of RUN, or of some of its units; trainings save before they leave.
+    """Cancel the jobs of RUN, or of some of its units.
 
-    Waits for them as long as the site's signal_lead_seconds; the second Ctrl-C, like --now, ends them at once. Only
-    jobs that carry a token of this run's journal are touched.
+    Trainings save before they exit. The command waits for them as long as the site's signal_lead_seconds; a second Ctrl-C, like --now, ends them at
+    once. Only jobs that carry a token of this run's journal are touched.
+
+    \b
+    Example: hpcddm cancel runs/fashion_mnist train/expert-02
+    Next:    hpcddm retry runs/fashion_mnist   submits them anew
     """
     from hpcddm.commands import cancel as command
 
@@ -190,16 +225,19 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
 
 @main.command()
 @click.argument("name", metavar="SWEEP")
-@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
+@SITE
 @click.option("--dir", "--run-dir", "folder", type=PATH, help="Default: sweeps/<its name>.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
 def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool) -> None:
-    """Run what is missing of all settings of SWEEP, a name or a YAML file, and compare them.
+    """Submit all settings of SWEEP, and compare them.
 
-    Each setting is a run of its own, DIR/LABEL; what several have in common is made once. The same command
-    again shows the table, and runs the settings that were added to the file.
+    SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several settings share are made once.
+
+    \b
+    Example: hpcddm sweep guidance --site my-cluster
+    Next:    the same command shows the table, and runs the settings that were added to the file
     """
     from hpcddm.commands import sweep as command
 
@@ -210,12 +248,16 @@ def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: 
 @click.argument("run", type=PATH)
 @click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
 def clean(run: Path, yes: bool) -> None:
-    """Remove what RUN needs no more, after saying what and how much it is.
+    """Remove files that RUN does not need any more.
+
+    Their kinds and sizes are printed first.
 
     \b
-    That is superseded/ (what --redo replaced), logs of all attempts but the last (their records stay, for the
-    costs), and training states of other settings. Outputs of complete units, units that are in a queue or
-    running, and the journal are never touched.
+    These are superseded/ (outputs that --redo replaced), logs of all attempts but the last (their records stay, for
+    the costs), and training states of other settings. Outputs of complete units, units in a queue or running, and
+    the journal are never touched.
+    Example: hpcddm clean runs/fashion_mnist
+    Next:    hpcddm status runs/fashion_mnist
     """
     from hpcddm.commands import clean as command
 
@@ -236,9 +278,11 @@ def continue_submission(home: Path) -> None:
 @click.argument("unit", metavar="STAGE/UNIT")
 @click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of the unit.")
 def run_stage(run: Path, unit: str, ranks: int) -> None:
-    """Make one unit of an existing RUN here and now, without any scheduler.
+    """Run one unit of RUN here, without any scheduler.
 
+    \b
     Example: hpcddm run-stage runs/quickstart train/expert-02 --ranks 2
+    Next:    hpcddm logs runs/quickstart train/expert-02
     """
     from hpcddm.commands import run_stage as command
 
@@ -246,104 +290,23 @@ def run_stage(run: Path, unit: str, ranks: int) -> None:
 
 
 @main.command()
-@click.argument("experiment", default="quickstart")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
-@click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
-@click.option(
-    "--flops-per-second",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Of one rank, where this machine is not like the site's.",
-)
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def plan(
-    experiment: str,
-    overrides: tuple[str, ...],
-    site: str,
-    run_dir: Path | None,
-    flops_per_second: float | None,
-    as_json: bool,
-) -> None:
-    """Say what EXPERIMENT will cost at a site: FLOPs, hours, slots, storage; nothing is submitted.
-
-    Times come from --flops-per-second, else from the attempts of the run, else from a short measurement here.
-    """
-    from hpcddm.commands import plan as command
-
-    command.plan(experiment, overrides, site, run_dir, flops_per_second, as_json)
-
-
-@main.command()
-@click.argument("source", type=PATH)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--like", required=True, metavar="EXPERIMENT", help="Whose denoiser it shall be: a name or a YAML file.")
-@click.option("--output", type=PATH, default=Path("seed.safetensors"), show_default=True)
-@click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
-@click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
-@click.option("--expert", type=int, help="Where experiments mix experts: whose settings count.")
-def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, **options: object) -> None:
-    """Make a start for the experts of EXPERIMENT from the weights in SOURCE.
-
-    SOURCE is a .safetensors, .pt or .pth file, a diffusers folder, or a unit of a run, as runs/fm/train/monolith.
-    What is kept, folded, reset or dropped is printed and stored with the weights. KEY=VALUE changes a setting.
-    """
-    from hpcddm.commands import convert as command
-
-    command.convert(source, like, overrides, output, **options)
-
-
-@main.command()
 @click.argument("run", type=PATH)
 @click.argument("unit", metavar="STAGE/UNIT")
 @click.option("--output", type=PATH, required=True, help="A new folder.")
 def export(run: Path, unit: str, output: Path) -> None:
-    """Write a denoiser of RUN, as train/expert-02, train/monolith or distill/student, for stock diffusers."""
+    """Write a denoiser of RUN as a folder that stock diffusers loads.
+
+    \b
+    Example: hpcddm export runs/fashion_mnist train/expert-02 --output expert-02   (or distill/student)
+    Next:    README.txt in that folder has the lines that load it
+    """
     from hpcddm.commands import export as command
 
     command.export(run, unit, output)
 
 
-@main.command()
-@click.argument("experiment", required=False)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
-def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
-    """Fetch the pretrained weights of EXPERIMENT, or of everything, on a node with network.
-
-    Every file is proven by its SHA-256. Jobs look into the same folder and never at the network.
-    """
-    from hpcddm.commands import prefetch as command
-
-    command.prefetch(experiment, overrides, folder)
-
-
-@main.command()
-@click.option("--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here.")
-@click.option(
-    "--folder", type=PATH, default="runs", show_default=True, help="Where runs will lie: this file system is tried."
-)
-@click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="MINUTES")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def selftest(site: str, folder: Path, timeout: float, as_json: bool) -> None:
-    """Try a site with a few jobs of some seconds: what works, what does not, and what to write into its file.
-
-    Ends with 0 only when everything was checked and nothing failed. Ctrl-C cancels its jobs, and only those.
-    """
-    from hpcddm.commands import selftest as command
-
-    sys.exit(command.selftest(site, folder, timeout, as_json))
-
-
-@main.command("site-init")
-@click.argument("name", required=False)
-@click.option("--partition", help="Default: the cluster's default partition.")
-@click.option("--output", type=PATH, help="Default: slurm/sites/NAME.yaml.")
-def site_init(name: str | None, partition: str | None, output: Path | None) -> None:
-    """Draft the file of a new site from what this cluster says about itself; NAME defaults to the cluster's."""
-    from hpcddm.commands import site_init as command
-
-    command.site_init(name, partition, output)
+for prepared in (plan, convert, prefetch, selftest, site_init):
+    main.add_command(prepared)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Header:
     """Shapes of the tensors by name, and the file's own description; no tensor is read."""
 
     shapes: dict[str, tuple[int, ...]]
-    own: dict[str, Any]
+    description: dict[str, Any]
 
 
 def router_request(experiment: Experiment) -> InitRequest | None:
@@ -111,7 +111,7 @@ def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[
 
     Keys: model, objective (of a denoiser), data, source, images seen and training FLOPs, both including what the unit
     itself started from, None for unknown. Empty where neither describes it. digest: the file's SHA-256, where it is
-    known. Raises `UserError` when the file is not the one that the manifest names.
+    known. Raises `UserError` when the file's hash is not that in the manifest.
     """
     unit_manifest = manifest.read(path.parent)
     if metadata or unit_manifest is None:
@@ -164,7 +164,7 @@ def check_file(request: InitRequest, path: Path) -> None:
     Raises `UserError` naming the file, the key and a remedy.
     """
     file_header = header(path)
-    check(request, path, described(path, file_header.own, request.init_from.content))
+    check(request, path, described(path, file_header.description, request.init_from.content))
     held = sum(math.prod(shape) for name, shape in file_header.shapes.items() if name != PROMPTS)
     if request.parameters not in (None, held):
         raise UserError(
@@ -189,7 +189,7 @@ def _spent(results: dict[str, Any]) -> dict[str, int | None]:
     """Sum images and FLOPs of a unit and of what it started from; None where one of the two is unknown."""
     seed = results.get("start") or {"images": 0, "train_flops": 0}
     parts = {key: (results.get(key), seed.get(key)) for key in ("images", "train_flops")}
-    return {key: None if None in both else sum(both) for key, both in parts.items()}
+    return {key: None if spent is None or before is None else spent + before for key, (spent, before) in parts.items()}
 
 
 def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:

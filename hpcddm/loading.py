@@ -68,8 +68,9 @@ def resolve_folder(values: dict[str, Any], start: Path) -> None:
 def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield (mapping, key) for every path in the mappings of an experiment that is not yet validated."""
     experts = _mapping(values, "experts")
-    overrides = experts.get("overrides") if isinstance(experts.get("overrides"), list) else []
-    starts = [_mapping(settings, "init_from") for settings in (experts, *overrides) if isinstance(settings, dict)]
+    overrides = experts.get("overrides")
+    everyone = [experts, *(overrides if isinstance(overrides, list) else [])]
+    starts = [_mapping(settings, "init_from") for settings in everyone if isinstance(settings, dict)]
     holders = [(_mapping(_mapping(values, "data"), "source"), "folder")]
     holders += [(mapping, "weights") for mapping in (*starts, _mapping(_mapping(values, "router"), "refit"))]
     yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))

@@ -47,7 +47,7 @@ def kept_file(file: PretrainedFile, folder: Path | None = None) -> Path:
     return (folder or cache_folder()) / "weights" / file.file_name
 
 
-def what_is_wrong(file: PretrainedFile, path: Path, hashed: bool = True) -> str | None:
+def defect(file: PretrainedFile, path: Path, hashed: bool = True) -> str | None:
     """Return the reason why the file at `path` is not these weights, or None; without `hashed` only by its size."""
     if not path.is_file():
         return "missing"
@@ -68,7 +68,7 @@ def find(file: PretrainedFile) -> Path:
     Raises `UserError` naming the file and the command that fetches it.
     """
     path = kept_file(file)
-    wrong = what_is_wrong(file, path)
+    wrong = defect(file, path)
     if wrong:
         raise UserError(f"{path}: {wrong}; on a node with network run: hpcddm prefetch")
     return path

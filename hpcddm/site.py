@@ -26,7 +26,7 @@ def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class UnitKeys(StrictModel):
-    """Keys that a site gives for everything, or for one stage or unit; docs/sites.md says what each is for."""
+    """Keys that a site gives for everything, or for one stage or unit; docs/sites.md explains each."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -36,7 +36,7 @@ class UnitKeys(StrictModel):
     exclude: Word | None = None
     """Nodes that are not to be taken, for instance 'n[3-5],n9'."""
     cluster: Word | None = None
-    """Name of the cluster, where one Slurm database serves several; by default the one that SLURM_CONF names."""
+    """Name of the cluster, where one Slurm database serves several; by default that of SLURM_CONF."""
     gpu_type: Word | None = None
     extra_sbatch: tuple[Annotated[str, AfterValidator(_sbatch_line)], ...] | None = None
     """Further #SBATCH lines, for instance '--exclusive'."""
@@ -45,7 +45,7 @@ class UnitKeys(StrictModel):
     container: tuple[CommandWord, ...] | None = None
     """Command before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
     python: CommandWord | None = None
-    """Interpreter of the jobs; by default the one that submits, also within a container."""
+    """Interpreter of the jobs; by default the interpreter of the submission, also within a container."""
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
     """Further words for srun, for instance '--mpi=pmix'."""
     cpu_bind: Word | None = None
@@ -53,7 +53,7 @@ class UnitKeys(StrictModel):
 
 
 SMALL = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_node": 0, "memory_gb": 2}
-"""Resources of the job that continues a submission, where the site's `stages` say nothing else of it."""
+"""Resources of the job that continues a submission, unless the site's `stages` have an entry for it."""
 
 
 class Resources(UnitKeys):
@@ -93,14 +93,14 @@ class Site(UnitKeys):
     requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
     """Way back of a job that has to leave: requeued, submitted anew by itself, or by the user."""
     escalate: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
-    """Factors by which the next attempt asks for more memory when there was too little, or more minutes when a slot was
+    """Factors by which the next attempt requests more memory when there was too little, or more minutes when a slot was
     too short for any progress; never more than its partition has."""
     max_excluded_nodes: Annotated[int, Field(ge=0)] = 4
     """Number of nodes, the newest ones, that jobs avoid because earlier jobs ended there before Python began."""
     watchdog_minutes: Positive = 20
     """Minutes without a step after which a training is ended and tried again."""
     recheck_seconds: Positive = 300
-    """Longest time between two looks of a unit for inputs that another cluster makes."""
+    """Longest time between two checks of a unit for inputs from another cluster."""
     has_sacct: bool = True
     max_parallel: Positive = 256
     max_submitted: Positive | None = None
@@ -110,12 +110,12 @@ class Site(UnitKeys):
     mail: Word | None = None
     mail_events: list[MailEvent] = ["END", "FAIL", "INVALID_DEPEND"]
     hook: str | None = None
-    """A shell command at the end of the run, and when a unit stops with a reason; HPCDDM_EVENT says which."""
+    """A shell command at the end of the run, and when a unit stops with a reason, with the event in HPCDDM_EVENT."""
     resources: Resources = Resources()
     stages: dict[str, dict[str, int | str | list[str]]] = {}
     """Keys that differ from `resources` and from the keys above, per stage or per unit, as 'train/monolith'."""
     _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
-    """Cache of resources by the most specific entry of `stages`: a sweep looks them up thousands of times."""
+    """Cache of resources by the most specific entry of `stages`: a sweep needs them thousands of times."""
 
     @model_validator(mode="after")
     def _stage_resources(self) -> "Site":

@@ -11,10 +11,11 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
+from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record
 
 LOOK_BACK = 20
-"""Number of newest attempts that are searched for one that saw images."""
+"""Number of newest attempts that are searched for an attempt with progress."""
 
 
 class State(StrEnum):
@@ -66,8 +67,9 @@ def unit_state(
     present = manifest.read(folder)
     arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
     status = _state_of(unit, present, digests, arrived, folder)
-    counts = present is not None and status.state in (State.COMPLETE, State.STALE)
-    return status, present.digest if counts else None
+    if present is None or status.state not in (State.COMPLETE, State.STALE):
+        return status, None
+    return status, present.digest
 
 
 def _state_of(
@@ -145,7 +147,7 @@ class Activity:
         return self.last.number if self.last else 0
 
     @property
-    def outcome(self) -> str | None:
+    def outcome(self) -> Outcome | None:
         """Outcome of the last attempt; None where it has none."""
         return self.last.outcome if self.last else None
 
@@ -161,14 +163,16 @@ class Activity:
 
 
 def activity(run: RunDir, key: str) -> Activity:
-    """Read what the attempts at a unit left, from the newest back to one that had got anywhere."""
-    last, beat, saved = None, None, None
+    """Read the records of the attempts at a unit, from the newest back to the first with a saved state."""
+    last: AttemptRecord | None = None
+    beat: Heartbeat | None = None
+    saved: tuple[int, float] | None = None
     for number, folder in attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
         record = read_record(number, folder)
         last = last or record
         if record.beat and record.beat.total:
             beat = beat or record.beat
-            if record.beat.saved_time:
+            if record.beat.saved_images is not None and record.beat.saved_time:
                 saved = record.beat.saved_images, record.beat.saved_time
                 break
     return Activity(last, beat, saved)

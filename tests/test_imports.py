@@ -69,7 +69,8 @@ MAY_IMPORT = {
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks"},
-    "cli": {"errors", "exit_codes", "commands"},
+    "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
+    "cli_preparing": {"commands"},
     "report": {"rundir"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}

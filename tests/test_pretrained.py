@@ -45,9 +45,9 @@ def test_what_is_not_whole_is_told_with_the_command_that_mends_it(kept, content,
 
 def test_the_quick_look_sees_a_torn_file_and_reads_none(kept):
     kept.write_bytes(CONTENT[:-1] + b"?")
-    assert pretrained.what_is_wrong(ONE, kept, hashed=False) is None
+    assert pretrained.defect(ONE, kept, hashed=False) is None
     kept.write_bytes(CONTENT[:7])
-    assert pretrained.what_is_wrong(ONE, kept, hashed=False).startswith("torn")
+    assert pretrained.defect(ONE, kept, hashed=False).startswith("torn")
 
 
 def test_without_a_variable_the_cache_is_the_users(monkeypatch):

@@ -9,7 +9,7 @@ import click
 
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.launch import continuation
-from hpcddm.launch.base import Job, Launcher, launcher_of
+from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.loading import is_sweep, stored_experiment
@@ -29,7 +29,7 @@ POLL_SECONDS = 3
 
 
 def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
-    """End the jobs of some units, or of all; unless `now`, running ones are asked to save first.
+    """End the jobs of some units, or of all; unless `now`, running jobs save first.
 
     Raises `ConfigError` over an unknown unit, `UserError` when the scheduler does not answer or refuses.
     """
@@ -79,9 +79,9 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
 def _cancel(
     chosen: dict[str, Job], saving: list[str], queued: list[Submission], launcher: Launcher, journal: Journal
 ) -> None:
-    """Cancel jobs, and ask those of `saving` to save and leave.
+    """Cancel jobs, and signal those of `saving` to save and exit.
 
-    The journal knows it first: a job that leaves asks there whether it may come back.
+    The journal is written first: a job that exits reads there whether it may come back.
     """
     ended = {key: job for key, job in chosen.items() if key not in saving}
     leaving = {key: chosen[key] for key in saving}
@@ -107,7 +107,7 @@ def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:
 
 
 def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> None:
-    """Wait until jobs that were asked to leave are gone; end them after the site's lead or the second Ctrl-C."""
+    """Wait until jobs that save and exit are gone; end them after the site's lead or the second Ctrl-C."""
     if not jobs:
         return
     started, seconds, interruptions = time.time(), launcher.site.signal_lead_seconds, 0
@@ -143,7 +143,7 @@ def _site(last: Submission, run: RunDir) -> Site:
     try:
         return stored_site(last.site, run)
     except ConfigError:
-        return Site(name=last.site, scheduler=last.scheduler)
+        return bare_site(last)
 
 
 def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.overview import UNDER_WAY, Queue, Row, scan_run
+from hpcddm.commands.overview import UNDER_WAY, Queue, UnitRow, scan_run
 from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.launch.storage import readable
-from hpcddm.launch.watching import Work
+from hpcddm.launch.watching import WorkState
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic, manifest, sharing
@@ -25,7 +25,7 @@ from hpcddm.unit_states import State, UnitStatus, survey
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""
 STATE_FOLDER, STATE_FILE = "state", "state.json"
-SETTLED = {*State, *Work} - UNDER_WAY - {Work.HELD}
+SETTLED = {*State, *WorkState} - UNDER_WAY - {WorkState.HELD}
 """States of units of which no job is in a queue or running."""
 
 
@@ -44,7 +44,7 @@ class Waste:
 
 
 def clean(root: Path, yes: bool) -> int:
-    """Print what can go, and remove it where `yes` or the user at a terminal says so; return the exit code.
+    """Print what can go, and remove it with `yes`, or with the user's consent at a terminal; return the exit code.
 
     Raises `SchedulerSilent` when it is unknown which units are under way.
     """
@@ -128,7 +128,7 @@ def _owner(folder: Path) -> str:
         return "somebody else"
 
 
-def _is_settled(row: Row, run: RunDir) -> bool:
+def _is_settled(row: UnitRow, run: RunDir) -> bool:
     # What a sweep shares is another run's, to which it is a link.
     folder = run.unit(row.unit)
     is_own = not any(path.is_symlink() for path in (folder, folder.parent, run.logs(row.unit)))
@@ -155,8 +155,8 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
 
 
 def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:
-    inputs = {key: manifest.read(run.unit(key)).digest for key in unit.inputs}
-    return Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, []).fingerprint
+    inputs = {key: present for key in unit.inputs if (present := manifest.read(run.unit(key)))}
+    return Manifest.expected(unit.key, unit.fingerprint_settings, inputs).fingerprint
 
 
 def _is_other(folder: Path, fingerprint: str) -> bool:

@@ -50,8 +50,8 @@ def convert(
     description = _described(config, experiment.data) | {
         "source": source.name,
         "source_sha256": stored.sha256,
-        "images": stored.own.get("images"),
-        "train_flops": stored.own.get("train_flops"),
+        "images": stored.description.get("images"),
+        "train_flops": stored.description.get("train_flops"),
         "layout": layout,
         "seed": seed,
         "notes": [*info.notes, *_notes(info, target)],

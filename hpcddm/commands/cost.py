@@ -31,7 +31,7 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
     run = RunDir(root)
     if not is_sweep(run):
         stored_experiment(run)
-    from_sacct, why_not = ([], "--records") if records_only else _ask(run)
+    from_sacct, why_not = ([], "--records") if records_only else _query_sacct(run)
     spent = spending(run, from_sacct)
     if is_sweep(run):
         # What several settings share is on the bill of the one that made it, so the sum counts it once.
@@ -52,24 +52,24 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _ask(run: RunDir) -> tuple[list[Execution], str]:
+def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
     """Query the run's executions from sacct; return them, and a reason for the case that there are none."""
     submissions = [submission for submission in submissions_of(run) if submission.scheduler == "slurm"]
-    tried = [record for key in units_with_logs(run) for record in records(run.logs(key)) if record.job_name]
+    attempts = [record for key in units_with_logs(run) for record in records(run.logs(key))]
+    tried = [(record, name) for record in attempts if (name := record.job_name)]
     # The attempts name their jobs, too: a folder that was copied from another site comes without a journal.
     names: dict[str | None, set[str]] = defaultdict(set)
     for submission in submissions:
         if submission.name:
             names[submission.cluster].add(submission.job_name)
-    for record in tried:
-        names[record.job.cluster if record.job else None].add(record.job_name)
+    for record, name in tried:
+        names[record.job.cluster if record.job else None].add(name)
     if not names:
         return [], "no job of it went through Slurm"
     if not any(_has_sacct(run, site) for site in {submission.site for submission in submissions} or {""}):
         return [], "the site says has_sacct: false"
-    timestamps = [submission.time for submission in submissions] + [
-        record.started for record in tried if record.started
-    ]
+    timestamps = [submission.time for submission in submissions]
+    timestamps += [record.started for record, _ in tried if record.started]
     try:
         return executions(
             {cluster: sorted(some) for cluster, some in names.items()}, min(timestamps, default=time.time())

@@ -71,7 +71,7 @@ def export(root: Path, unit: str, output: Path) -> None:
     theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
     try:
-        _write(output, theirs, config, stored.own, scheduler)
+        _write(output, theirs, config, stored.description, scheduler)
         (output / "README.txt").write_text(_readme(unit, stored.sha256, info, config, scheduler))
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None

@@ -8,6 +8,7 @@ import click
 from hpcddm.commands.following import follow
 from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, records
@@ -122,18 +123,18 @@ def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Pa
     """Find the scheduler's files of the last job of a unit that has any, or of the job `only`."""
     for submission in [only] if only else reversed(submissions_of(run)):
         if unit in submission.units and submission.job:
-            names = _names(submission, submission.units.index(unit), rank)
+            names = _names(submission.job, submission.units.index(unit), rank, submission.scheduler == "local")
             files = [home.jobs / name for home in journal_dirs(run) for name in names]
             if any(file.exists() for file in files):
                 return [file for file in files if file.exists()]
     return []
 
 
-def _names(submission: Submission, element: int, rank: int) -> list[str]:
+def _names(job: JobId, index: int, rank: int, is_local: bool) -> list[str]:
     """Return the names that submitit's local executor and the template in slurm/ give to a job's files."""
-    if submission.scheduler == "local":
-        return [f"{submission.job}_{rank}_log.out"]
-    return [f"{submission.job.element(element)}.out", f"{submission.job.element(element)}_{rank}.out"]
+    if is_local:
+        return [f"{job}_{rank}_log.out"]
+    return [f"{job.element(index)}.out", f"{job.element(index)}_{rank}.out"]
 
 
 def _show(file: Path) -> None:

@@ -8,31 +8,30 @@ from typing import Any
 from hpcddm import exit_codes
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.launch.base import Job, launcher_of
+from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.launch.watching import UnitObservation, Work, has_vanished, state_of
+from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, state_of
 from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline.keys import CONTINUATION, expert_number
 from hpcddm.pipeline.plan import batch_of, plan
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
-UNDER_WAY = {Work.RUNNING, Work.STARTING, Work.STOPPING, Work.PENDING, Work.REQUEUED}
+UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
 
 
 @dataclass(frozen=True)
-class Row:
+class UnitRow:
     """One unit; unknown values are None, or an empty text. The names are the keys of `status --json`."""
 
     unit: str
     """stage/unit."""
     state: str
-    """One word of `status.State` or of `launch.watching.Work`; rarely Slurm's own, such as 'suspended'."""
+    """One word of `unit_states.State` or of `launch.watching.WorkState`; rarely Slurm's own, such as 'suspended'."""
     reason: str
     """Reason for the state, for the user."""
     next: str
@@ -92,9 +91,7 @@ class Queue:
         queued = [submission for submission in observed.values() if submission.scheduler != "local"]
         if not queued:
             return cls({}, time.time())
-        return cls(
-            launcher_of(Site(name=queued[-1].site, scheduler=queued[-1].scheduler), run).states(queued), time.time()
-        )
+        return cls(launcher_of(bare_site(queued[-1]), run).states(queued), time.time())
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class Overview:
     """Rows of a run, and values computed from all of them."""
 
     run: RunDir
-    rows: list[Row]
+    rows: list[UnitRow]
     is_silent: bool
     """True where the scheduler did not answer."""
     refusal: str | None
@@ -127,7 +124,7 @@ class Overview:
         if self.is_silent:
             return exit_codes.SILENT
         # A state that is none of ours is Slurm's own word for a job that it still has.
-        is_alive = self.is_continued or bool(states & UNDER_WAY) or not states <= {*State, *Work}
+        is_alive = self.is_continued or bool(states & UNDER_WAY) or not states <= {*State, *WorkState}
         return exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
 
     def count(self, state: str) -> int:
@@ -142,7 +139,7 @@ class Overview:
         if states == {State.COMPLETE}:
             return f"complete; look at {root}/report/index.html"
         # What this site can mend comes before what another one has to bring.
-        rows = sorted(self.rows, key=lambda row: row.state == Work.ELSEWHERE)
+        rows = sorted(self.rows, key=lambda row: row.state == WorkState.ELSEWHERE)
         hints = list(dict.fromkeys(row.next for row in rows if row.next))
         if hints:
             more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
@@ -190,15 +187,16 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment), is_continued)
 
 
-def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Row:
+def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> UnitRow:
     key, work = observed.status.key, observed.work
     state, reason = state_of(observed)
     beat, last, now = work.beat, work.last, time.time()
-    is_running = state in (Work.RUNNING, Work.STOPPING) and beat is not None and beat is last.beat
+    is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
+    running_beat = beat if is_running else None
     batch = batch_of(experiment, key)
-    total = beat.total if beat else 0
+    done, total = (beat.done, beat.total) if beat else (0, 0)
     counts = total > 0 and batch > 0
-    return Row(
+    return UnitRow(
         unit=key,
         state=state,
         reason=reason,
@@ -208,14 +206,14 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Row:
         cluster=observed.newest.cluster if observed.newest else None,
         where=_where(observed, state),
         attempts=work.attempts,
-        done=beat.done if beat else 0,
+        done=done,
         total=total,
-        step=beat.done // batch if counts else None,
+        step=done // batch if counts else None,
         steps=math.ceil(total / batch) if counts else None,
         loss=(beat.figures or {}).get("loss") if beat else None,
         skipped=int((beat.figures or {}).get("skipped", 0)) if beat else 0,
-        rate=round(beat.rate, 1) if is_running else None,
-        seconds_left=beat.seconds_left if is_running else None,
+        rate=round(running_beat.rate, 1) if running_beat else None,
+        seconds_left=running_beat.seconds_left if running_beat else None,
         saved_images=work.saved[0] if work.saved else None,
         saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
         silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
@@ -225,7 +223,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Row:
 
 
 def _where(observed: UnitObservation, state: str) -> str:
-    if state not in (Work.RUNNING, Work.STOPPING):
+    if state not in (WorkState.RUNNING, WorkState.STOPPING):
         return ""
     if observed.job and observed.job.detail:
         return observed.job.detail
@@ -246,31 +244,31 @@ def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
     more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
     retry = submit if in_sweep else f"hpcddm retry {root}{more}"
     site = observed.status.unit.site
-    advice = {
-        Work.HELD: " ".join(["scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number])
+    advice: dict[str, str] = {
+        WorkState.HELD: " ".join(["scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number])
         if observed.job
         else "",
-        Work.FAILED: f"{read}   then: {retry}",
-        Work.GAVE_UP: f"{read}   then: {retry}",
-        Work.UNKNOWN: "look again when the scheduler answers" if observed.is_silent else f"{read}   then {submit}",
-        Work.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
+        WorkState.FAILED: f"{read}   then: {retry}",
+        WorkState.GAVE_UP: f"{read}   then: {retry}",
+        WorkState.UNKNOWN: "look again when the scheduler answers" if observed.is_silent else f"{read}   then {submit}",
+        WorkState.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
     }
-    needs_submit = (Work.CANCELLED, Work.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
-    if more and state == Work.STOPPED and not in_sweep:
+    needs_submit = (WorkState.CANCELLED, WorkState.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
+    if more and state == WorkState.STOPPED and not in_sweep:
         return retry
     return again if state in needs_submit else advice.get(state, "")
 
 
-def _without_hints_while_driven(rows: list[Row], submissions: list[Submission]) -> list[Row]:
+def _without_hints_while_driven(rows: list[UnitRow], submissions: list[Submission]) -> list[UnitRow]:
     """Remove the advice for units that have not begun while `submit` runs units on this machine: it starts them."""
     local = {key for submission in submissions if submission.scheduler == "local" for key in submission.units}
-    if not any(row.unit in local and row.state in (Work.RUNNING, Work.STARTING) for row in rows):
+    if not any(row.unit in local and row.state in (WorkState.RUNNING, WorkState.STARTING) for row in rows):
         return rows
     idle = (State.MISSING, State.OUTDATED)
     return [replace(row, next="") if row.state in idle else row for row in rows]
 
 
-def _expert_images(rows: list[Row], experiment: Experiment) -> tuple[int, int]:
+def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:
     training, num_experts = experiment.experts.training, experiment.cluster.experts
     each = math.ceil(training.images / training.batch) * training.batch // num_experts
     experts = [row for row in rows if expert_number(row.unit) is not None]

@@ -29,7 +29,7 @@ TABLE_COLUMNS = 160
 
 
 @dataclass(frozen=True)
-class Row:
+class StageRow:
     """Units of one stage and one shape; None stands for unknown."""
 
     stage: str
@@ -85,7 +85,7 @@ def _rows(
     run: RunDir,
     counts: dict[str, int],
     speed: float | None,
-) -> list[Row]:
+) -> list[StageRow]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.planning.benchmark import Benchmark
     from hpcddm.planning.costs import Costs
@@ -125,12 +125,12 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
 
 def _row(
     name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: DiskSpace
-) -> Row:
+) -> StageRow:
     seconds = _unless_unknown([estimate.seconds for estimate in estimates])
     flops = _unless_unknown([estimate.flops for estimate in estimates])
     hours = None if seconds is None else sum(seconds) / 3600
     known_slots = _unless_unknown(slots)
-    return Row(
+    return StageRow(
         stage=name,
         units=len(estimates),
         nodes=resources.nodes,
@@ -154,7 +154,7 @@ def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
     return None if any(value is None for value in values) else values
 
 
-def _total(rows: list[Row], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
+def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     """Sum the known costs, and add needed and free space of the run's file system."""
     free_bytes, free_files = storage.free(run.root)
     sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
@@ -166,7 +166,7 @@ def _total(rows: list[Row], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     }
 
 
-def _print(rows: list[Row], total: dict[str, Any], run: RunDir) -> None:
+def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
     table = Table(title_justify="left")
     for name in ("stage", "units", "nodes x ranks", "CPUs", "GPUs", "FLOPs", "a unit takes", "CPU-h", "GPU-h", "slots"):
         table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)

@@ -30,7 +30,7 @@ def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | 
     files = _of_experiment(experiment, overrides) if experiment else _of_all_variants()
     for file in files:
         path = pretrained.kept_file(file, folder and folder.resolve())
-        wrong = pretrained.what_is_wrong(file, path)
+        wrong = pretrained.defect(file, path)
         if wrong is None:
             click.echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
             continue

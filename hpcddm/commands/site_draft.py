@@ -248,6 +248,12 @@ def _words(line: str) -> dict[str, str]:
     return values if "PartitionName" in values else {}
 
 
+def _leading_number(text: str) -> int:
+    """Return the number at the beginning of a text; 0 where there is none."""
+    match = re.match("[0-9]+", text)
+    return int(match[0]) if match else 0
+
+
 def _nodes(text: str, partition: str) -> list[Nodes]:
     kinds = []
     for line in text.splitlines():
@@ -255,7 +261,7 @@ def _nodes(text: str, partition: str) -> list[Nodes]:
         if len(fields) != 5 or fields[0] != partition:
             continue
         # '64+' stands for nodes that differ.
-        count, cpus, memory = (int(re.match(r"[0-9]*", field)[0] or 0) for field in fields[1:4])
+        count, cpus, memory = (_leading_number(field) for field in fields[1:4])
         gpus = GPUS.findall(fields[4])
         kind, number = (gpus[0][0] or None, sum(int(match[1]) for match in gpus)) if gpus else (None, 0)
         kinds.append(Nodes(count, cpus, memory // 1000, kind, number))

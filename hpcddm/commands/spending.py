@@ -80,7 +80,7 @@ def _is_own(run: RunDir, key: str) -> bool:
 
 
 def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
-    element = execution.job.index
+    element = execution.job.array_index
     keys = units.get(execution.token, [])
     return keys[int(element)] if element.isdigit() and int(element) < len(keys) else None
 
@@ -110,10 +110,11 @@ def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | No
     candidates = [
         execution for execution in executions if execution.job == record.job and execution.token == record.token
     ]
-    if not candidates or record.started is None:
+    started = record.started
+    if not candidates or started is None:
         return None
-    nearest = min(candidates, key=lambda execution: abs(execution.started - record.started))
-    return nearest if abs(nearest.started - record.started) < MATCH_SECONDS else None
+    nearest = min(candidates, key=lambda execution: abs(execution.started - started))
+    return nearest if abs(nearest.started - started) < MATCH_SECONDS else None
 
 
 def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: float, ending: str) -> JobCost:

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm import exit_codes
-from hpcddm.commands.overview import Overview, Queue, Row, scan_run
+from hpcddm.commands.overview import Overview, Queue, UnitRow, scan_run
 from hpcddm.commands.terminal import needed_columns, table_console
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
-from hpcddm.launch.watching import Work
+from hpcddm.launch.watching import WorkState
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State
@@ -25,15 +25,15 @@ REFRESH_SECONDS = 5
 ASK_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
-STYLES = {
+STYLES: dict[str, str] = {
     State.COMPLETE: "green",
-    Work.RUNNING: "cyan",
-    Work.FAILED: "red",
-    Work.GAVE_UP: "red",
+    WorkState.RUNNING: "cyan",
+    WorkState.FAILED: "red",
+    WorkState.GAVE_UP: "red",
     State.DAMAGED: "red",
     State.STALE: "yellow",
-    Work.HELD: "yellow",
-    Work.UNKNOWN: "yellow",
+    WorkState.HELD: "yellow",
+    WorkState.UNKNOWN: "yellow",
 }
 
 
@@ -57,9 +57,9 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
     for line in filter(None, (summary(overview), outlook(overview))):
         console.print(Text(line), soft_wrap=True)
     console.print(table(overview.rows, console.width))
-    for line in remarks(overview.rows):
+    for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
-        console.print(line, soft_wrap=True)
+        console.print(remark, soft_wrap=True)
     console.print(Text(f"next: {overview.next_step()}"), soft_wrap=True)
     return overview.exit_code if has_code else exit_codes.DONE
 
@@ -129,7 +129,7 @@ def outlook(overview: Overview) -> str:
     if 0 < done < total:
         parts.append(f"experts {done / total:.1%} ({done:,} of {total:,} images)")
     if overview.seconds_left is not None:
-        running = (State.COMPLETE, Work.RUNNING, Work.STOPPING)
+        running = (State.COMPLETE, WorkState.RUNNING, WorkState.STOPPING)
         at_least = "at least " if any(row.state not in running for row in overview.rows) else ""
         parts.append(f"{at_least}{duration(overview.seconds_left)} left")
     if overview.is_continued:
@@ -157,12 +157,12 @@ LAYOUTS = (
     Layout(gap=1, is_short=True, dropped=("step", "img/s")),
     Layout(gap=1, is_short=True, dropped=("step", "img/s", "node")),
 )
-"""The first one that fits is taken; what is dropped is in --json."""
+"""Layouts in the order of preference; dropped columns are in --json."""
 COLUMNS = ("unit", "state", "try", "cluster", "node", "images", "step", "loss", "img/s", "left", "saved", "by")
 LEFT = ("unit", "state", "cluster", "node", "by")
 
 
-def table(rows: list[Row], width: int) -> Table:
+def table(rows: list[UnitRow], width: int) -> Table:
     """Build a table with one line for each unit, in the first layout no wider than `width`, else in the narrowest."""
     for layout in LAYOUTS:
         built = _table(rows, layout)
@@ -171,7 +171,7 @@ def table(rows: list[Row], width: int) -> Table:
     return built
 
 
-def _table(rows: list[Row], layout: Layout) -> Table:
+def _table(rows: list[UnitRow], layout: Layout) -> Table:
     cells = [_cells(row, layout.is_short) for row in rows]
     named = {name for row_cells in cells for name, cell in row_cells.items() if cell} | {"unit", "state"}
     if len({row.cluster for row in rows}) < 2:
@@ -186,7 +186,7 @@ def _table(rows: list[Row], layout: Layout) -> Table:
     return built
 
 
-def _cells(row: Row, is_short: bool) -> dict[str, str]:
+def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
     """Format a row by column; `saved` is the age of the newest training state."""
     is_open = row.state != State.COMPLETE
     saved = row.saved_seconds if is_open else None
@@ -217,11 +217,11 @@ def _short(count: int) -> str:
     return f"{count:,}"
 
 
-def _style(name: str, row: Row) -> str:
+def _style(name: str, row: UnitRow) -> str:
     return STYLES.get(row.state, "") if name == "state" else ""
 
 
-def remarks(rows: list[Row]) -> list[Text]:
+def remarks(rows: list[UnitRow]) -> list[Text]:
     """List reasons and next commands of units; units with the same ones share a line."""
     units_of: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
@@ -236,7 +236,7 @@ def remarks(rows: list[Row]) -> list[Text]:
     return lines + _changes(rows)
 
 
-def _changes(rows: list[Row]) -> list[Text]:
+def _changes(rows: list[UnitRow]) -> list[Text]:
     """List units whose attempts had different code or packages; those with the same changes share a line."""
     units: dict[str, list[str]] = {}
     for row in rows:

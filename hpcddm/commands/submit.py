@@ -7,9 +7,9 @@ import click
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.base import Job, Launcher, QueueFull, QueueLauncher, launcher_of
-from hpcddm.launch.continuation import Rest, leave
-from hpcddm.launch.continuation import read as read_rest
+from hpcddm.launch import continuation
+from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
+from hpcddm.launch.continuation import Rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
@@ -90,7 +90,7 @@ def submit_missing(
     as_submitted: bool = False,
     rest: Rest | None = None,
 ) -> int:
-    """Decide what is to run of an experiment whose images lie where it says, and submit it; return the exit code.
+    """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
     as_submitted: the batch script follows the template with which the run was last submitted.
     rest: what an earlier submission left out, where this one continues it.
@@ -102,7 +102,7 @@ def submit_missing(
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only)
     if not decision.to_run:
-        _say_nothing_to_do(decision, run)
+        _print_nothing_to_do(decision, run)
         return 0
     _check_schedulers(decision, run, launcher)
     check_experiment(experiment, site, decision)
@@ -120,7 +120,7 @@ def submit_missing(
         # Another submit may have been at work between the first look and the lock.
         decision = decide(experiment, run, launcher, redo, only)
         if not decision.to_run:
-            _say_nothing_to_do(decision, run)
+            _print_nothing_to_do(decision, run)
             return 0
         _check_schedulers(decision, run, launcher)
         experiment = within_run(experiment, run)
@@ -141,8 +141,8 @@ def submit_missing(
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
-    """Tell, and print, if somebody cancelled the submission that is to be continued while this waited for the lock."""
-    if rest is None or read_rest(home) is not None:
+    """Tell if the submission that is to be continued was cancelled while this waited for the lock; then print it."""
+    if rest is None or continuation.read(home) is not None:
         return False
     click.echo("cancelled meanwhile; nothing more is submitted")
     return True
@@ -190,7 +190,7 @@ def make_folder(run: RunDir) -> None:
 
 
 def _run_here(
-    experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision, only: Collection[str] | None
+    experiment: Experiment, run: RunDir, launcher: DirectLauncher, decision: Decision, only: Collection[str] | None
 ) -> int:
     from hpcddm.launch.embedded import Embedded
 
@@ -208,7 +208,7 @@ def _run_here(
         raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
     if REPORT in final.complete:
         call_hook(launcher.site, run, "complete", REPORT)
-    _say_nothing_to_do(final, run)
+    _print_nothing_to_do(final, run)
     return 0
 
 
@@ -253,9 +253,9 @@ def submit_arrays(
     remaining = [item.name for item in items if item.name not in jobs]
     if remaining:
         click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
-    files = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
-    rest = Rest(launcher.site.name, remaining, str(Path.cwd()), *files, launcher.code.is_live)
-    if message := leave(rest, items, only, home, launcher, {**active, **jobs}):
+    sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
+    rest = Rest(launcher.site.name, remaining, str(Path.cwd()), sweep_file, base_file, launcher.code.is_live)
+    if message := continuation.schedule(rest, items, only, home, launcher, {**active, **jobs}):
         click.echo(message)
 
 
@@ -307,7 +307,7 @@ def _announce(site: Site, run: RunDir, decision: Decision) -> None:
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
     click.echo(f"run {run.root}   site {site.name}   {counts}")
-    _say_who_else(decision, run)
+    _print_other_sites(decision, run)
 
 
 def announce_code(launcher: Launcher) -> None:
@@ -319,9 +319,9 @@ def announce_code(launcher: Launcher) -> None:
         click.echo(f"note: earlier jobs were submitted with other code and keep theirs; the last was {before[0]}")
 
 
-def _say_who_else(decision: Decision, run: RunDir) -> None:
+def _print_other_sites(decision: Decision, run: RunDir) -> None:
     if decision.elsewhere:
-        sites = {decision.states[key].unit.site for key in decision.elsewhere}
+        sites = {site for key in decision.elsewhere if (site := decision.states[key].unit.site)}
         click.echo(f"elsewhere ({', '.join(sorted(sites))}): {', '.join(decision.elsewhere)}")
         for key, reason in decision.elsewhere.items():
             if reason:
@@ -334,12 +334,12 @@ def _say_who_else(decision: Decision, run: RunDir) -> None:
         )
 
 
-def _say_nothing_to_do(decision: Decision, run: RunDir) -> None:
+def _print_nothing_to_do(decision: Decision, run: RunDir) -> None:
     if decision.active:
         click.echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
     elif decision.elsewhere:
         click.echo("everything that belongs to this site is complete")
-        _say_who_else(decision, run)
+        _print_other_sites(decision, run)
     else:
         click.echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
     report = manifest.read(run.unit(REPORT))

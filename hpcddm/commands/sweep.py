@@ -19,7 +19,7 @@ from hpcddm.commands.submit import (
 )
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import storage
-from hpcddm.launch.base import Job, Launcher, QueueLauncher, launcher_of
+from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
@@ -288,7 +288,7 @@ def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
     return 0
 
 
-def _run_here(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
+def _run_here(definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher) -> int:
     from hpcddm.launch.embedded import Embedded
 
     failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()

@@ -35,7 +35,7 @@ class Execution:
 def executions(names: Mapping[str | None, list[str]], since: float) -> list[Execution]:
     """List all executions of jobs with these names, by cluster, oldest first, with one call of sacct for each cluster.
 
-    Raises `SlurmUnavailable` with the reason when sacct is not there, gives no answer, or has nothing to say.
+    Raises `SlurmUnavailable` with the reason when sacct is missing, fails or does not answer.
     """
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - CLOCK_SECONDS))
     # --duplicates: without it sacct shows the last execution of a requeued job only, and every hour before is lost.

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
 from hpcddm.launch.template import own_parts
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import validate
 from hpcddm.site import Resources, Site
 
 QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_", "SCANCEL_")
@@ -50,7 +52,7 @@ class ArraySpec:
     throttle: int
     """Number of elements that may run at the same time."""
     begin_seconds: int = 0
-    """Seconds to wait before the first look for what another cluster makes: no dependency crosses clusters."""
+    """Seconds to wait before the first check of inputs from another cluster: no dependency crosses clusters."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Job:
     starts: str = ""
     """Expected start of a pending job, as the scheduler writes it; empty when it does not know."""
     others: tuple[JobId, ...] = ()
-    """Further jobs of the same unit: one that submits itself anew is in the queue twice for a moment."""
+    """Further jobs of the same unit: a job that resubmits itself is in the queue twice for a moment."""
 
 
 class Launcher(ABC):
@@ -105,7 +107,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def dismiss(self, *jobs: JobId) -> None:
-        """Ask running jobs to save and leave; raises `UserError` with the scheduler's words when it refuses."""
+        """Signal running jobs to save and exit; raises `UserError` with the scheduler's words when it refuses."""
 
     @abstractmethod
     def cancel(self, *jobs: JobId) -> None:
@@ -131,6 +133,22 @@ class QueueLauncher(Launcher):
         """
 
 
+class DirectLauncher(Launcher):
+    """Launcher without a queue: a submitted unit starts at once, so the caller decides how many run."""
+
+    cores: int
+    """Number of cores to fill with units."""
+    gpus: GpuPool
+
+    @abstractmethod
+    def is_running(self, job: str) -> bool:
+        """Tell if the processes of a job that this launcher started still run."""
+
+    @abstractmethod
+    def kill(self, job: str) -> None:
+        """End all processes of a job at once."""
+
+
 def clean_environment() -> dict[str, str]:
     """Return the environment for a new job: without the variables of an enclosing allocation, but with SLURM_CONF."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(SCHEDULER_PREFIXES)}
@@ -144,6 +162,11 @@ def python_path(code: Path, before: str | None) -> str:
     return os.pathsep.join([str(code), *filter(None, (before or "").split(os.pathsep))])
 
 
-def launcher_of(site: Site, run: RunDir) -> Launcher:
+def bare_site(submission: Submission) -> Site:
+    """Return the site of a submission as far as the journal knows it, which is enough to query its queue."""
+    return validate(Site, {"name": submission.site, "scheduler": submission.scheduler}, "journal")
+
+
+def launcher_of(site: Site, run: RunDir) -> QueueLauncher | DirectLauncher:
     """Create the launcher of a site, from `launch/<scheduler>.py`."""
     return importlib.import_module(f"hpcddm.launch.{site.scheduler}").create(site, run)

@@ -1,7 +1,7 @@
-"""The last small job of a submission for which the queue had no room: it submits the rest when there is some.
+"""Continuation of a submission for which the queue had no room: a last small job submits the rest.
 
-It is a unit like any other, `submission/all`, with a place in the journal; of a run or a sweep there is never more than
-one that waits. What is left stands in a file beside the jobs, so that the one that waits always knows the latest.
+The job is a unit like any other, `submission/all`, with a place in the journal; a run or a sweep has at most one such
+job pending. The rest is stored in a file beside the jobs, which the job reads when it starts.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ from hpcddm.rundir.layout import RunDir
 NICE = 10_000
 """Niceness of the job, above the default of 0: jobs that are in the queue already come first."""
 BLIND_MINUTES = 10
-"""Minutes that the job waits where no job of the run tells when there may be room."""
+"""Minutes that the job waits where it can depend on no job of the run."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rest:
     units: list[str]
     """Names of the units in the home's journal."""
     folder: str
-    """Folder in which the command was typed: bare names of files are looked for there."""
+    """Folder in which the command was typed: bare names of files are relative to it."""
     sweep: str | None = None
     """The file of the sweep; None of a run."""
     experiment: str | None = None
@@ -40,7 +40,7 @@ class Rest:
 
 
 def read(home: RunDir) -> Rest | None:
-    """Read what is left to submit, or None when nothing is, or somebody has cancelled it."""
+    """Read the rest; None when nothing is left to submit, or the rest was cancelled."""
     values = atomic.read_json(_path(home))
     try:
         return Rest(**values) if values else None
@@ -56,13 +56,15 @@ def forget(home: RunDir) -> None:
 def withdraw(home: RunDir, units: Collection[str]) -> list[str]:
     """Take units out of what is left to submit; return those that were there."""
     before = read(home)
-    withdrawn = [unit for unit in before.units if unit in units] if before else []
+    if before is None:
+        return []
+    withdrawn = [unit for unit in before.units if unit in units]
     if withdrawn:
         _store(replace(before, units=[unit for unit in before.units if unit not in withdrawn]), home)
     return withdrawn
 
 
-def leave(
+def schedule(
     rest: Rest,
     items: Sequence[Item],
     only: Collection[str] | None,
@@ -92,11 +94,13 @@ def leave(
         return ""
     if not launcher.site.continue_submission:
         return "later the same command submits them"
-    return arrange(rest, items, home, launcher, active)
+    return submit_continuation(rest, items, home, launcher, active)
 
 
-def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> str:
-    """Store the rest and submit the job that continues, behind the first of `active`; return a message for the user.
+def submit_continuation(
+    rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
+) -> str:
+    """Store the rest and submit the job that continues, after the first of `active`; return a message for the user.
 
     items: any of the submission, for the job's name. A job that waits already takes this rest, too.
     """
@@ -108,8 +112,8 @@ def arrange(rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher,
     item = Item(home, unit, items[0].experiment, CONTINUATION, ())
     # No dependency crosses clusters.
     cluster = launcher.site.resources_for(*CONTINUATION.split("/")).cluster
-    behind = {job.id.array for name, job in active.items() if name != CONTINUATION and job.id.cluster == cluster}
-    first = sorted(behind, key=_number)[:1]
+    blocking_jobs = {job.id.array for name, job in active.items() if name != CONTINUATION and job.id.cluster == cluster}
+    first = sorted(blocking_jobs, key=_number)[:1]
     spec = array_spec([item], launcher.site, first, 1, 0 if first else 60 * BLIND_MINUTES)
     flags = (*(spec.resources.extra_sbatch or ()), f"--nice={NICE}")
     spec = replace(spec, resources=spec.resources.model_copy(update={"extra_sbatch": flags}))

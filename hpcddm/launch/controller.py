@@ -23,7 +23,7 @@ class UnitController(Controller):
         self._launcher = int(os.environ[LAUNCHER_VARIABLE])
 
     def wait(self, freq: int = 24) -> Sequence[int | None]:
-        """Wait for all ranks, or until the time for those that were told to leave is over; `run` kills the rest."""
+        """Wait for all ranks, but after a stop signal only for the grace period; `run` kills the remaining ranks."""
         deadline = math.inf
         while None in (codes := [task.poll() for task in self.tasks]) and time.monotonic() < deadline:
             patience = self._patience(codes)

@@ -51,18 +51,16 @@ def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, Ear
     Queries the controller once per array, then the accounting; jobs that neither remembers are left out.
     """
     newest = {unit: submission for submission in submissions for unit in submission.units}
-    submitted = {unit: newest[unit] for unit in units if unit in newest and newest[unit].job is not None}
-    submitted = {
-        unit: submission
-        for unit, submission in submitted.items()
-        if submission.scheduler == "slurm" and unit not in submission.cancelled
-    }
+    elements: dict[str, JobId] = {}
+    for unit, submission in ((unit, newest[unit]) for unit in units if unit in newest):
+        if submission.job is not None and submission.scheduler == "slurm" and unit not in submission.cancelled:
+            elements[unit] = submission.job.element(submission.units.index(unit))
     ends: dict[JobId, EarlyEnd] = {}
-    for array in dict.fromkeys(submission.job for submission in submitted.values()):
+    for array in dict.fromkeys(element.array for element in elements.values()):
         ends |= _from_controller(array) or _from_accounting(array)
     early = {}
-    for unit, submission in submitted.items():
-        end = ends.get(submission.job.element(submission.units.index(unit)))
+    for unit, element in elements.items():
+        end = ends.get(element)
         if end and end.state in FAILURES and end.seconds <= EARLY_SECONDS and end.node:
             early[unit] = end
     return early
@@ -71,7 +69,7 @@ def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, Ear
 def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], home: RunDir) -> bool:
     """Tell if the node of an early end is to blame: on another one, the same stage began Python since that submission.
 
-    Else a wrong line of `setup`, a wrong `python` or `container` would make every healthy node look like this one.
+    Without that evidence a wrong `setup`, `python` or `container` could be the cause, on every node.
     """
     if early.is_before_the_script:
         return True

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Collection, Sequence
 
-from hpcddm.launch.base import Launcher
+from hpcddm.launch.base import DirectLauncher
 from hpcddm.launch.items import Item, array_spec, submit_array
-from hpcddm.launch.local import Local
-from hpcddm.launch.progress import Progress
+from hpcddm.launch.progress import ProgressDisplay
 from hpcddm.rundir import manifest
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import SAVING_SECONDS
@@ -21,19 +21,15 @@ class Embedded:
     """Drives one run, or several that share a home, until nothing is left that can be done here."""
 
     def __init__(
-        self, items: Sequence[Item], home: RunDir, launcher: Launcher, complete: int, absent: Collection[str]
+        self, items: Sequence[Item], home: RunDir, launcher: DirectLauncher, complete: int, absent: Collection[str]
     ) -> None:
-        if not isinstance(launcher, Local):
-            raise TypeError(
-                f"site {launcher.site.name}: its jobs go through a queue, and only the local launcher runs units here"
-            )
         self.home, self.launcher = home, launcher
         self.waiting = list(items)
         self.absent = set(absent)
         """Names of units that are not there and that are not made here."""
-        self.running: dict[str, Item] = {}
+        self.running: dict[JobId, Item] = {}
         self.failed: dict[str, str] = {}
-        self.progress = Progress(complete + len(items), complete)
+        self.progress = ProgressDisplay(complete + len(items), complete)
 
     def drive(self) -> dict[str, str]:
         """Run everything and return the units that failed, with the reason.

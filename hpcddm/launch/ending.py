@@ -1,4 +1,4 @@
-"""Ends jobs, and names their owners where the scheduler refuses because they belong to somebody else."""
+"""Cancels jobs; an error about jobs of another user names that user."""
 
 from collections.abc import Collection
 
@@ -34,5 +34,5 @@ def whose(jobs: Collection[Job], submissions: list[Submission]) -> str:
 
 
 def is_foreign(job: Job, submissions: list[Submission]) -> bool:
-    """Tell if somebody else submitted the job."""
+    """Tell if another user submitted the job."""
     return bool(whose([job], submissions))

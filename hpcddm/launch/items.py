@@ -84,7 +84,7 @@ def array_spec(
     throttle: int | None = None,
     begin_seconds: int = 0,
 ) -> ArraySpec:
-    """Describe an array; all its elements may run at the same time unless `throttle` says how many."""
+    """Describe an array; all its elements may run at the same time unless `throttle` limits their number."""
     first = items[0]
     return ArraySpec(
         f"{first.experiment.name}-{array_name(first)}",
@@ -123,24 +123,24 @@ def submit_unit(unit: PlannedUnit, experiment: Experiment, run: RunDir, launcher
 
 def write_specs(items: Sequence[Item], site: Site) -> None:
     """Write the specs that the units' jobs read."""
-    survival = {key: getattr(site, key) for key in SURVIVAL_KEYS}
+    survival: dict[str, Any] = {key: getattr(site, key) for key in SURVIVAL_KEYS}
     settings: dict[int, dict[str, Any]] = {}
     for item in items:
         if id(item.experiment) not in settings:
             settings[id(item.experiment)] = item.experiment.model_dump(mode="json")
         unit, experiment = item.unit, settings[id(item.experiment)]
         resources = site.resources_for(*unit.key.split("/"))
-        shape = {"threads": resources.cpus_per_rank, "gpus": resources.gpus_per_node}
-        optional = {"optional": unit.optional, "min_optional": unit.min_optional}
-        shape |= {"is_collective": is_collective(unit.key)}
         spec = Spec(
             unit.key,
             experiment,
             unit.fingerprint_settings,
             unit.requires,
-            **shape,
+            threads=resources.cpus_per_rank,
+            gpus=resources.gpus_per_node,
+            is_collective=is_collective(unit.key),
+            optional=unit.optional,
+            min_optional=unit.min_optional,
             **survival,
-            **optional,
         )
         spec.write(item.run)
 

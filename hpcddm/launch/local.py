@@ -11,7 +11,7 @@ from pathlib import Path
 import submitit
 from submitit.local.local import LocalJob
 
-from hpcddm.launch.base import PYTHON, ArraySpec, Job, Launcher, clean_environment, python_path
+from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
@@ -27,8 +27,10 @@ NO_LIMIT_MINUTES = 60 * 24 * 365
 class DetachedExecutor(submitit.LocalExecutor):
     """submitit's local executor, with jobs in a session of their own: Ctrl-C reaches the launcher alone."""
 
-    def __init__(self, folder: os.PathLike, resources: Resources, code: Path, gpus: list[str] | None) -> None:
+    def __init__(self, folder: Path, resources: Resources, code: Path, gpus: list[str] | None) -> None:
         super().__init__(folder)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        """Process between this one and the ranks, by job id."""
         self._code = code
         self._ranks = resources.ranks
         self._threads = resources.cpus_per_rank
@@ -58,6 +60,7 @@ class DetachedExecutor(submitit.LocalExecutor):
         }
         controller = [*PYTHON, "-m", "hpcddm.launch.controller", str(self.folder)]
         process = subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
+        self.processes[str(process.pid)] = process
         return LocalJob(self.folder, str(process.pid), tasks=list(range(self._ranks)), process=process)
 
     @property
@@ -65,14 +68,14 @@ class DetachedExecutor(submitit.LocalExecutor):
         return shlex.join([*PYTHON, "-u", "-m", "submitit.core._submit", str(self.folder)])
 
 
-class Local(Launcher):
-    """Launcher of this machine; a submitted unit starts at once, so the caller decides how many run."""
+class Local(DirectLauncher):
+    """Launcher of this machine."""
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
         self.cores = site.cores or len(os.sched_getaffinity(0))
         self.gpus = GpuPool(site)
-        self._processes: dict[str, subprocess.Popen] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def check(self, arrays: list[ArraySpec]) -> None:
         """Raise `UserError` when a unit needs more GPUs than there are; with fewer cores it only takes longer."""
@@ -91,7 +94,7 @@ class Local(Launcher):
         executor = DetachedExecutor(self.run.jobs.resolve(), array.resources, self.code.folder, gpus)
         job = executor.submit(partial(run_unit, str(spec.resolve())))
         self.gpus.hold(job.job_id, gpus or [])
-        self._processes[job.job_id] = job._process
+        self._processes |= executor.processes
         return JobId(job.job_id)
 
     def is_running(self, job: str) -> bool:
@@ -107,12 +110,12 @@ class Local(Launcher):
         }
 
     def dismiss(self, *jobs: JobId) -> None:
-        """Ask units to save and leave."""
+        """Signal units to save and exit."""
         for job in jobs:
             self._signal(job, signal.SIGTERM)
 
     def cancel(self, *jobs: JobId) -> None:
-        """Ask units to save and leave; nothing here ends them before they have."""
+        """Signal units to save and exit; nothing ends them before they have."""
         self.dismiss(*jobs)
 
     def kill(self, job: str) -> None:
@@ -134,6 +137,6 @@ def _stage(array: ArraySpec) -> str:
     return array.keys[0].split("/")[-2]
 
 
-def create(site: Site, run: RunDir) -> Launcher:
+def create(site: Site, run: RunDir) -> DirectLauncher:
     """Create the launcher of a site."""
     return Local(site, run)

@@ -41,7 +41,7 @@ class GpuPool:
         return visible[:num_gpus]
 
     def needed(self, stage: str, resources: Resources) -> int:
-        """Return the number of GPUs that a unit gets: what the site asks for, else one for every rank that can use one.
+        """Return the number of GPUs of a unit: the site's `gpus_per_node`, else 1 for every rank that can use a GPU.
 
         Raises `UserError` when there are not so many.
         """

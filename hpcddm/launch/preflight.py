@@ -11,6 +11,7 @@ from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import variants_of
 from hpcddm.site import Resources, Site
 
@@ -48,7 +49,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
             continue
         for weights_file in variant.pretrained:
             path = pretrained.kept_file(weights_file)
-            wrong = pretrained.what_is_wrong(weights_file, path, hashed=False)
+            wrong = pretrained.defect(weights_file, path, hashed=False)
             if wrong:
                 raise UserError(
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
@@ -61,8 +62,9 @@ def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
 
     Raises `UserError` with both numbers, the keys and the folder.
     """
-    saved = atomic.read_json(newest) if (newest := _newest_state(unit, run)) else None
-    if saved is None or saved["world_size"] == resources.ranks:
+    newest = _newest_state(unit, run)
+    saved = atomic.read_json(newest) if newest else None
+    if newest is None or saved is None or saved["world_size"] == resources.ranks:
         return
     raise UserError(
         f"{unit.key}: {newest.parent} was saved by {saved['world_size']} ranks and cannot be continued by"
@@ -79,9 +81,9 @@ def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
     inputs = {key: manifest.read(run.unit(key)) for key in unit.inputs}
     if not all(inputs[key] for key in unit.requires):
         return None
-    digests = {key: input_manifest.digest for key, input_manifest in inputs.items() if input_manifest}
+    present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    fingerprint = manifest.Manifest(*unit.key.split("/"), unit.fingerprint_settings, digests, []).fingerprint
+    fingerprint = Manifest.expected(unit.key, unit.fingerprint_settings, present).fingerprint
     for path in descriptions:
         state = atomic.read_json(path)
         if isinstance(state, dict) and state.get("fingerprint") == fingerprint and "world_size" in state:

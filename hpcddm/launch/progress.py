@@ -13,7 +13,7 @@ from hpcddm.unit_states import activity
 PLAIN_SECONDS = 15
 
 
-class Progress:
+class ProgressDisplay:
     """Display of the running units' progress."""
 
     def __init__(self, total: int, done: int) -> None:
@@ -23,7 +23,7 @@ class Progress:
         self._started = time.time()
         self._spoke = self._started
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressDisplay":
         if self._console.is_terminal:
             self._live.start()
         return self

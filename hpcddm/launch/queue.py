@@ -38,7 +38,7 @@ class Submitted:
     script: str
     after: list[JobId]
     begin_seconds: int = 0
-    """Seconds that it waits before it first looks for what another cluster makes."""
+    """Seconds to wait before the first check of inputs from another cluster."""
 
 
 @dataclass(frozen=True)

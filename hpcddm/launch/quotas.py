@@ -10,7 +10,7 @@ SECONDS = 10
 """Seconds that a quota command may take; a slower file server counts as one without a quota."""
 MOUNTS = Path("/proc/self/mountinfo")
 NUMBER = re.compile(r"\[?(\d+)\]?\*?")
-"""A count; '*' marks one that is over its quota, brackets one of which a server did not answer."""
+"""A count; '*' marks a count over its quota, brackets a count without the share of an unreachable server."""
 Left = tuple[int | None, int | None]
 """Bytes and files that may still be taken; None where there is no limit, or none is known."""
 
@@ -50,9 +50,9 @@ def of_table(text: str, device: str, place: str) -> Left:
     for line in text.splitlines():
         fields = line.split()
         if len(fields) == 9 and fields[0] in (device, place):
-            numbers = [_number(word) for word in fields[1:4] + fields[5:8]]
-            if None not in numbers:
-                return _left(numbers[:3], 1024), _left(numbers[3:], 1)
+            left = _remainder(fields[1:4], fields[5:8])
+            if left is not None:
+                return left
     return None, None
 
 
@@ -65,12 +65,12 @@ def of_mmlsquota(text: str, device: str, place: str) -> Left:
             names = fields
         row = dict(zip(names, fields, strict=False))
         if row.get("quotaType") == "USR" and row.get("filesystemName") in (device, Path(device).name):
-            counts = [
-                [_number(row.get(f"{kind}{what}", "")) for what in ("Usage", "Quota", "Limit")]
-                for kind in ("block", "files")
-            ]
-            if all(None not in count for count in counts):
-                return _left(counts[0], 1024), _left(counts[1], 1)
+            kibibytes, files = (
+                [row.get(f"{kind}{what}", "") for what in ("Usage", "Quota", "Limit")] for kind in ("block", "files")
+            )
+            left = _remainder(kibibytes, files)
+            if left is not None:
+                return left
     return None, None
 
 
@@ -82,13 +82,17 @@ ASK: dict[str, tuple[list[str], Callable[[str, str, str], Left]]] = {
 """Type of the file system -> command, and the parser of its output."""
 
 
-def _number(word: str) -> int | None:
-    match = NUMBER.fullmatch(word)
-    return int(match[1]) if match else None
+def _remainder(kibibytes: list[str], files: list[str]) -> Left | None:
+    """Compute what is left of two triples (used, quota, limit); None where a word is no number."""
+    matches = [NUMBER.fullmatch(word) for word in (*kibibytes, *files)]
+    counts = [int(match[1]) for match in matches if match]
+    if len(counts) < len(matches):
+        return None
+    left, left_files = _left(*counts[:3]), _left(*counts[3:])
+    return None if left is None else 1024 * left, left_files
 
 
-def _left(counts: list[int], unit: int) -> int | None:
-    """Return what is left of (used, quota, limit): the limit counts; where there is none, the quota; 0 means none."""
-    used, soft, hard = counts
+def _left(used: int, soft: int, hard: int) -> int | None:
+    """Compute what is left of one count: the hard limit counts; where there is none, the quota; 0 means none."""
     limit = hard or soft
-    return max(limit - used, 0) * unit if limit else None
+    return max(limit - used, 0) if limit else None

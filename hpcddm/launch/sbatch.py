@@ -27,24 +27,24 @@ class Sbatch:
     """Submission of one script under a job name that no other job has."""
 
     def __init__(self, script: Path, name: str, start: list[str], has_sacct: bool, cluster: str | None = None) -> None:
-        """Prepare a call of sbatch; `start` are the flags that say when the job may start."""
+        """Prepare a call of sbatch; start: flags for the earliest start of the job."""
         self._script, self._name, self._has_sacct, self._on = script, name, has_sacct, on(cluster)
         self._command = ["sbatch", *self._on, "--parsable", f"--job-name={name}", *start, str(script)]
 
     def submit(self) -> str:
         """Submit once and return the job's id on its cluster.
 
-        An sbatch that died or gave no clear answer may have been understood: its job is looked up before it is tried
-        again. Raises `QueueFull` when this user has too many jobs, `UserError` when Slurm refuses or stays silent.
+        A call that died or gave no clear answer may have submitted a job: it is searched by its name before the next
+        call. Raises `QueueFull` when this user has too many jobs, `UserError` when Slurm refuses or stays silent.
         """
         for pause in (*PAUSES, None):
             job, reason = self._call()
             if job:
                 return self._only(job) if pause != PAUSES[0] else job
-            job = self._find()
-            if job:
-                return job
-            if job is None or pause is None:
+            late = self._find()
+            if late:
+                return late
+            if late is None or pause is None:
                 break
             time.sleep(pause * (1 + random.random()))
         raise UserError(
@@ -72,7 +72,7 @@ class Sbatch:
         raise QueueFull(f"Slurm says {full[0]}") if full else Refused(f"sbatch refused {self._script}: {message}")
 
     def _find(self) -> str | None:
-        """Look up the id of the job of this name; '' when there is none, None when Slurm does not answer."""
+        """Find the id of the job of this name; '' when there is none, None when Slurm does not answer."""
         deadline = time.monotonic() + LOOKUP_SECONDS
         while True:
             ids = self._jobs()
@@ -83,7 +83,7 @@ class Sbatch:
             time.sleep(1)
 
     def _jobs(self) -> set[str] | None:
-        """Look up the ids of all jobs of this name, ended ones included; None when Slurm does not answer."""
+        """Find the ids of all jobs of this name, ended ones included; None when Slurm does not answer."""
         name = f"--name={self._name}"
         commands = [("squeue", *self._on, "--all", "--noheader", "--states=all", name, "--format=%F")]
         if self._has_sacct:

@@ -5,13 +5,12 @@ import time
 from collections.abc import Collection
 
 from hpcddm.errors import UserError
-from hpcddm.launch.base import Launcher, launcher_of
+from hpcddm.launch.base import Launcher, bare_site, launcher_of
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Submission, current
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import COMES_BACK
 from hpcddm.runtime.records import records
-from hpcddm.site import Site
 from hpcddm.unit_states import activity
 
 
@@ -34,7 +33,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
     if not submissions:
         return
     scheduler, site = submissions[-1].scheduler, submissions[-1].site
-    jobs = launcher_of(Site(name=site, scheduler=scheduler), home).states(submissions)
+    jobs = launcher_of(bare_site(submissions[-1]), home).states(submissions)
     cancel = f"hpcddm cancel {shlex.quote(str(home.root))}"
     if jobs is not None:
         alive = {name: job for name, job in jobs.items() if name in names}
@@ -71,8 +70,8 @@ def _check_local(submissions: list[Submission], home: RunDir, names: Collection[
     for name in (name for submission in submissions for name in submission.units if name in names):
         run, key = _place(name, home)
         work = activity(run, key)
-        if work.is_running and work.last.token is None:
-            beat = work.last.beat
+        beat = work.last.beat if work.last else None
+        if work.is_running and work.last and beat and work.last.token is None:
             raise UserError(
                 f"{home.root}: {name} runs without a queue on {beat.host}, its last sign of life is"
                 f" {time.time() - beat.time:.0f} s old; wait for it, or stop it there with Ctrl-C"

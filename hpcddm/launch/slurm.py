@@ -1,6 +1,6 @@
 """Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit.
 
-What renders and what carries is imported when something is submitted: looking at the queue needs neither.
+jinja2 and submitit are imported by `submit` and `render` only: a query of the queue needs neither.
 """
 
 import re
@@ -42,7 +42,7 @@ class Slurm(QueueLauncher):
         self._clusters: dict[str | None, SlurmCluster] = {}
 
     def _cluster(self, name: str | None) -> SlurmCluster:
-        """Return a cluster by its name; what it says about itself is asked for once."""
+        """Return a cluster by its name; its attributes are queried once."""
         return self._clusters.setdefault(name, SlurmCluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
@@ -158,10 +158,10 @@ class Slurm(QueueLauncher):
         """Let every cluster show that it sees the run, where the site has several."""
         if len(self.site.clusters) > 1:
             shapes = {array.resources.cluster: array for array in arrays}
-            prove(self.run, {cluster: self._text(array) for cluster, array in shapes.items()})
+            prove(self.run, {cluster: self._text(array) for cluster, array in shapes.items() if cluster})
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
-        """Submit through sbatch; the job's name carries the token, so that a lost answer can be looked up.
+        """Submit through sbatch; the job's name carries the token, by which a job is found when the answer is lost.
 
         Everything that the jobs read is written before sbatch is called: a job whose id is lost runs all the same.
         """
@@ -194,7 +194,7 @@ class Slurm(QueueLauncher):
         return jobs
 
     def dismiss(self, *jobs: JobId) -> None:
-        """Send USR2 to the ranks, and to the batch script, which tells ranks that no signal reaches."""
+        """Send USR2 to the ranks, and to the batch script, which makes a stop file for ranks without signals."""
         _scancel(jobs, "--signal=USR2")
         _scancel(jobs, "--signal=USR2", "--batch")
 
@@ -204,7 +204,7 @@ class Slurm(QueueLauncher):
 
 
 def _start(array: ArraySpec) -> list[str]:
-    """Return the flags of sbatch that say when an array may start."""
+    """Return the flags of sbatch for the earliest start of an array."""
     if array.after:
         return [f"--dependency=afterany:{':'.join(job.number for job in array.after)}"]
     return [f"--begin=now+{array.begin_seconds}"] if array.begin_seconds else []
@@ -231,7 +231,7 @@ def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple
 def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
     elements: dict[JobId, list[str]] = defaultdict(list)
     for job in jobs:
-        elements[job.array] += [job.index] if job.index else []
+        elements[job.array] += [job.array_index] if job.array_index else []
     # A job that is no array has no elements.
     names = {array: f"{array.number}_[{','.join(some)}]" if some else array.number for array, some in elements.items()}
     for cluster in dict.fromkeys(array.cluster for array in elements):

@@ -24,11 +24,11 @@ class SlurmPartition:
 
 
 class SlurmCluster:
-    """One cluster; every attribute raises `SlurmUnavailable` when nobody answers."""
+    """One cluster; every attribute raises `SlurmUnavailable` when its controller does not answer."""
 
     def __init__(self, name: str | None = None) -> None:
         self._on = on(name)
-        """Flag that names the cluster; none for the one that Slurm's commands talk to by default."""
+        """Flag that names the cluster; none for the default cluster of Slurm's commands."""
 
     @cached_property
     def config(self) -> dict[str, str]:
@@ -44,7 +44,7 @@ class SlurmCluster:
         return {partition.name: partition for partition in parsed}
 
     def partitions_of(self, requested: str | None) -> list[str]:
-        """Return the names of the partitions that a job goes to when it asks for `requested`, or for none."""
+        """Return the names of the partitions of a job that requests `requested`; None for the default."""
         return (
             requested.split(",")
             if requested

@@ -75,10 +75,10 @@ class Snapshot:
     def _write(self) -> None:
         """Write to a temporary folder, then rename; another submit may make the same snapshot at the same time."""
         staged = self._home / f".{self.folder.name}.{atomic.unused()}"
-        before = next(iter(self._others()), {"digest": "", "files": {}})
+        before: dict[str, Any] = next(iter(self._others()), {"digest": "", "files": {}})
         try:
-            for path in {Path(path).parent for path in self._files}:
-                (staged / path).mkdir(parents=True, exist_ok=True)
+            for folder in {Path(path).parent for path in self._files}:
+                (staged / folder).mkdir(parents=True, exist_ok=True)
             for path, content in self._files.items():
                 is_same = before["files"].get(path) == self._hashes[path]
                 if not (is_same and _link(self._home / before["digest"] / path, staged / path)):

@@ -37,12 +37,12 @@ class Decision:
     elsewhere: dict[str, str] = field(default_factory=dict)
     """Units of other sites that are not complete here: key -> what is wrong with the folder that is here, or ''."""
     blocked: dict[str, str] = field(default_factory=dict)
-    """Units of this site that wait for one elsewhere, or for one that is left: key -> the key that is missing."""
-    left: list[str] = field(default_factory=list)
-    """Units that are missing and were not asked for."""
+    """Units of this site that wait for one elsewhere, or for one not requested: key -> the key that is missing."""
+    not_requested: list[str] = field(default_factory=list)
+    """Units that are missing and to which the submission was not restricted."""
     to_run: list[PlannedUnit] = field(default_factory=list)
     recalled: list[Job] = field(default_factory=list)
-    """Pending jobs of units that read one that is to run: they would not wait for it, so they are submitted anew."""
+    """Pending jobs of units with an input in `to_run`: they would not wait for it, so they are submitted anew."""
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:
@@ -150,7 +150,7 @@ def decide(
     check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
     decision = Decision(states, active=active)
     for unit in units:
-        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.left})
+        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
         touched = unit.stage in redo or (is_own and any(other.key in unit.inputs for other in decision.to_run))
@@ -164,7 +164,7 @@ def decide(
         elif missing:
             decision.blocked[unit.key] = missing[0]
         elif only is not None and unit.key not in only and not touched:
-            decision.left.append(unit.key)
+            decision.not_requested.append(unit.key)
         else:
             decision.to_run.append(unit)
             if unit.key in active:

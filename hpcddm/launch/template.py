@@ -56,7 +56,7 @@ def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
 def render(
     source: str, place: str, site: Site, resources: Resources, parts: Mapping[str, str] | None = None, **values: Any
 ) -> str:
-    """Fill in a template for units that ask for `resources` at `site`.
+    """Fill in a template for units with these `resources` at `site`.
 
     source: text of the template; place: file that it came from, for complaints; parts: texts of the user's own parts,
     by default those below the working directory.
@@ -74,10 +74,10 @@ def render(
             **values,
         )
     except jinja2.TemplateError as error:
-        is_syntax = isinstance(error, jinja2.TemplateSyntaxError)
-        line = f", line {error.lineno}" if is_syntax else ""
-        part = error.name if is_syntax and error.name else place
-        raise UserError(f"{part}{line}: {error.message}") from None
+        part = place
+        if isinstance(error, jinja2.TemplateSyntaxError):
+            part = f"{error.name or place}, line {error.lineno}"
+        raise UserError(f"{part}: {error.message}") from None
 
 
 @cache

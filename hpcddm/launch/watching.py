@@ -11,7 +11,7 @@ from hpcddm.runtime.outcome import COMES_BACK, Outcome
 from hpcddm.unit_states import Activity, State, UnitStatus
 
 
-class Work(StrEnum):
+class WorkState(StrEnum):
     """State of the work at a unit whose manifest does not settle it."""
 
     RUNNING = "running"
@@ -48,14 +48,14 @@ REASONS = {
     "DependencyNeverSatisfied": "waits for a job that will never end well; cancel it and submit again",
 }
 VERDICTS = {
-    Outcome.FAILED: Work.FAILED,
-    Outcome.GAVE_UP: Work.GAVE_UP,
-    Outcome.CANCELLED: Work.CANCELLED,
-    Outcome.STOPPED: Work.STOPPED,
-    Outcome.BY_HAND: Work.STOPPED,
-    Outcome.WAITING: Work.STOPPED,
+    Outcome.FAILED: WorkState.FAILED,
+    Outcome.GAVE_UP: WorkState.GAVE_UP,
+    Outcome.CANCELLED: WorkState.CANCELLED,
+    Outcome.STOPPED: WorkState.STOPPED,
+    Outcome.BY_HAND: WorkState.STOPPED,
+    Outcome.WAITING: WorkState.STOPPED,
 }
-ENDINGS = {Outcome.FAILED: Work.FAILED, Outcome.STOPPED: Work.STOPPED, Outcome.WAITING: Work.STOPPED}
+ENDINGS = {Outcome.FAILED: WorkState.FAILED, Outcome.STOPPED: WorkState.STOPPED, Outcome.WAITING: WorkState.STOPPED}
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,7 @@ def state_of(observed: UnitObservation) -> tuple[str, str]:
         return _alive(observed, "by its heartbeat" if observed.is_queued else "")
     if observed.is_foreign:
         misfit = f"; it is here but does not fit: {status.reason}" if _is_misfit(status) else ""
-        return Work.ELSEWHERE, f"belongs to site {status.unit.site}{misfit}"
-    if observed.newest is None and observed.work.last is None:
-        return status.state, status.reason
+        return WorkState.ELSEWHERE, f"belongs to site {status.unit.site}{misfit}"
     return _by_files(observed)
 
 
@@ -122,62 +120,63 @@ def _in_queue(observed: UnitObservation, job: Job) -> tuple[str, str]:
     last = observed.work.last
     is_held = job.state == "pending" and re.search("held|hold", job.detail, re.IGNORECASE)
     if is_held or job.state in ("requeue_hold", "special_exit"):
-        return Work.HELD, job.detail
+        return WorkState.HELD, job.detail
     if job.state in ("pending", "requeued"):
         starts = f", may start {job.starts.replace('T', ' ')}" if job.starts else ""
         reason = REASONS.get(job.detail, job.detail) + starts
-        return (Work.REQUEUED if observed.has_begun and last else Work.PENDING), reason
+        return (WorkState.REQUEUED if observed.has_begun and last else WorkState.PENDING), reason
     if job.state in ("completing", "stage_out", "signaling"):
-        return Work.STOPPING, last.reason if last and observed.has_begun else ""
+        return WorkState.STOPPING, last.reason if last and observed.has_begun else ""
     if job.state not in ("running", "configuring"):
         return job.state, ""
     if last and observed.has_begun and not last.is_open:
         if time.time() - (last.stopped or 0.0) < LEAVING_SECONDS:
-            return Work.STOPPING, last.reason
-        return Work.RUNNING, f"attempt {last.number + 1} is starting"
+            return WorkState.STOPPING, last.reason
+        return WorkState.RUNNING, f"attempt {last.number + 1} is starting"
     if not observed.has_begun:
-        return Work.RUNNING, "starting"
+        return WorkState.RUNNING, "starting"
     return _alive(observed, "")
 
 
 def _alive(observed: UnitObservation, reason: str) -> tuple[str, str]:
     if observed.is_told_to_stop:
-        return Work.STOPPING, "STOP is there: it ends after its step"
+        return WorkState.STOPPING, "STOP is there: it ends after its step"
     beat = observed.work.last.beat if observed.work.last else None
     if beat and time.time() - beat.time > SILENCE_SECONDS:
-        return Work.RUNNING, f"no sign of life for {round((time.time() - beat.time) / 60)} minutes"
-    return Work.RUNNING, reason
+        return WorkState.RUNNING, f"no sign of life for {round((time.time() - beat.time) / 60)} minutes"
+    return WorkState.RUNNING, reason
 
 
 def _by_files(observed: UnitObservation) -> tuple[str, str]:
-    """Derive the state of a unit that was started once and has no valid manifest, no job and no fresh heartbeat."""
-    newest = observed.newest
+    """Derive the state of a unit that has no valid manifest, no job and no fresh heartbeat."""
+    newest, last = observed.newest, observed.work.last
     if newest and observed.status.key in newest.cancelled and not observed.has_begun:
-        return Work.CANCELLED, "by hpcddm cancel"
+        return WorkState.CANCELLED, "by hpcddm cancel"
     if newest and not observed.has_begun:
         return _before_python(observed, newest)
-    last = observed.work.last
+    if last is None:
+        return observed.status.state, observed.status.reason
     if last.decision in VERDICTS:
         return VERDICTS[last.decision], last.reason
     if last.ended_well and observed.status.state is not State.MISSING:
         return observed.status.state, observed.status.reason
     if newest and observed.status.key in newest.cancelled:
-        return Work.CANCELLED, "by hpcddm cancel"
+        return WorkState.CANCELLED, "by hpcddm cancel"
     if observed.is_silent:
-        return Work.UNKNOWN, f"the scheduler does not answer{_last_sign(observed)}"
+        return WorkState.UNKNOWN, f"the scheduler does not answer{_last_sign(observed)}"
     if last.decision in COMES_BACK:
         if time.time() - (last.stopped or 0.0) < BETWEEN_SECONDS:
-            return Work.REQUEUED, f"between attempts {last.number} and {last.number + 1} ({last.reason})"
-        return Work.UNKNOWN, f"it was to come back after {last.reason} and is not in the queue"
+            return WorkState.REQUEUED, f"between attempts {last.number} and {last.number + 1} ({last.reason})"
+        return WorkState.UNKNOWN, f"it was to come back after {last.reason} and is not in the queue"
     if observed.status.state is not State.MISSING:
         return observed.status.state, observed.status.reason
     if last.outcome in ENDINGS:
         return ENDINGS[last.outcome], last.reason
     if last.ended_well:
-        return Work.UNKNOWN, "it ended as complete, and its manifest is not here"
+        return WorkState.UNKNOWN, "it ended as complete, and its manifest is not here"
     if last.outcome:
-        return Work.UNKNOWN, f"attempt {last.number} ended as '{last.outcome}' ({last.reason})"
-    return Work.UNKNOWN, f"attempt {last.number} left no word{_last_sign(observed)}"
+        return WorkState.UNKNOWN, f"attempt {last.number} ended as '{last.outcome}' ({last.reason})"
+    return WorkState.UNKNOWN, f"attempt {last.number} left no word{_last_sign(observed)}"
 
 
 def has_vanished(observed: UnitObservation) -> bool:
@@ -189,16 +188,16 @@ def has_vanished(observed: UnitObservation) -> bool:
 def _before_python(observed: UnitObservation, newest: Submission) -> tuple[str, str]:
     """Derive the state of a unit whose newest job opened no attempt; older attempts do not count."""
     if observed.is_silent:
-        return Work.UNKNOWN, "the scheduler does not answer"
+        return WorkState.UNKNOWN, "the scheduler does not answer"
     if time.time() - newest.time < STARTING_SECONDS:
-        return Work.STARTING, ""
+        return WorkState.STARTING, ""
     if observed.status.state is not State.MISSING:
         return observed.status.state, observed.status.reason
     if newest.job is None:
-        return Work.UNKNOWN, "its submission was never confirmed; the same submit looks for it"
+        return WorkState.UNKNOWN, "its submission was never confirmed; the same submit looks for it"
     job = newest.job.element(newest.units.index(observed.status.key)) if observed.is_queued else newest.job
     older = f"; the last word of attempt {observed.work.attempts} is older" if observed.work.last else ""
-    return Work.UNKNOWN, f"its job {job} left the queue before Python began{older}"
+    return WorkState.UNKNOWN, f"its job {job} left the queue before Python began{older}"
 
 
 def _last_sign(observed: UnitObservation) -> str:

@@ -83,7 +83,7 @@ def read_initial_weights(request: InitRequest, unit: Unit) -> tuple[Path, dict[s
         raise UserError(initial_weights.unreadable(path, error)) from None
     is_same = request.init_from.content in (None, digest)
     require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
-    description = initial_weights.described(path, initial_weights.header(path).own, digest)
+    description = initial_weights.described(path, initial_weights.header(path).description, digest)
     initial_weights.check(request, path, description)
     if unit.ranks.rank == 0:
         atomic.write_json(unit.folder / START, initial_weights.record(path, description, digest))

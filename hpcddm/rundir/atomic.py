@@ -36,7 +36,7 @@ def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
 
 
 def unused() -> str:
-    """Return a part of a file name that nobody has used; a process id would not do, as two nodes may share one."""
+    """Return a part of a file name that is unique among all nodes, which process ids are not."""
     return uuid.uuid4().hex[:16]
 
 

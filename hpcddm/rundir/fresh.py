@@ -1,7 +1,7 @@
 """Reads of names and files that another node may have made or removed a moment ago.
 
-An NFS client trusts a name that it found, and also one that it did not find, for half a minute and longer; to list the
-folder makes it look again. Code that waits for a name, or relies on its absence, must look through this module.
+An NFS client caches the presence and the absence of a name for half a minute and longer; listing the folder refreshes
+its cache. Code that waits for a name, or relies on its absence, must read through this module.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Heartbeat of an attempt: its progress in a small file, which anyone who can read the run may look at."""
+"""Heartbeat of an attempt: its progress in a small file that every reader of the run can read."""
 
 import time
 from contextlib import suppress

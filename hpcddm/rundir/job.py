@@ -30,8 +30,8 @@ class JobId(str):
         return JobId.of(self.number.partition("_")[0], self.cluster)
 
     @property
-    def index(self) -> str:
-        """Its place in the array, '' for a job that is no element."""
+    def array_index(self) -> str:
+        """Its index in the array, '' for a job that is no element."""
         return self.number.partition("_")[2]
 
     def element(self, index: int) -> "JobId":

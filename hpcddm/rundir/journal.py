@@ -20,8 +20,8 @@ KEYS = {
 """Keys of each kind of line.
 
 An intent also names its array, and the cluster where the site names one; a cancellation its units unless it means all.
-A cancellation is recorded before the scheduler is told; 'kept' takes it back where the scheduler refuses. 'lost' names
-a node on which the jobs of units ended before Python began.
+A cancellation is recorded before the scheduler is called; 'kept' revokes it where the scheduler refuses. 'lost' names a
+node on which the jobs of units ended before Python began.
 """
 LOST_SECONDS = 86_400
 """Seconds after which a node that lost jobs may have been mended."""
@@ -130,7 +130,7 @@ class Journal:
         return list(submissions.values())
 
     def is_cancelled(self, token: str, unit: str) -> bool:
-        """Tell if somebody cancelled the job of a unit in one submission."""
+        """Tell if the job of a unit in one submission was cancelled."""
         return any(submission.uuid == token and unit in submission.cancelled for submission in self.submissions())
 
     def _append(self, **event: object) -> None:

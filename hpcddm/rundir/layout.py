@@ -66,7 +66,7 @@ class RunDir:
 
     @property
     def lock(self) -> Path:
-        """Lock that a submit holds while it looks at the run and changes it."""
+        """Lock that a submit holds while it reads and changes the run."""
         return self.root / ".submit.lock"
 
     @property

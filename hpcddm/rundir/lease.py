@@ -1,4 +1,4 @@
-"""Lease of a folder by one process at a time: an advisory lock on a file that also says who holds it."""
+"""Lease of a folder by one process at a time: an advisory lock on a file that also names its holder."""
 
 import fcntl
 import os

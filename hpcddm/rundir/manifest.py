@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ class Manifest:
     record: dict[str, Any] = field(default_factory=dict)
     """Circumstances of the making (versions, world size, seconds): recorded, never compared."""
     format: int = FORMAT
+
+    @classmethod
+    def expected(cls, key: str, settings: dict[str, Any], inputs: Mapping[str, "Manifest"]) -> "Manifest":
+        """Return the manifest, still without outputs, of the unit stage/unit with these settings and inputs."""
+        stage, _, unit = key.partition("/")
+        return cls(stage, unit, settings, {name: manifest.digest for name, manifest in inputs.items()}, [])
 
     @property
     def digest(self) -> str:

@@ -24,9 +24,9 @@ OWNER, BEGUN, ENDED, VERDICT = "owner.json", "begun.json", "ended.json", "verdic
 
 RESERVE, RESERVED_BYTES = ".reserve", 65536
 LOOK_BACK = 10
-"""Number of newest attempts among which a rank looks for that of its owner."""
+"""Number of newest attempts among which a rank searches that of its owner."""
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.2, 2.0
-"""First and longest pause between a rank's looks for a file of rank 0; every pause is longer than the last one."""
+"""First and longest pause between two reads of a file of rank 0; the pauses grow."""
 SUPERSEDED = "a later execution of the same job has begun"
 EXECUTION = re.compile(r"slurm-(?P<name>.+)-(?P<array>[0-9]+)_(?P<element>[0-9]+)\.(?P<restart>[0-9]+)")
 """Pattern of the owner of an attempt under Slurm."""
@@ -134,7 +134,7 @@ def open_attempt(
 
 
 def _polls() -> Iterator[None]:
-    """Yield whenever it is time to look again for a file of rank 0, for `MEETING_SECONDS` in all."""
+    """Yield at every time for the next read of a file of rank 0, for `MEETING_SECONDS` in all."""
     pause, deadline = POLL_SECONDS, time.time() + MEETING_SECONDS
     while time.time() < deadline:
         yield

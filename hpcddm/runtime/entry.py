@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -39,16 +40,16 @@ LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, e
 """Errors of a file system that do not pass by themselves."""
 
 ASK_SECONDS = 10
-"""Seconds after which one rank of a node checks again if the unit is to stop, or belongs to a later attempt."""
+"""Seconds between two checks, by one rank of each node, for a stop and for a later attempt."""
 LOOK_SECONDS = 60
-"""Seconds after which the other ranks of the node check the same again."""
+"""Seconds between two such checks by the other ranks of the node."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
-"""Set by the batch script: the file that it makes when it is told to stop, as signals may not reach Python."""
+"""Set by the batch script: the file that it makes at a stop signal, as signals may not reach Python."""
 
 
 def run_element(map_path: str) -> None:
-    """Run this element of an array; the map says which unit that is."""
+    """Run this element of an array, whose unit the map names."""
     run_unit(str(read_map(Path(map_path))[int(os.environ["SLURM_ARRAY_TASK_ID"])]))
 
 
@@ -145,19 +146,19 @@ def _conditions(
     gone and they wait for it without end.
     """
     stop_file = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
-    by_user = partial(_told_by_user, [run, RunDir(stop_file.parent.parent)])
-    by_script, superseded = partial(_told_by_script, stop_file), partial(_leave_if_superseded, attempt)
+    by_user = partial(_stopped_by_user, [run, RunDir(stop_file.parent.parent)])
+    by_script, superseded = partial(_stopped_by_script, stop_file), partial(_leave_if_superseded, attempt)
     if ranks.local_rank > 0:
         return [(LOOK_SECONDS, condition) for condition in (by_script, by_user, superseded)]
     return [(0, by_script), (ASK_SECONDS, by_user), (ASK_SECONDS, superseded)]
 
 
-def _told_by_script(stop_file: Path) -> str | None:
-    """Return the reason to stop where the batch script says so by its file, else None."""
+def _stopped_by_script(stop_file: Path) -> str | None:
+    """Return the reason to stop where the batch script has made its stop file, else None."""
     return "the job was told to stop" if stop_file.exists() else None
 
 
-def _told_by_user(homes: list[RunDir]) -> str | None:
+def _stopped_by_user(homes: list[RunDir]) -> str | None:
     """Return the reason to stop where STOP lies in the folder of the run or of its sweep, else None."""
     return next((f"{home.stop} says so" for home in homes if fresh.exists(home.stop)), None)
 
@@ -175,19 +176,20 @@ def _leave_if_superseded(attempt: Attempt) -> None:
 def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
     gathered = patient_gather(spec, run)
-    inputs = gathered.found
+    inputs = gathered.manifests
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
-    expected = Manifest(
-        *spec.key.split("/"), spec.fingerprint_settings, {key: manifest.digest for key, manifest in inputs.items()}, []
-    )
+    expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs)
     if _fits(folder, expected):
         return Outcome.ALREADY_COMPLETE
     folder.mkdir(parents=True, exist_ok=True)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
-    survival = {"network_interface": spec.network_interface, "watchdog_minutes": spec.watchdog_minutes}
-    survival["gpus"] = max(spec.gpus, environment.gpus_on_node())
-    unit = Unit(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint, **survival)
+    unit = Unit(
+        *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint),
+        network_interface=spec.network_interface,
+        watchdog_minutes=spec.watchdog_minutes,
+        gpus=max(spec.gpus, environment.gpus_on_node()),
+    )
     if ranks.rank > 0:
         _call_stage(spec, unit)
         return Outcome.COMPLETE
@@ -222,7 +224,9 @@ def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> Ex
 def _fits(folder: Path, expected: Manifest) -> bool:
     """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
     present = manifests.read(folder)
-    return bool(present) and present.fingerprint == expected.fingerprint and not manifests.damage(folder, present)
+    if present is None or present.fingerprint != expected.fingerprint:
+        return False
+    return not manifests.damage(folder, present)
 
 
 def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
@@ -230,8 +234,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     origin = unit.attempt.origin | ({"changes": unit.attempt.changes} if unit.attempt.changes else {})
     record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
-    parts = (expected.stage, expected.unit, expected.settings, expected.inputs)
-    manifests.publish(unit.folder, Manifest(*parts, outputs, result.results, record))
+    manifests.publish(unit.folder, replace(expected, outputs=outputs, results=result.results, record=record))
     # Nothing will be continued; and a folder that is copied to another site must hold no pickles.
     shutil.rmtree(unit.state, ignore_errors=True)
 
@@ -251,7 +254,7 @@ def _prepare_environment(spec: Spec) -> None:
 
 
 def _own_cache() -> Path:
-    """Return a folder on a disk of this node to which nobody else can write, as files in it are executed."""
+    """Return a folder on a disk of this node that only this user can write, as files in it are executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
     with suppress(OSError):
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Cause of a failed attempt, told apart from its consequences by the records of its ranks, srun and the kernel."""
+"""Cause of a failed attempt, as distinct from its consequences, from the records of its ranks, srun and the kernel."""
 
 import re
 import socket
@@ -116,12 +116,13 @@ def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/p
     Only under version 2 of cgroups, whose job folder also counts the steps that have ended.
     """
     # StopIteration: outside of a job, or under version 1.
-    with suppress(OSError, StopIteration, TypeError):
+    with suppress(OSError, StopIteration):
         place = next(line.removeprefix("0::/") for line in own_group.read_text().splitlines() if line.startswith("0::"))
         parts = Path(place).parts
         job = next(number for number, part in enumerate(parts) if part.startswith("job_"))
         events = (cgroups.joinpath(*parts[: job + 1]) / "memory.events").read_text()
-        return int(re.search("^oom_kill ([0-9]+)", events, re.MULTILINE)[1])
+        match = re.search("^oom_kill ([0-9]+)", events, re.MULTILINE)
+        return int(match[1]) if match else 0
     return 0
 
 
@@ -151,8 +152,9 @@ def _endings(srun: str) -> list[_Ending]:
     for line in srun.splitlines():
         is_first = is_first and not SRUN_ENDS_ALL.search(line)
         match = SRUN_ENDING.search(line)
-        for rank in _numbers(match["ranks"]) if match else []:
-            endings.append(_Ending(match["node"], rank, match["how"].strip(), is_first))
+        if match:
+            node, how = match["node"], match["how"].strip()
+            endings += [_Ending(node, rank, how, is_first) for rank in _numbers(match["ranks"])]
     return endings
 
 

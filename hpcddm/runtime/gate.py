@@ -1,9 +1,9 @@
 """Gate before the start of a job, whose inputs may still be made under job ids that its dependency does not know.
 
-`python -m hpcddm.runtime.gate MAP` prints the job names to ask for, a line 'cluster|name,name' for each queue, or
-nothing; with the queues' answers ('A_T|name' lines, '?|cluster' where nobody answered) on its input and `start` after
-MAP it prints the flag of sbatch with which the job waits, or nothing. '!|cancelled' stands for a unit that somebody
-cancelled, '!' and a reason for one that waits no longer.
+`python -m hpcddm.runtime.gate MAP` prints the job names to query, a line 'cluster|name,name' for each queue, or
+nothing. With the queues' answers on its input ('A_T|name' lines, '?|cluster' for a silent cluster) and `start` after
+MAP it prints the flag of sbatch with which the job waits, or nothing. '!|cancelled' stands for a unit that was
+cancelled, '!' and a reason for a unit that waits no longer.
 """
 
 import os
@@ -23,7 +23,7 @@ from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 UNANSWERED = "?"
 """Placeholder for the elements in the queue of a cluster that gave no answer, any of which may make an input."""
 LONGEST_SILENCE = 86_400
-"""Seconds for which a job looks again at a cluster that gives no answer at all."""
+"""Seconds for which a job queries a cluster again that does not answer."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
 def silence(queue: str, awaited: set[str], home: RunDir) -> str:
     """Return the reason to wait no longer: a cluster that makes some of the units is silent for too long; '' if none.
 
-    Stores the time of the first look that a cluster left unanswered, until it answers.
+    Stores the time of the first query without an answer, until the cluster answers.
     """
     token, now = os.environ["SLURM_JOB_NAME"].rpartition("-")[2], time.time()
     silent = {line.partition("|")[2] for line in queue.splitlines() if line.partition("|")[0] == UNANSWERED}
@@ -95,8 +95,8 @@ def names(awaited: set[str], home: RunDir) -> dict[str | None, list[str]]:
 def start_flag(queue: str, awaited: set[str], home: RunDir, longest: int) -> str:
     """Return the flag of sbatch with which a job waits for the elements that make these units; '' when none does.
 
-    No dependency crosses clusters, so for those of another one the job looks again later, after `longest` seconds at
-    most. Jobs of its own cluster come first: there is time to look elsewhere when they have ended.
+    No dependency crosses clusters, so for jobs of another cluster this job checks again later, after `longest` seconds
+    at most. Jobs of its own cluster come first: the others are checked when these have ended.
     """
     submissions = {submission.job_name: submission for submission in Journal(home.journal).submissions()}
     this_job, cluster = (os.environ["SLURM_JOB_NAME"], slurm_element()), os.environ.get(CLUSTER_VARIABLE)
@@ -125,10 +125,10 @@ def _makes(submission: Submission, element: str, awaited: set[str]) -> bool:
 
 
 def seconds_to_next_check(age: float, longest: int) -> int:
-    """Return the seconds that a job, submitted `age` seconds ago, waits before it asks another cluster again.
+    """Return the seconds that a job, submitted `age` seconds ago, waits before it queries another cluster again.
 
-    A look costs a start of the job and a question to each cluster. A quarter of the time that it has waited already
-    makes them few, and what they miss small beside the whole.
+    A check costs a start of the job and a query to each cluster. A quarter of the time waited so far keeps both their
+    number and the delay small.
     """
     return round(min(max(age / 4, longest / 5, 1), longest))
 

@@ -12,7 +12,7 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.spec import Spec
 
 PAUSES = (0.0, 1.0, 4.0)
-"""Seconds between looks for what is missing."""
+"""Seconds between two reads of a missing input."""
 
 
 class NotReady(UserError):
@@ -23,12 +23,12 @@ class NotReady(UserError):
 class Inputs:
     """Manifests of the inputs that are there, by key, and the keys of the optional ones that are missing."""
 
-    found: dict[str, Manifest]
+    manifests: dict[str, Manifest]
     missing: list[str]
 
 
 def patient_gather(spec: Spec, run: RunDir) -> Inputs:
-    """Gather with a second look where an input is missing, as a file system may show it to this node later."""
+    """Gather again after a pause where an input is missing, as a file system may show it to this node later."""
     for pause in PAUSES:
         try:
             return gather(spec, run)
@@ -46,10 +46,9 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
     faults: dict[str, str] = {}
     for key, fingerprint_settings in spec.optional.items():
         present = manifests.read(run.unit(key))
-        fault = (
-            _fault(key, present, fingerprint_settings, inputs, run.unit(key)) if present else f"{key} is not complete"
-        )
-        if fault:
+        if present is None:
+            faults[key] = f"{key} is not complete"
+        elif fault := _fault(key, present, fingerprint_settings, inputs, run.unit(key)):
             faults[key] = fault
         else:
             inputs[key] = present

@@ -1,4 +1,4 @@
-"""Words by which an attempt at a unit ends; the files of a run hold them as they stand here."""
+"""Outcomes of an attempt at a unit; the files of a run hold their values as they stand here."""
 
 from enum import StrEnum
 
@@ -33,3 +33,8 @@ ASK_FOR_THE_USER = (Outcome.FAILED, Outcome.GAVE_UP, Outcome.BY_HAND)
 """Decisions after which nothing happens by itself and the user's hook is called."""
 SETTLED = (*ASK_FOR_THE_USER, Outcome.CANCELLED, Outcome.STOPPED, Outcome.WAITING)
 """Ends after which nothing happens by itself."""
+
+
+def outcome_of(value: object) -> Outcome | None:
+    """Return the outcome with a value from a record; None where the value is none of them."""
+    return next((outcome for outcome in Outcome if outcome == value), None)

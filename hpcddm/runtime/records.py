@@ -10,7 +10,7 @@ from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 from hpcddm.runtime.failure_cause import cause_of
-from hpcddm.runtime.outcome import Outcome
+from hpcddm.runtime.outcome import Outcome, outcome_of
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""
@@ -54,20 +54,21 @@ class AttemptRecord:
         return [str(change) for change in changes] if isinstance(changes, list) else []
 
     @property
-    def decision(self) -> str | None:
+    def decision(self) -> Outcome | None:
         """Decision of the batch script after the attempt; None where none was written."""
-        return self.verdict.get("decision")
+        return outcome_of(self.verdict.get("decision"))
 
     @property
-    def outcome(self) -> str | None:
+    def outcome(self) -> Outcome | None:
         """Outcome that rank 0 recorded; None while it runs, and when it died."""
-        return self.ended.get("outcome")
+        return outcome_of(self.ended.get("outcome"))
 
     @property
     def reason(self) -> str:
         """Reason for its end: in the words of the verdict, else of the rank whose error was the cause."""
-        if not self.verdict and self.outcome == Outcome.FAILED and (as_number(self.owner, "ranks") or 1) > 1:
-            cause = cause_of(self.folder, int(self.owner["ranks"]))
+        world_size = int(as_number(self.owner, "ranks") or 1)
+        if not self.verdict and self.outcome == Outcome.FAILED and world_size > 1:
+            cause = cause_of(self.folder, world_size)
             if cause:
                 return cause.reason
         return str(self.verdict.get("reason") or self.ended.get("reason") or "")
@@ -108,8 +109,8 @@ def read_record(number: int, folder: Path) -> AttemptRecord:
     """Read the record of one attempt."""
     # A name that is not listed may be there all the same for a node that knew it, and the other way round.
     present = fresh.names(folder)
-    files = (_mapping(folder / name) if name in present else {} for name in NAMES)
-    return AttemptRecord(number, folder, *files, heartbeat.read(folder))
+    owner, begun, ended, verdict = (_mapping(folder / name) if name in present else {} for name in NAMES)
+    return AttemptRecord(number, folder, owner, begun, ended, verdict, heartbeat.read(folder))
 
 
 def as_number(values: dict[str, Any], key: str) -> float | None:

@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MORE_MEMORY = 1.5
-"""Factor for the memory that the user is advised to ask for after there was too little."""
+"""Factor for the memory of the advice to the user after there was too little."""
 UNITS = {"K": 2**-20, "M": 2**-10, "": 2**-10, "G": 1.0, "T": 2.0**10}
 """Slurm's units of memory in GB."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Memory of a node in GB and minutes, None where a job asked for nothing in particular."""
+    """Memory of a node in GB and minutes, None where a job requested nothing in particular."""
 
     memory_gb: float | None
     minutes: int | None
     cpus: int | None = None
-    """Number of processors among which the memory of a node is divided; None where a job asks for it as a whole."""
+    """Number of processors among which the memory of a node is divided; None where a job requests it as a whole."""
 
     def advised_memory_gb(self, factor: float = MORE_MEMORY) -> int | None:
-        """Memory to ask for, in GB, where this was too little; None where none was asked for."""
+        """Memory to request, in GB, where this was too little; None where none was requested."""
         return math.ceil(self.memory_gb * factor) if self.memory_gb else None
 
     def updates(self, before: "Request") -> str:
@@ -34,7 +34,7 @@ class Request:
         return f"MinMemory{'CPU' if self.cpus else 'Node'}={self._megabytes()}"
 
     def flags(self) -> str:
-        """Return the options of sbatch that ask for this."""
+        """Return the options of sbatch for this request."""
         options = []
         if self.memory_gb:
             options.append(f"--mem{'-per-cpu' if self.cpus else ''}={self._megabytes()}M")
@@ -58,7 +58,7 @@ def request_of(job: dict[str, str]) -> Request:
 def raised(
     before: Request, factors: dict[str, float], job: dict[str, str], is_memory: bool, is_time: bool
 ) -> tuple[Request, str]:
-    """Raise the request for the next attempt, within the partition's largest node and time limit; add a word about it.
+    """Raise the request for the next attempt, within the partition's largest node and time limit; also return a remark.
 
     factors: the site key escalate; job: the words of `scontrol show job`, with NodeMemory (MB) and PartitionTime of its
     partition; is_memory, is_time: what there was too little of.

@@ -1,4 +1,4 @@
-"""Specification of a unit: the one JSON file by which a submission tells a job what to make."""
+"""Specification of a unit: the JSON file from which a job reads what to make."""
 
 import json
 from dataclasses import dataclass, field, fields
@@ -29,9 +29,9 @@ class Spec:
     requeue: str = "none"
     """Way in which a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
     recheck_seconds: int = 300
-    """Longest time in seconds after which a job looks again for inputs that another cluster makes."""
+    """Longest time in seconds between two checks of inputs from another cluster."""
     escalate: dict[str, float] = field(default_factory=dict)
-    """Factors by which the next attempt asks for more memory_gb, or more minutes, after there were too few."""
+    """Factors by which the next attempt requests more memory_gb, or more minutes, after there were too few."""
     optional: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Optional inputs, by key, with the settings that they must have been made with."""
     min_optional: int = 0

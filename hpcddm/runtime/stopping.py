@@ -23,7 +23,7 @@ SAVING_SECONDS = 120
 POLL_SECONDS = 2.0
 """Least seconds between two checks of conditions that come without a signal."""
 WAITING_SECONDS = 3
-"""Seconds for which a process that was told to stop goes on waiting for the other ranks."""
+"""Seconds for which a process goes on waiting for the other ranks after its flag is set."""
 EXIT_CODE = exit_codes.LEAVES
 """Exit code of a rank that left such a wait: not 0, so that srun also ends the ranks that wait for it."""
 

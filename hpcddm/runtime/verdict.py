@@ -2,8 +2,8 @@
 
 `scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
 changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
-Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that asks for the
-user's hand; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
+Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that needs the
+user; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
 """
 
 import os
@@ -42,7 +42,7 @@ LAST_UNITS = (REPORT, TABLE)
 
 @dataclass(frozen=True)
 class Ending:
-    """End of one execution of a job: the ranks' exit code, what Slurm says of the job, its limits."""
+    """End of one execution of a job: the ranks' exit code, the state of the job in Slurm, its limits."""
 
     code: int
     job: dict[str, str]
@@ -50,8 +50,8 @@ class Ending:
     restart: int
     ends: float | None
     lead_seconds: float
-    is_told_off: bool = False
-    """True where the journal says that somebody cancelled it."""
+    is_withdrawn: bool = False
+    """True where the journal has a cancellation of it."""
     cause: Cause | None = None
     """Reason why the ranks failed, where more is known than their exit code."""
 
@@ -67,7 +67,7 @@ class Ending:
 
     @property
     def is_cancelled(self) -> bool:
-        """True if somebody cancelled it; the time limit, a lost node and preemption leave other traces."""
+        """True if it was cancelled; the time limit, a lost node and preemption leave other traces."""
         ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
         return ending and self.job.get("Reason") == "None" and not self.is_preempted
 
@@ -77,7 +77,7 @@ class Ending:
         return slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit"
 
     def is_from_outside(self, last: AttemptRecord) -> bool:
-        """Tell if somebody ended the attempt; the end of the slot does not count, as the next slot is as short."""
+        """Tell if the attempt was ended from outside; the end of the slot does not count: the next slot is as short."""
         if self.is_at_the_slots_end(last):
             return False
         return last.outcome == Outcome.STOPPED or self.code in SIGNAL_CODES or self.is_preempted
@@ -90,9 +90,9 @@ class Verdict:
     decision: Outcome
     reason: str
     changes: str = ""
-    """Resources that the next attempt asks for instead, in the words of scontrol or sbatch."""
+    """Resources that the next attempt requests instead, in the words of scontrol or sbatch."""
     memory_gb: int | None = None
-    """Memory that the user is advised to ask for."""
+    """Memory that the user is advised to request."""
 
 
 def main() -> None:
@@ -125,8 +125,8 @@ def main() -> None:
         verdict = Verdict(Outcome.BY_HAND, reason)
     else:
         token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
-        is_told_off = Journal(home.journal).is_cancelled(token, name)
-        ending = replace(ending, is_told_off=is_told_off, cause=_cause(tried[-1], map_path, granted))
+        is_withdrawn = Journal(home.journal).is_cancelled(token, name)
+        ending = replace(ending, is_withdrawn=is_withdrawn, cause=_cause(tried[-1], map_path, granted))
         verdict = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
     if is_own:
         _record(tried[-1], ending, granted.started, verdict)
@@ -194,7 +194,7 @@ def _record(record: AttemptRecord, ending: Ending, started: float, verdict: Verd
 
 def decide_requeue(
     way: str, tried: list[AttemptRecord], ending: Ending, reached: int, stops: list[Path]
-) -> tuple[str, str]:
+) -> tuple[Outcome, str]:
     """Decide what follows the last attempt, and return the decision and its reason.
 
     way: the site key requeue; tried: the attempts of this job, the one that has just ended last; reached: images of the
@@ -207,7 +207,7 @@ def decide_requeue(
         return Outcome.COMPLETE, ""
     if last.ended.get("final"):
         return Outcome.FAILED, reason
-    if ending.is_told_off:
+    if ending.is_withdrawn:
         return Outcome.CANCELLED, "by hpcddm cancel"
     if ending.is_cancelled:
         return Outcome.CANCELLED, "cancelled by scancel"
@@ -225,8 +225,8 @@ def decide_requeue(
 def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
     """Count the attempts in a row, up to the last one, that made no progress that lasts.
 
-    reached: images of the newest training state. One that was ended from outside before its first step does not
-    count; `outside` says that of the last one, the earlier ones have it in their verdicts.
+    reached: images of the newest training state; outside: True where the last attempt was ended from outside, which the
+    verdicts record of the earlier ones. An attempt that was ended from outside before its first step does not count.
     """
     count = 0
     for record in reversed(tried):

@@ -12,7 +12,7 @@ from hpcddm.selftest.evidence import checked
 from hpcddm.site import Resources, Site
 
 Shapes = dict[str, Resources]
-"""Resources that the stages of a site ask for, by the name of a stage."""
+"""Resources of the stages of a site, by the name of a stage."""
 
 ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user_name()}")
 COMPLAINTS = (

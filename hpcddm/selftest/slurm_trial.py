@@ -77,7 +77,7 @@ class SlurmTrial:
             atomic.write_text(self._script(part), script)
 
     def submit(self) -> str:
-        """Submit both parts and return '', or what sbatch says against one of them."""
+        """Submit both parts and return '', or the error of sbatch about one of them."""
         (self.evidence.folder / "submitted").touch()
         for part in self._shapes:
             try:
@@ -135,7 +135,7 @@ class SlurmTrial:
                 gone_since.setdefault(part, time.time())
 
     def _part(self, job: str) -> str:
-        """Return the part of a job; one that was not submitted here is an element that submitted itself."""
+        """Return the part of a job; a job that was not submitted here is an element that resubmitted itself."""
         return Part.NODES if job == self.evidence.submitted.get(Part.NODES) else Part.ARRAY
 
     def _has_answered(self, part: str) -> bool:
@@ -153,7 +153,7 @@ class SlurmTrial:
         return self.evidence.folder / f"{part}.sbatch"
 
     def cancel(self) -> None:
-        """End whatever is left of these jobs, one that resubmitted itself included; the name is theirs alone."""
+        """Cancel the remaining jobs by their unique name, an element that resubmitted itself included."""
         call("scancel", *self._on, f"--user={os.getuid()}", f"--name={self._name}")
 
 

@@ -16,10 +16,10 @@ def fetched(tmp_path_factory):
 
     def ensure(name: str) -> None:
         for one in plugins.settings_class("encoders", name).pretrained:
-            if pretrained.what_is_wrong(one, pretrained.kept_file(one)) is None:
+            if pretrained.defect(one, pretrained.kept_file(one)) is None:
                 continue
             path = pretrained.kept_file(one, own)
-            if pretrained.what_is_wrong(one, path):
+            if pretrained.defect(one, path):
                 try:
                     fetch(one, path)
                 except UserError as error:

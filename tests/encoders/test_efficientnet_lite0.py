@@ -32,10 +32,7 @@ def peer(network, tmp_path_factory):
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("*.whl")
     # It is about to be executed, so it must be the one that was looked at.
-    assert (
-        pretrained.what_is_wrong(pretrained.PretrainedFile("", PEER_SHA256, wheel.stat().st_size, "", ""), wheel)
-        is None
-    )
+    assert pretrained.defect(pretrained.PretrainedFile("", PEER_SHA256, wheel.stat().st_size, "", ""), wheel) is None
     sys.path.insert(0, str(wheel))
     try:
         from efficientnet_lite_pytorch import EfficientNet

@@ -10,7 +10,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import gate
 from hpcddm.runtime.attempt import ENDED, open_attempt
-from hpcddm.runtime.entry import _told_by_user
+from hpcddm.runtime.entry import _stopped_by_user
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.inputs import NotReady, gather
 from hpcddm.runtime.records import records
@@ -92,11 +92,11 @@ def test_a_submission_of_another_client_counts_though_the_journal_was_looked_for
 
 
 def test_the_file_that_stops_a_run_is_seen_by_a_node_that_looked_before(nodes):
-    assert _told_by_user([RunDir(nodes.b)]) is None
+    assert _stopped_by_user([RunDir(nodes.b)]) is None
     RunDir(nodes.a).stop.touch()
-    assert "STOP" in _told_by_user([RunDir(nodes.b)])
+    assert "STOP" in _stopped_by_user([RunDir(nodes.b)])
     RunDir(nodes.a).stop.unlink()
-    assert _told_by_user([RunDir(nodes.b)]) is None
+    assert _stopped_by_user([RunDir(nodes.b)]) is None
 
 
 def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_completes_it(nodes, tmp_path):
@@ -110,4 +110,4 @@ def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_complet
         gather(spec, here)
     finish([shard], there)
     assert survey(units, here)[shard.key].state is State.COMPLETE
-    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).found) == [shard.key]
+    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).manifests) == [shard.key]

@@ -125,7 +125,7 @@ def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
     handed_over(items, run)
     before = continuation.read(run)
     (late, *_) = [item.name for item in items if item.name not in before.units]
-    continuation.leave(
+    continuation.schedule(
         replace(before, units=[late]), items, [late], run, Queue(run), {CONTINUATION: Job(JobId("9_0"), "pending")}
     )
     remaining = [item for item in items if item.name in before.units]

@@ -226,7 +226,7 @@ def test_only_what_is_asked_for_runs_and_what_reads_it_goes_along(run, tmp_path)
     experiment = tiny(tmp_path)
     finish([unit for unit in plan(experiment) if unit.stage not in ("train", "evaluate", "report")], run)
     decision = decide(experiment, run, Queue(run), only=[EXPERTS[0]])
-    assert keys(decision.to_run) == [EXPERTS[0]] and decision.left == [MONOLITH, EXPERTS[1]]
+    assert keys(decision.to_run) == [EXPERTS[0]] and decision.not_requested == [MONOLITH, EXPERTS[1]]
     assert list(decision.blocked) == FINAL
     finish([unit for unit in plan(experiment) if unit.key in (MONOLITH, EXPERTS[1])], run)
     assert keys(decide(experiment, run, Queue(run), only=[EXPERTS[0]]).to_run) == [EXPERTS[0], *FINAL]

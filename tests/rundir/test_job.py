@@ -8,7 +8,7 @@ from hpcddm.rundir.job import JobId
 @pytest.mark.parametrize("text, number, cluster, index", [("81_3", "81_3", None, "3"), ("81@north", "81", "north", "")])
 def test_a_job_is_its_id_and_its_cluster(text, number, cluster, index):
     job = JobId(text)
-    assert (job.number, job.cluster, job.index) == (number, cluster, index)
+    assert (job.number, job.cluster, job.array_index) == (number, cluster, index)
     assert JobId.of(number, cluster) == job and job.array.element(3).array == job.array
 
 

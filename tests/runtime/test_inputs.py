@@ -57,13 +57,13 @@ def job(tmp_path):
 
 def test_everything_that_is_there_is_found(job):
     found = job.gather()
-    assert found.found.keys() == set(job.units[EVALUATE[0]].inputs) and found.missing == []
+    assert found.manifests.keys() == set(job.units[EVALUATE[0]].inputs) and found.missing == []
 
 
 def test_a_missing_expert_is_left_out_and_named(job):
     job.lose(SECOND)
     found = job.gather()
-    assert found.missing == [SECOND] and set(KEYS) - found.found.keys() == {SECOND}
+    assert found.missing == [SECOND] and set(KEYS) - found.manifests.keys() == {SECOND}
 
 
 def test_too_few_experts_are_counted_and_named(job):

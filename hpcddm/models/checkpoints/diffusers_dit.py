@@ -160,7 +160,7 @@ def _checked_config(stored: Stored) -> dict[str, Any]:
 
 def _own_classes(stored: Stored, table: torch.Tensor) -> torch.Tensor:
     """Return the class table without the rows that `hpcddm export` adds for the pipeline."""
-    num_classes = stored.own.get("data", {}).get("num_classes", len(table) - 1)
+    num_classes = stored.description.get("data", {}).get("num_classes", len(table) - 1)
     return torch.cat([table[:num_classes], table[-1:]])
 
 
@@ -191,7 +191,7 @@ def _info(stored: Stored, config: dict[str, Any], width: int, num_classes: int, 
 
 def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
     """Return the time spacing, from our own exports or else from the target, and notes on the assumption."""
-    exported = stored.own.get("model", {}).get("time_spacing")
+    exported = stored.description.get("model", {}).get("time_spacing")
     if exported is not None:
         return exported, ()
     taken = getattr(like, "time_spacing", "original")
@@ -200,7 +200,7 @@ def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
 
 def _objective(stored: Stored) -> tuple[VariantSettings, tuple[str, ...]]:
     """Return the objective, from our own exports or else the published networks', and notes on the assumption."""
-    exported = stored.own.get("objective")
+    exported = stored.description.get("objective")
     if exported is not None:
         return plugins.settings_class("objectives", exported["name"])(**exported), ()
     return original_objective(), ("nothing says what the network predicts: taken to be epsilon, as the published ones",)

@@ -24,16 +24,16 @@ def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], Checkpoint
 
     Raises `UserError` when neither the file nor the manifest beside it describes the denoiser.
     """
-    if "objective" not in stored.own:
+    if "objective" not in stored.description:
         raise UserError(
             f"{stored.path}: nothing says what denoiser this is;"
             " name the folder that its training wrote, RUN/train/UNIT, with the manifest in it"
         )
     try:
-        model, objective = stored.own["model"], stored.own["objective"]
+        model, objective = stored.description["model"], stored.description["objective"]
         model = plugins.settings_class("models", model["name"])(**model)
         objective = plugins.settings_class("objectives", objective["name"])(**objective)
-        data = stored.own["data"]
+        data = stored.description["data"]
         info = CheckpointInfo(
             model, data["channels"], data["num_classes"], objective, data["image_size"], data.get("encoder")
         )

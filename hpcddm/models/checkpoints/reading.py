@@ -32,7 +32,7 @@ class Stored:
     tensors: dict[str, torch.Tensor]
     config: dict[str, Any] = field(default_factory=dict)
     """config.json of a diffusers folder."""
-    own: dict[str, Any] = field(default_factory=dict)
+    description: dict[str, Any] = field(default_factory=dict)
     """Description by hpcddm: the file's metadata, or the manifest beside it."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Command-line arguments of the public train.py that left the file."""

@@ -1,4 +1,4 @@
-"""Accounting: sacct knows this user's jobs if and only if the site says so."""
+"""Accounting: sacct lists this user's jobs if and only if the site key has_sacct is true."""
 
 import time
 

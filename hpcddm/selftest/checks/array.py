@@ -13,7 +13,7 @@ class Array(Check):
     name = "array"
 
     def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Check that every element ran under its own number, and once, but for the one that asks to be requeued."""
+        """Check that every element ran under its own number, and once, but for the element that requeues itself."""
         job = int(evidence.submitted.get(Part.ARRAY, 0))
         starts = [start for start in evidence.starts(Part.ARRAY) if start.job == job]
         missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})

@@ -6,6 +6,7 @@ from typing import Any
 
 from hpcddm.checks import CheckRow
 from hpcddm.rundir import atomic
+from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import current_ranks, gpus_on_node, node_name
@@ -31,9 +32,10 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
     key = f"{CHECKED_STAGE}/selftest"
     run = RunDir(folder)
     attempt = open_attempt(run.logs(key), ranks, {})
-    given = {"network_interface": spec["network_interface"], "gpus": max(spec["gpus_per_node"], gpus_on_node())}
+    heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, node_name())
+    interface, gpus = spec["network_interface"], max(spec["gpus_per_node"], gpus_on_node())
     try:
-        unit = Unit(key, run, ranks, attempt, None, StopFlag(), {}, "", **given)
+        unit = Unit(key, run, ranks, attempt, heartbeat, StopFlag(), {}, "", interface, gpus=gpus)
         record["device"] = device_name(own_device(unit))
         record |= _sum(process_group.join(unit))
         process_group.leave()

@@ -1,4 +1,4 @@
-"""GPUs: every rank of a training has one of its own, and no stage asks for more than it uses."""
+"""GPUs: every rank of a training has a GPU of its own, and no stage requests more than it uses."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ class Gpus(Check):
     name = "GPUs"
 
     def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Check the GPUs that the site asks for first, then those that the ranks of the job over all nodes saw."""
+        """Check the GPUs that the site requests, then those that the ranks of the job over all nodes saw."""
         site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
         texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
         if texts:

@@ -1,4 +1,4 @@
-"""Ranks and rendezvous: SLURM_* tells every task its rank, and all of them reach rank 0 over the site's network."""
+"""Ranks and rendezvous: SLURM_* gives every task its rank, and all of them reach rank 0 over the site's network."""
 
 import json
 import socket
@@ -103,7 +103,7 @@ class Rendezvous(Check):
     name = "ranks, rendezvous"
 
     def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Check that as many ranks as the site asks for have met, on as many nodes."""
+        """Check that the site's number of ranks has met, on its number of nodes."""
         resources = evidence.resources
         start = evidence.last(Part.NODES)
         errors = sorted(start.folder.glob("meet.*.error.json")) if start else []

@@ -24,7 +24,7 @@ def _name(start: JobStart) -> str:
 
 
 class Requeue(Check):
-    """Checks that an element comes back as the site key requeue says; the batch script itself tries it."""
+    """Checks that an element comes back by the way of the site key requeue; its step is part of the batch script."""
 
     name = "requeue"
 

@@ -26,7 +26,7 @@ def test_safetensors_are_read_in_float32_with_their_hash(tmp_path):
     found = reading.read(file)
     assert equal(found.tensors, TENSORS)
     assert all(values.dtype == torch.float32 for values in found.tensors.values())
-    assert (found.sha256, found.own, found.config) == (atomic.sha256(file), {"seed": 3}, {})
+    assert (found.sha256, found.description, found.config) == (atomic.sha256(file), {"seed": 3}, {})
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth"])
