@@ -66,7 +66,8 @@ def submit(
 ) -> None:
     """Submit what is missing of EXPERIMENT, or run it here.
 
-    EXPERIMENT is the name of an experiment or a YAML file. Complete units stay, so the same command continues a run. KEY=VALUE changes a setting of the experiment.
+    EXPERIMENT is the name of an experiment or a YAML file. Complete units stay, so the same command continues a
+    run. KEY=VALUE changes a setting of the experiment.
 
     \b
     Example: hpcddm submit fashion_mnist --site my-cluster experts.training.images=30000
@@ -193,7 +194,8 @@ def sample(run: Path, output: Path, **options: Any) -> None:
 def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: str | None, live: bool) -> None:
     """Submit failed units of RUN again.
 
-    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them. Units that are complete or in the queue stay. Changed resources are kept for the next retry.
+    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them. Units that
+    are complete or in the queue stay. Changed resources are kept for the next retry.
 
     \b
     Example: hpcddm retry runs/fashion_mnist train/expert-02 --resource memory_gb=16
@@ -211,8 +213,8 @@ def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: s
 def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
     """Cancel the jobs of RUN, or of some of its units.
 
-    Trainings save before they exit. The command waits for them as long as the site's signal_lead_seconds; a second Ctrl-C, like --now, ends them at
-    once. Only jobs that carry a token of this run's journal are touched.
+    Trainings save before they exit. The command waits for them as long as the site's signal_lead_seconds; a second
+    Ctrl-C, like --now, ends them at once. Only jobs that carry a token of this run's journal are touched.
 
     \b
     Example: hpcddm cancel runs/fashion_mnist train/expert-02
@@ -233,7 +235,8 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
 def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool) -> None:
     """Submit all settings of SWEEP, and compare them.
 
-    SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several settings share are made once.
+    SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several
+    settings share are made once.
 
     \b
     Example: hpcddm sweep guidance --site my-cluster

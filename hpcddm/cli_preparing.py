@@ -58,8 +58,9 @@ def plan(
 def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, **options: Any) -> None:
     """Convert the weights in SOURCE to initial weights.
 
-    The result fits the denoisers of the experiment that --like names. SOURCE is a .safetensors, .pt or .pth file, a diffusers folder, or a unit of a run. The verdict on each tensor
-    (kept, folded, reset, dropped) is printed and stored with the weights. KEY=VALUE changes a setting.
+    The result fits the denoisers of the experiment that --like names. SOURCE is a .safetensors, .pt or .pth file, a
+    diffusers folder, or a unit of a run. The verdict on each tensor (kept, folded, reset, dropped) is printed and
+    stored with the weights. KEY=VALUE changes a setting.
 
     \b
     Example: hpcddm convert runs/fm/train/monolith --like fashion_mnist --output start.safetensors
@@ -77,7 +78,8 @@ def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, *
 def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
     """Fetch pretrained weights on a node with network.
 
-    Without EXPERIMENT the weights of all variants are fetched. Every file is checked by its SHA-256. Jobs read the same folder and never use the network.
+    Without EXPERIMENT the weights of all variants are fetched. Every file is checked by its SHA-256. Jobs read the
+    same folder and never use the network.
 
     \b
     Example: hpcddm prefetch fashion_mnist
