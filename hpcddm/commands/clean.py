@@ -82,7 +82,7 @@ def find(run: RunDir) -> list[Waste]:
 
     Raises `SchedulerSilent` when a job may be running and its scheduler does not answer.
     """
-    queue = Queue.ask(run)
+    queue = Queue.query(run)
     if queue.jobs is None:
         raise SchedulerSilent(f"{run.root}: the scheduler does not answer, so any unit may be running; try again later")
     rows = {row.unit: row for row in scan_run(run, queue).rows}

@@ -75,10 +75,10 @@ class Queue:
     """One answer of the scheduler; `jobs` is None when it did not answer, and empty when none was queried."""
 
     jobs: dict[str, Job] | None
-    asked_at: float
+    queried_at: float
 
     @classmethod
-    def ask(cls, run: RunDir) -> "Queue":
+    def query(cls, run: RunDir) -> "Queue":
         """Query all jobs of the run at once; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
         more = [

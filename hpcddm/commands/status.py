@@ -22,7 +22,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State
 
 REFRESH_SECONDS = 5
-ASK_SECONDS = 30
+QUERY_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
 STYLES: dict[str, str] = {
@@ -49,7 +49,7 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
             raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
         _watch(run, console)
         return exit_codes.DONE
-    overview = scan_run(run, Queue.ask(run))
+    overview = scan_run(run, Queue.query(run))
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
         return overview.exit_code if has_code else exit_codes.DONE
@@ -65,8 +65,8 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
 
 
 def _watch(run: RunDir, console: Console) -> None:
-    queue = Queue.ask(run)
-    patience = _jittered(ASK_SECONDS)
+    queue = Queue.query(run)
+    patience = _jittered(QUERY_SECONDS)
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
@@ -75,8 +75,8 @@ def _watch(run: RunDir, console: Console) -> None:
                 if overview.count(State.COMPLETE) == len(overview.rows):
                     return
                 time.sleep(_jittered(REFRESH_SECONDS))
-                if time.time() - queue.asked_at > patience:
-                    queue, patience = Queue.ask(run), _jittered(ASK_SECONDS)
+                if time.time() - queue.queried_at > patience:
+                    queue, patience = Queue.query(run), _jittered(QUERY_SECONDS)
     except KeyboardInterrupt:
         return
 

@@ -34,6 +34,7 @@ from hpcddm.rundir import manifest, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
+from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
@@ -199,7 +200,7 @@ def _run_here(
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         click.echo(f"error: {key}: {reason}; its log: hpcddm logs {run.root} {key}", err=True)
-        call_hook(launcher.site, run, "stopped", key, reason)
+        call_hook(launcher.site, run, HookEvent.STOPPED, key, reason)
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
@@ -207,7 +208,7 @@ def _run_here(
     if final.to_run:
         raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
     if REPORT in final.complete:
-        call_hook(launcher.site, run, "complete", REPORT)
+        call_hook(launcher.site, run, HookEvent.COMPLETE, REPORT)
     _print_nothing_to_do(final, run)
     return 0
 

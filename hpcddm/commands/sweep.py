@@ -47,6 +47,7 @@ from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.runtime.outcome import HookEvent
 from hpcddm.site import Site
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.outputs import publish
@@ -295,12 +296,12 @@ def _run_here(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Direct
     for name, reason in failed.items():
         label, _, key = name.partition("/")
         click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
-        call_hook(launcher.site, home, "stopped", name, reason)
+        call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
     after = scan_sweep(definition, scan.sweep_runs, home, launcher)
     if after.items:
         click.echo("after mending, the same command continues", err=True)
     else:
-        call_hook(launcher.site, home, "complete", TABLE)
+        call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
     _show(after, home)
     return 1 if after.items else 0
 

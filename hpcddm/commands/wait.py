@@ -17,8 +17,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.table import states_by_files
 
-LOOK_SECONDS = 5
-ASK_SECONDS = 30
+READ_SECONDS = 5
+QUERY_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
 FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
 
@@ -60,7 +60,7 @@ def _reason(code: int) -> str:
 
 def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float | None) -> Finding:
     shown, before = "", None
-    queue = Queue.ask(run)
+    queue = Queue.query(run)
     while True:
         finding = observe(run, queue)
         shown = _show(finding.line, shown)
@@ -72,10 +72,10 @@ def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float 
                 click.echo()
             return finding
         before = finding
-        patience = LOOK_SECONDS * random.uniform(1.0, 1.2)
+        patience = READ_SECONDS * random.uniform(1.0, 1.2)
         time.sleep(patience if ends is None else max(0.0, min(patience, ends - time.monotonic())))
-        if finding.code in FINAL_CODES or time.time() - queue.asked_at > ASK_SECONDS:
-            queue = Queue.ask(run)
+        if finding.code in FINAL_CODES or time.time() - queue.queried_at > QUERY_SECONDS:
+            queue = Queue.query(run)
 
 
 def _observe_run(run: RunDir, queue: Queue) -> Finding:

@@ -15,6 +15,7 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.spec import Spec
 from hpcddm.site import Site
 
@@ -153,8 +154,8 @@ def write_map(specs: Sequence[Path], folder: Path, token: str) -> Path:
     return path
 
 
-def call_hook(site: Site, run: RunDir, event: str, unit: str, reason: str = "") -> None:
-    """Run the site's hook, if it has one; event: 'complete' or 'stopped'. Its failure is ignored.
+def call_hook(site: Site, run: RunDir, event: HookEvent, unit: str, reason: str = "") -> None:
+    """Run the site's hook, if it has one, with event, unit, reason and run in variables. Its failure is ignored.
 
     Jobs call the hook themselves, in the batch script.
     """

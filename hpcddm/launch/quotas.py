@@ -11,14 +11,14 @@ SECONDS = 10
 MOUNTS = Path("/proc/self/mountinfo")
 NUMBER = re.compile(r"\[?(\d+)\]?\*?")
 """A count; '*' marks a count over its quota, brackets a count without the share of an unreachable server."""
-Left = tuple[int | None, int | None]
+Remainder = tuple[int | None, int | None]
 """Bytes and files that may still be taken; None where there is no limit, or none is known."""
 
 
-def remaining(folder: Path) -> Left:
+def remaining(folder: Path) -> Remainder:
     """Return what the user's quota leaves on the file system of `folder`, which must exist."""
     device, place, kind = mount_of(folder, MOUNTS.read_text(errors="replace") if MOUNTS.exists() else "")
-    command, parse = ASK.get(kind, ASK["other"])
+    command, parse = COMMANDS.get(kind, COMMANDS["other"])
     arguments = [word.format(user=os.getuid(), device=device, place=place) for word in command]
     try:
         process = subprocess.run(
@@ -42,7 +42,7 @@ def mount_of(folder: Path, mounts: str) -> tuple[str, str, str]:
     return mount
 
 
-def of_table(text: str, device: str, place: str) -> Left:
+def of_table(text: str, device: str, place: str) -> Remainder:
     """Parse lines 'FILESYSTEM used quota limit grace files quota limit grace', in KiB, of `quota` and `lfs quota`.
 
     Lines about neither the device nor the mount point are ignored.
@@ -50,13 +50,13 @@ def of_table(text: str, device: str, place: str) -> Left:
     for line in text.splitlines():
         fields = line.split()
         if len(fields) == 9 and fields[0] in (device, place):
-            left = _remainder(fields[1:4], fields[5:8])
-            if left is not None:
-                return left
+            remainder = _remainder(fields[1:4], fields[5:8])
+            if remainder is not None:
+                return remainder
     return None, None
 
 
-def of_mmlsquota(text: str, device: str, place: str) -> Left:
+def of_mmlsquota(text: str, device: str, place: str) -> Remainder:
     """Parse the output of `mmlsquota -Y`: fields between colons, named by a line HEADER, in KiB."""
     names: list[str] = []
     for line in text.splitlines():
@@ -68,13 +68,13 @@ def of_mmlsquota(text: str, device: str, place: str) -> Left:
             kibibytes, files = (
                 [row.get(f"{kind}{what}", "") for what in ("Usage", "Quota", "Limit")] for kind in ("block", "files")
             )
-            left = _remainder(kibibytes, files)
-            if left is not None:
-                return left
+            remainder = _remainder(kibibytes, files)
+            if remainder is not None:
+                return remainder
     return None, None
 
 
-ASK: dict[str, tuple[list[str], Callable[[str, str, str], Left]]] = {
+COMMANDS: dict[str, tuple[list[str], Callable[[str, str, str], Remainder]]] = {
     "lustre": (["lfs", "quota", "-q", "-u", "{user}", "{place}"], of_table),
     "gpfs": (["mmlsquota", "-u", "{user}", "-Y", "--block-size", "1K", "{device}"], of_mmlsquota),
     "other": (["quota", "-u", "-w", "-p", "-v", "{user}"], of_table),
@@ -82,14 +82,14 @@ ASK: dict[str, tuple[list[str], Callable[[str, str, str], Left]]] = {
 """Type of the file system -> command, and the parser of its output."""
 
 
-def _remainder(kibibytes: list[str], files: list[str]) -> Left | None:
+def _remainder(kibibytes: list[str], files: list[str]) -> Remainder | None:
     """Compute what is left of two triples (used, quota, limit); None where a word is no number."""
     matches = [NUMBER.fullmatch(word) for word in (*kibibytes, *files)]
     counts = [int(match[1]) for match in matches if match]
     if len(counts) < len(matches):
         return None
-    left, left_files = _left(*counts[:3]), _left(*counts[3:])
-    return None if left is None else 1024 * left, left_files
+    free_kibibytes, free_files = _left(*counts[:3]), _left(*counts[3:])
+    return None if free_kibibytes is None else 1024 * free_kibibytes, free_files
 
 
 def _left(used: int, soft: int, hard: int) -> int | None:

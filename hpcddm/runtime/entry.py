@@ -39,9 +39,9 @@ LEAVING_SECONDS = 90
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 """Errors of a file system that do not pass by themselves."""
 
-ASK_SECONDS = 10
+CHECK_SECONDS = 10
 """Seconds between two checks, by one rank of each node, for a stop and for a later attempt."""
-LOOK_SECONDS = 60
+RARE_CHECK_SECONDS = 60
 """Seconds between two such checks by the other ranks of the node."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
@@ -149,8 +149,8 @@ def _conditions(
     by_user = partial(_stopped_by_user, [run, RunDir(stop_file.parent.parent)])
     by_script, superseded = partial(_stopped_by_script, stop_file), partial(_leave_if_superseded, attempt)
     if ranks.local_rank > 0:
-        return [(LOOK_SECONDS, condition) for condition in (by_script, by_user, superseded)]
-    return [(0, by_script), (ASK_SECONDS, by_user), (ASK_SECONDS, superseded)]
+        return [(RARE_CHECK_SECONDS, condition) for condition in (by_script, by_user, superseded)]
+    return [(0, by_script), (CHECK_SECONDS, by_user), (CHECK_SECONDS, superseded)]
 
 
 def _stopped_by_script(stop_file: Path) -> str | None:
@@ -168,7 +168,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
         return
     try:
         attempt.close(Outcome.SUPERSEDED, SUPERSEDED)
-        print(f"superseded: {SUPERSEDED}; leaving at once", flush=True)
+        print(f"{Outcome.SUPERSEDED}: {SUPERSEDED}; leaving at once", flush=True)
     finally:
         os._exit(0)
 

@@ -27,11 +27,20 @@ class Outcome(StrEnum):
     """The site lets no job come back: the user submits again."""
 
 
+class HookEvent(StrEnum):
+    """Event for which the user's hook is called."""
+
+    COMPLETE = "complete"
+    """The run or the sweep is complete."""
+    STOPPED = "stopped"
+    """A unit needs the user."""
+
+
 COMES_BACK = (Outcome.REQUEUE, Outcome.RESUBMIT, Outcome.SUPERSEDED)
 """Decisions after which the unit comes back by itself."""
-ASK_FOR_THE_USER = (Outcome.FAILED, Outcome.GAVE_UP, Outcome.BY_HAND)
+NEEDS_USER = (Outcome.FAILED, Outcome.GAVE_UP, Outcome.BY_HAND)
 """Decisions after which nothing happens by itself and the user's hook is called."""
-SETTLED = (*ASK_FOR_THE_USER, Outcome.CANCELLED, Outcome.STOPPED, Outcome.WAITING)
+SETTLED = (*NEEDS_USER, Outcome.CANCELLED, Outcome.STOPPED, Outcome.WAITING)
 """Ends after which nothing happens by itself."""
 
 

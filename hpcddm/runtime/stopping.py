@@ -58,7 +58,7 @@ class StopFlag:
         Each condition comes with the seconds between two checks.
         """
         checks = ((POLL_SECONDS, self._allocation_end), *conditions)
-        threading.Thread(target=self._ask, args=(checks,), daemon=True).start()
+        threading.Thread(target=self._check, args=(checks,), daemon=True).start()
 
     def reserve_seconds(self, seconds: float) -> None:
         """Leave at least so long before the end of the allocation."""
@@ -97,17 +97,17 @@ class StopFlag:
             return None
         return SLOT_ENDS
 
-    def _ask(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
+    def _check(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
         due = [0.0] * len(conditions)
         # To the end: one that was told to stop may hang, and must still notice that it was replaced.
         while True:
-            for number, (seconds, ask) in enumerate(conditions):
+            for number, (seconds, condition) in enumerate(conditions):
                 if time.monotonic() < due[number]:
                     continue
                 due[number] = time.monotonic() + seconds
                 # A hiccup of the file system must not end the watch.
                 with suppress(OSError, UserError):
-                    reason = ask()
+                    reason = condition()
                     self.reason = self.reason or reason
             time.sleep(POLL_SECONDS)
 

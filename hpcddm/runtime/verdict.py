@@ -22,7 +22,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
 from hpcddm.runtime.environment import Allocation, Ranks, current_allocation, slurm_owner
 from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, tails
-from hpcddm.runtime.outcome import ASK_FOR_THE_USER, Outcome
+from hpcddm.runtime.outcome import NEEDS_USER, HookEvent, Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record, records
 from hpcddm.runtime.requests import raised, request_of
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
@@ -147,7 +147,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
             # Only operators may raise the time limit of a job that exists; anybody may submit one with another limit.
             decision = Outcome.RESUBMIT
         return Verdict(decision, reason, after.updates(before) if decision == Outcome.REQUEUE else after.flags())
-    advised = before.advised_memory_gb() if is_memory and decision in ASK_FOR_THE_USER else None
+    advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None
     if advised:
         reason += f"; next: hpcddm retry {run.root} {spec.key} --resource memory_gb={advised}"
     return Verdict(decision, reason, memory_gb=advised)
@@ -258,8 +258,8 @@ def parse_job(text: str) -> dict[str, str]:
 def _event(decision: Outcome, name: str) -> str:
     """Return the event for the user's hook: the end of the run, or a unit that stops for good; '' for none."""
     if decision == Outcome.COMPLETE:
-        return "complete" if name in LAST_UNITS else ""
-    return "stopped" if decision in ASK_FOR_THE_USER else ""
+        return HookEvent.COMPLETE if name in LAST_UNITS else ""
+    return HookEvent.STOPPED if decision in NEEDS_USER else ""
 
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ class LocalTrial:
         site = self.evidence.site
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": 0}
         atomic.write_json(self.evidence.folder / SPEC, spec)
-        self._ask(Part.ARRAY, Element.ENVIRONMENT, "environment", 1)
+        self._run_step(Part.ARRAY, Element.ENVIRONMENT, "environment", 1)
         for name in SIGNALS:
-            self._ask(Part.ARRAY, Element.SIGNALS, name, 1)
-        self._ask(Part.NODES, 0, "meet", self.evidence.resources.ranks)
+            self._run_step(Part.ARRAY, Element.SIGNALS, name, 1)
+        self._run_step(Part.NODES, 0, "meet", self.evidence.resources.ranks)
 
     def cancel(self) -> None:
         """End what still runs."""
@@ -42,7 +42,7 @@ class LocalTrial:
             if process.poll() is None:
                 process.kill()
 
-    def _ask(self, part: str, element: int, step: str, ranks: int) -> None:
+    def _run_step(self, part: str, element: int, step: str, ranks: int) -> None:
         record = self.evidence.folder / f"{part}-0_{element}.0"
         record.mkdir(exist_ok=True)
         for name, text in (("started", str(time.time())), ("setup.done", ""), ("variables", "")):

@@ -22,7 +22,7 @@ VERDICT = {"decision": "failed", "reason": "the loss is nan", "exit_code": 1, "s
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A run that is complete but for one expert, which went through Slurm."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "READ_SECONDS", 0.05)
     run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
     store_experiment(experiment, run)
     finish(plan(experiment), run)
@@ -62,7 +62,7 @@ def test_jobs_are_waited_for_until_the_time_is_over(run, monkeypatch, state):
 
 def test_a_scheduler_that_does_not_answer_is_no_end(run, monkeypatch):
     asked = answer(monkeypatch, None)
-    monkeypatch.setattr(waiting, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.01)
     submitted(run, [EXPERT])
     done = ended(run, 4, "--timeout", "0.01")
     assert "the scheduler does not answer" in done.stderr and len(asked) > 2
@@ -85,7 +85,7 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
     jobs = iter([{}, {EXPERT: Job(JobId("17_0"), "running", "h1")}])
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
-    monkeypatch.setattr(waiting, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.1)
     monkeypatch.setattr("hpcddm.launch.slurm.Slurm.states", lambda *given: answers.append(1) or next(jobs, {}))
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2
 

@@ -73,7 +73,7 @@ def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_wh
     write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "failed", "reason": "the loss is nan"})
     answer(monkeypatch, {})
     console = verb.Console(width=160, height=height, file=io.StringIO())
-    console.print(verb._screen(overview.scan_run(run, overview.Queue.ask(run)), console))
+    console.print(verb._screen(overview.scan_run(run, overview.Queue.query(run)), console))
     lines = console.file.getvalue().splitlines()
     assert len(lines) <= height and any(line.startswith(f"{EXPERT} ") for line in lines)
     assert any(line.startswith("shard/train-000") for line in lines) == complete

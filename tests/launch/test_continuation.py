@@ -211,4 +211,4 @@ def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):
     )
     setting = RunDir(run.root / "guidance=1.0")
     setting.root.mkdir()
-    assert CONTINUATION in QueueOfARun.ask(setting).jobs
+    assert CONTINUATION in QueueOfARun.query(setting).jobs

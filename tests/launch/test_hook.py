@@ -2,6 +2,7 @@
 
 from hpcddm.launch.items import call_hook
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.outcome import HookEvent
 from hpcddm.site import Site
 
 
@@ -11,10 +12,10 @@ def site(hook):
 
 def test_the_hook_is_told_the_event_the_unit_the_reason_and_the_run(tmp_path):
     line = f'echo "$HPCDDM_EVENT|$HPCDDM_UNIT|$HPCDDM_REASON|$HPCDDM_RUN" > {tmp_path}/told'
-    call_hook(site(line), RunDir(tmp_path), "stopped", "train/expert-00", 'no "luck"; rm -rf /')
+    call_hook(site(line), RunDir(tmp_path), HookEvent.STOPPED, "train/expert-00", 'no "luck"; rm -rf /')
     assert (tmp_path / "told").read_text() == f'stopped|train/expert-00|no "luck"; rm -rf /|{tmp_path}\n'
 
 
 def test_a_hook_that_fails_and_none_at_all_are_no_failure(tmp_path):
-    call_hook(site("exit 3"), RunDir(tmp_path), "complete", "report/all")
-    call_hook(site(None), RunDir(tmp_path), "complete", "report/all")
+    call_hook(site("exit 3"), RunDir(tmp_path), HookEvent.COMPLETE, "report/all")
+    call_hook(site(None), RunDir(tmp_path), HookEvent.COMPLETE, "report/all")
