@@ -4,19 +4,20 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.commands.terminal import table_console
+from hpcddm.metrics import all_metrics, headlines
 from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEEDS_CSV, Spread, over_seeds
-from hpcddm.sweep.table import CSV, FLOOR, METRICS, Result, varied_keys
+from hpcddm.sweep.table import CSV, FLOOR, SettingResult, varied_keys
 
 SPREAD_COLUMNS = 180
-SHOWN = ("fd", "kid", "agreement")
+MAX_METRICS = 3
+"""Number of metrics in the cell of an arm; more would make lines too long to read."""
 
 
-def print_results(rows: list[Result]) -> None:
-    """Print one line for each setting: FD, KID and agreement of every arm, or what keeps it from being complete.
+def print_results(rows: list[SettingResult]) -> None:
+    """Print one line for each setting: the first metrics of every arm, or what keeps it from being complete.
 
-    The other measures would make lines too long to read; they are in the CSV. Over several seeds, one line for each
-    setting and arm.
+    The other metrics are in the CSV. Over several seeds, one line for each setting and arm.
     """
     spreads = over_seeds(rows)
     if any(spread.seeds > 1 for spread in spreads):
@@ -27,7 +28,9 @@ def print_results(rows: list[Result]) -> None:
         return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
-    table = Table(title="FD / KID / classifier agrees, by arm", title_justify="left", show_lines=False)
+    shown = headlines()[:MAX_METRICS]
+    title = f"{' / '.join(metric.title for metric in shown)}, by arm"
+    table = Table(title=title, title_justify="left", show_lines=False)
     for name in keys.values():
         table.add_column(name, no_wrap=True)
     if any(row.arms for row in rows):
@@ -38,13 +41,14 @@ def print_results(rows: list[Result]) -> None:
     for row in rows:
         cells = [_word(row.setting.get(key, "")) for key in keys]
         if any(other.arms for other in rows):
-            cells += [_figures(row.arms.get(arm)) for arm in arms]
+            by_arm = (row.arms.get(arm) for arm in arms)
+            cells += [" / ".join(metric.text_of(figures) for metric in shown) if figures else "" for figures in by_arm]
         if any(not other.arms for other in rows):
             cells.append(row.state if not row.arms else "")
         table.add_row(*map(Text, cells))
     console = table_console()
     console.print(table)
-    others = [name for metric, name in METRICS.items() if metric not in SHOWN]
+    others = [metric.title for metric in all_metrics() if metric not in shown]
     console.print(Text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         labels = [row.label for row in rows if row.remark == remark]
@@ -52,24 +56,18 @@ def print_results(rows: list[Result]) -> None:
 
 
 def _print_spreads(spreads: list[Spread]) -> None:
-    """Print mean and standard deviation over the seeds, every measure a column."""
+    """Print mean and standard deviation over the seeds, every metric a column."""
     table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
     table.add_column("setting", overflow="fold")
-    for name in ("arm", "seeds", *METRICS.values()):
+    for name in ("arm", "seeds", *(metric.title for metric in all_metrics())):
         table.add_column(name, no_wrap=True, justify="left" if name == "arm" else "right")
     last = None
     for spread in spreads:
         label = label_of(spread.setting, short_names(spread.setting))
-        cells = [spread.told(metric) for metric in METRICS]
+        cells = [spread.formatted(metric) for metric in all_metrics()]
         table.add_row(*map(Text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
     table_console(SPREAD_COLUMNS, wraps_lines=True).print(table)
-
-
-def _figures(metrics: dict | None) -> str:
-    if not metrics:
-        return ""
-    return f"{metrics['fd']:.2f} / {metrics['kid']:.3f} / {metrics['agreement']:.1%}"
 
 
 def _word(value: object) -> str:

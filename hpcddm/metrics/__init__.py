@@ -1,0 +1,38 @@
+"""Metrics of a model's samples: every file with a subclass of `base.Metric` is one; the others are their helpers.
+
+Page, tables and plots iterate over `all_metrics`, so that a new file is shown everywhere.
+"""
+
+import importlib
+import pkgutil
+from functools import cache
+
+from hpcddm.metrics.base import Metric, Need
+
+
+@cache
+def all_metrics() -> tuple[Metric, ...]:
+    """Load the metric of every file, in the order of the columns."""
+    modules = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    defined = [(module.__name__, value) for module in modules for value in vars(module).values()]
+    metrics = [
+        value()
+        for module, value in defined
+        if isinstance(value, type) and issubclass(value, Metric) and value is not Metric and value.__module__ == module
+    ]
+    return tuple(sorted(metrics, key=lambda metric: (metric.order, metric.key)))
+
+
+def primary() -> Metric:
+    """Return the metric that ranks settings where not all of them can be shown: the first."""
+    return all_metrics()[0]
+
+
+def headlines() -> list[Metric]:
+    """List the metrics for places with room for few."""
+    return [metric for metric in all_metrics() if metric.is_headline]
+
+
+def needed() -> set[Need]:
+    """Return what the stage evaluate must keep of every set of images."""
+    return {need for metric in all_metrics() for need in metric.needs}

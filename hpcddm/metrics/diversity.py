@@ -2,7 +2,27 @@
 
 import numpy as np
 
+from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.evaluation import Evaluation
 from hpcddm.metrics.neighbours import blocks
+
+
+class Diversity(Metric):
+    """Mean distance of samples of one class, divided by what as many real images give."""
+
+    title = "diversity"
+    explanation = (
+        "how far samples of one class are from each other, as a multiple of the same for held-out images;"
+        " it stands in for LPIPS within a prompt"
+    )
+    better = Better.NEAR_ONE
+    format = ".2f"
+    needs = frozenset({Need.FEATURES, Need.LABELS})
+    order = 80
+
+    def compute(self, evaluation: Evaluation) -> float:
+        samples, real = evaluation.samples, evaluation.real
+        return diversity(samples.features, samples.labels) / diversity(real.features, real.labels)
 
 
 def diversity(features: np.ndarray, labels: np.ndarray) -> float:

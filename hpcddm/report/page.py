@@ -1,13 +1,16 @@
 """Writes the report: one self-contained HTML page, without network access and without scripts."""
 
 import math
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 
+from hpcddm.metrics import all_metrics
+from hpcddm.metrics.base import Metric
 from hpcddm.report import pictures, plots
 from hpcddm.report.content import Content
 from hpcddm.rundir import atomic
@@ -15,17 +18,6 @@ from hpcddm.rundir import atomic
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "real against real"
-MEASURES = {
-    "fd": ("FD", min, None),
-    "kid": ("KID", min, None),
-    "agreement": ("Classifier agrees", max, ".1%"),
-    "precision": ("Precision", max, ".1%"),
-    "recall": ("Recall", max, ".1%"),
-    "density": ("Density", max, ".2f"),
-    "coverage": ("Coverage", max, ".1%"),
-    "diversity": ("Diversity", partial(min, key=lambda value: abs(value - 1)), ".2f"),
-}
-"""Measure -> its title, the choice of the best value, and the format; None depends on the values."""
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 CLUSTER_COLUMNS, GALLERY_COLUMNS = (8, 7, 6), 10
 CLUSTER_ROOM, GALLERY_ROOM = 490, 880
@@ -53,7 +45,7 @@ def render(content: Content) -> str:
         metrics=metrics,
         has_monolith=MONOLITH in metrics["arms"],
         has_student=STUDENT in metrics["arms"],
-        measures={measure: title for measure, (title, _, _) in MEASURES.items()},
+        titled_metrics=[(metric, metric.title[:1].upper() + metric.title[1:]) for metric in all_metrics()],
         missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
@@ -73,31 +65,51 @@ def render(content: Content) -> str:
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
-def table(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Format the table's texts by arm, the floor last; `best` lists the measures with no better text in any arm."""
+@dataclass
+class ModelRow:
+    """Texts of one model's row in the table of results."""
+
+    images: str
+    cells: dict[str, str] = field(default_factory=dict)
+    """Value by the key of the metric."""
+    best: list[str] = field(default_factory=list)
+    """Keys of the metrics with no better text in any arm."""
+    flops: str = ""
+    ratio: str = ""
+
+
+def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
+    """Format the table's rows by arm, the floor last."""
     arms = metrics["arms"]
     monolith = arms.get(MONOLITH, {}).get("train_flops")
-    everyone = arms | {FLOOR: metrics["floor"]}
-    rows = {name: {"images": f"{arm['images']:,}", "best": []} for name, arm in everyone.items()}
+    rows = {name: ModelRow(f"{arm['images']:,}") for name, arm in (arms | {FLOOR: metrics["floor"]}).items()}
     for name, arm in arms.items():
-        rows[name]["flops"] = flops_text(arm["train_flops"])
-        rows[name]["ratio"] = f"{arm['train_flops'] / monolith:.2f}" if monolith else None
-    for measure, (_, best, form) in MEASURES.items():
-        values = [arm[measure] for arm in arms.values() if math.isfinite(arm[measure])]
-        # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
-        form = form or f"z.{_decimals(values)}f"
-        for name, arm in everyone.items():
-            rows[name][measure] = format(arm[measure], form)
-            if name != FLOOR and len(arms) > 1 and values and rows[name][measure] == format(best(values), form):
-                rows[name]["best"].append(measure)
+        rows[name].flops = flops_text(arm["train_flops"])
+        rows[name].ratio = f"{arm['train_flops'] / monolith:.2f}" if monolith else ""
+    for metric in all_metrics():
+        _add_cells(rows, metric, arms, metrics["floor"])
     return rows
+
+
+def _add_cells(
+    rows: dict[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], floor: dict[str, float]
+) -> None:
+    """Write one metric into all rows, and mark the best of several arms."""
+    values = [arm[metric.key] for arm in arms.values() if math.isfinite(arm[metric.key])]
+    # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
+    form = metric.format if metric.digits is None else f"z.{_decimals(values, metric.digits)}f"
+    best = format(metric.better.best(values), form) if values and len(arms) > 1 else None
+    for name, row in rows.items():
+        row.cells[metric.key] = format((arms.get(name) or floor)[metric.key], form)
+        if name in arms and row.cells[metric.key] == best:
+            row.best.append(metric.key)
 
 
 def flops_text(flops: float) -> str:
     """Format a number of operations with three digits and a prefix: 1.23 PFLOP."""
     power = min(len(PREFIXES) - 1, int(math.log10(flops)) // 3) if flops >= 1 else 0
     value = flops / 1000**power
-    return f"{value:.{_decimals([value])}f} {PREFIXES[power]}FLOP"
+    return f"{value:.{_decimals([value], 3)}f} {PREFIXES[power]}FLOP"
 
 
 def class_columns(classes: list[str]) -> list[list[str]]:
@@ -108,10 +120,10 @@ def class_columns(classes: list[str]) -> list[list[str]]:
     return [list(dict.fromkeys(classes[column::columns])) for column in range(min(columns, count))]
 
 
-def _decimals(values: list[float]) -> int:
-    """Return the number of decimals that give the smallest of the values three digits."""
+def _decimals(values: Iterable[float], digits: int) -> int:
+    """Return the number of decimals that give the smallest of the values so many digits."""
     smallest = min((abs(value) for value in values if value), default=1)
-    return max(0, min(6, 2 - math.floor(math.log10(smallest))))
+    return max(0, min(6, digits - 1 - math.floor(math.log10(smallest))))
 
 
 def _cluster_picture(images: np.ndarray) -> dict[str, Any] | None:

@@ -8,7 +8,9 @@ import html
 import io
 import math
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import numpy as np
 from matplotlib import style
@@ -40,6 +42,7 @@ STYLE = {
     "figure.facecolor": "none", "legend.frameon": False, "lines.linewidth": 1.5, "hatch.linewidth": 0.8,
 }  # fmt: skip
 WIDTH = 6.4
+Variant = TypeVar("Variant")
 LEGEND_COLUMNS = 5
 
 
@@ -155,7 +158,7 @@ def _figure(height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _cycled(variants: tuple, expert: int):
+def _cycled(variants: Sequence[Variant], expert: int) -> Variant:
     return variants[expert // len(COLOURS) % len(variants)]
 
 
@@ -224,7 +227,7 @@ def _svg(figure: Figure, name: str, description: str) -> str:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(file, metadata=nothing)
     text = file.getvalue()
-    box = re.search(r'viewBox="[^"]*"', text)[0]
+    box = re.findall(r'viewBox="[^"]*"', text)[0]
     # The <style> that comes first would apply to the whole page; the page's CSS has the same rules for its plots.
     text = f'<svg {box} role="img" aria-label="{html.escape(description)}">' + text[text.index("</defs>") + 7 :]
     text = re.sub(r" font-family: [^;]*;", "", text.replace("xlink:href", "href"))

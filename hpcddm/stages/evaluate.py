@@ -13,6 +13,8 @@ from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.metrics import needed
+from hpcddm.metrics.evaluation import ImageSet
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
 from hpcddm.networks.workload import Work, Workload
@@ -78,13 +80,12 @@ class Arm:
         self.named.append(classifier(tensor).argmax(1).cpu().numpy())
 
     def write(self, group: h5py.Group, num_classes: int, start: int) -> None:
-        """Store images, features, the classifier's agreement and the mergeable statistics."""
+        """Store the images and what the metrics need of them."""
         features, named = np.concatenate(self.features), np.concatenate(self.named)
         labels = np.arange(start, start + len(named)) % num_classes
         group.create_dataset("images", data=np.concatenate(self.images))
-        group.create_dataset("features", data=features)
-        group.create_dataset("agreed", data=named == labels)
-        for name, values in Statistics.from_features(features).arrays().items():
+        measured = ImageSet(labels, named == labels, features, Statistics.from_features(features))
+        for name, values in measured.arrays(needed()).items():
             group.create_dataset(name, data=values)
         if self.usage is not None:
             group.create_dataset("usage", data=self.usage)

@@ -1,5 +1,6 @@
 """Stage report: merges the evaluation's units into metrics.json and one self-contained page."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,9 @@ from hpcddm.ensemble import strategies
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
-from hpcddm.metrics.diversity import diversity
-from hpcddm.metrics.frechet import frechet_distance
-from hpcddm.metrics.kernel import kernel_distance
-from hpcddm.metrics.precision_recall import DENSITY_NEIGHBOURS, NEIGHBOURS, precision_recall
-from hpcddm.metrics.statistics import Statistics
+from hpcddm.metrics import all_metrics
+from hpcddm.metrics.evaluation import Evaluation, ImageSet
+from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import loading, nfe
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
@@ -47,11 +46,10 @@ SURPRISE = {"nll": "as made", "scaled_nll": "with temperature"}
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write metrics.json and index.html."""
-    merged = {name: _merge(unit, name) for name in (*arm_names(settings), REFERENCE, REAL)}
     shown = Shown(settings, unit)
-    metrics = _metrics(settings, unit, merged) | {"diagnostics": shown.diagnostics()}
+    metrics = _metrics(settings, unit) | {"diagnostics": shown.diagnostics()}
     atomic.write_json(unit.folder / METRICS, metrics)
-    page.write(_content(settings, unit, metrics, merged, shown.galleries()), unit.folder / PAGE)
+    page.write(_content(settings, unit, metrics, shown.galleries()), unit.folder / PAGE)
     return Result([METRICS, PAGE], {key: metrics[key] for key in ("arms", "floor", "missing_experts", "remark")})
 
 
@@ -65,28 +63,30 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [*shown, *inside, *workload.of_experts(GALLERY_PICTURES, GALLERY_PICTURES, alone)]
 
 
-def _merge(unit: Unit, arm: str) -> dict[str, Any]:
-    """Merge one arm over all units, in the samples' order: statistics in float64, features, agreement, usage."""
-    statistics, features, agreed, usage = None, [], [], 0
+def _merge(unit: Unit, arm: str, num_classes: int) -> ImageSet:
+    """Merge one arm over all units; the class of image i is i % num_classes in every arm."""
+    return ImageSet.merged(
+        [ImageSet.from_arrays(group, np.arange(start, stop) % num_classes) for start, stop, group in _parts(unit, arm)]
+    )
+
+
+def _usage(unit: Unit, arm: str) -> np.ndarray:
+    """Compute each expert's share of an ensemble arm's samples at every step, over all units: (steps, K)."""
+    used = sum(group["usage"][:] for _, _, group in _parts(unit, arm))
+    return used / used.sum(1, keepdims=True)
+
+
+def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
+    """Yield what each unit stored of one arm, in the samples' order, with its range of samples."""
     for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
         with h5py.File(unit.input(key, EVALUATION)) as file:
-            group = file[arm]
-            part = Statistics.from_arrays({name: group[name][()] for name in ("count", "mean", "scatter")})
-            statistics = part if statistics is None else statistics.merge(part)
-            features.append(group["features"][:])
-            agreed.append(group["agreed"][:])
-            usage = usage + group["usage"][:] if "usage" in group else usage
-    return {
-        "statistics": statistics,
-        "features": np.concatenate(features),
-        "agreed": np.concatenate(agreed),
-        "usage": usage,
-    }
+            yield *evaluate_range(key), file[arm]
 
 
-def _metrics(settings: Experiment, unit: Unit, merged: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
     flops, classes = _train_flops(unit.inputs), settings.data.num_classes
-    measured = {name: _measures(arm, merged[REFERENCE], classes) for name, arm in merged.items() if name != REFERENCE}
+    real = _merge(unit, REFERENCE, classes)
+    measured = {arm: _measures(_merge(unit, arm, classes), real) for arm in (*arm_names(settings), REAL)}
     floor = measured.pop(REAL)
     return {
         "arms": {name: arm | {"train_flops": flops.get(name, flops[ENSEMBLE])} for name, arm in measured.items()},
@@ -120,17 +120,10 @@ def _remark(settings: Experiment, unit: Unit) -> str:
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
 
-def _measures(arm: dict[str, Any], reference: dict[str, Any], num_classes: int) -> dict[str, Any]:
-    """Measure an arm against the held-out images; the class of image i is i % num_classes in both."""
-    labels = np.arange(len(arm["features"])) % num_classes
-    return {
-        "fd": frechet_distance(arm["statistics"], reference["statistics"]),
-        "kid": kernel_distance(arm["features"], reference["features"]),
-        "agreement": float(arm["agreed"].mean()),
-        **precision_recall(reference["features"], arm["features"]),
-        "diversity": diversity(arm["features"], labels) / diversity(reference["features"], labels),
-        "images": int(arm["statistics"].count),
-    }
+def _measures(samples: ImageSet, real: ImageSet) -> dict[str, float]:
+    """Measure an arm against the held-out images."""
+    evaluation = Evaluation(samples, real)
+    return {metric.key: metric.compute(evaluation) for metric in all_metrics()} | {"images": len(samples.labels)}
 
 
 def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
@@ -158,11 +151,9 @@ def _content(
     settings: Experiment,
     unit: Unit,
     metrics: dict[str, Any],
-    merged: dict[str, dict[str, Any]],
     galleries: list[Gallery],
 ) -> Content:
     dense, names = _train_flops(unit.inputs), class_names(settings, unit.inputs)
-    usage = {name: arm["usage"] for name, arm in merged.items() if np.ndim(arm["usage"]) and name not in dense}
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),
@@ -173,14 +164,14 @@ def _content(
         galleries=galleries,
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].results),
-        usage={name: used / used.sum(1, keepdims=True) for name, used in usage.items()},
+        usage={arm: _usage(unit, arm) for arm in arm_names(settings) if arm not in dense},
     )
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
     """Read the loss curves of all units that trained something."""
     trained = [key for key, manifest in unit.inputs.items() if any(output.path == CURVE for output in manifest.outputs)]
-    return {key: atomic.read_json(unit.input(key, CURVE)) for key in trained}
+    return {key: atomic.read_json(unit.input(key, CURVE)) or [] for key in trained}
 
 
 def _router(results: dict[str, Any]) -> Router | None:
@@ -200,7 +191,7 @@ def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
         samples = sample_lists.clustered(unit, name)
         reader = sample_lists.reader(unit, "train", samples)
         # Not the first ones: sources are often sorted by class.
-        rows = noise.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER]
+        rows = noise.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER].tolist()
         clusters.append(Cluster(index, len(samples), reader.images(rows)))
     return clusters
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.spread import SEEDS_CSV, over_seeds, write_seeds
-from hpcddm.sweep.table import CSV, PLOT, Result, results, write_csv
+from hpcddm.sweep.table import CSV, PLOT, SettingResult, setting_results, write_csv
 
 
-def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[Result]:
+def publish(home: RunDir, index: Index, states: Mapping[str, str]) -> list[SettingResult]:
     """Write the output files and return the table's rows."""
     # matplotlib takes half a second, and most calls of the command draw nothing.
     from hpcddm.sweep.plot import write_plot
 
-    rows = results(index, home, states)
+    rows = setting_results(index, home, states)
     write_csv(rows, home.root / CSV)
     write_plot(rows, home.root / PLOT, index.name)
     if spreads := over_seeds(rows):

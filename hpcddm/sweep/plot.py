@@ -1,35 +1,30 @@
 """Plot of a sweep: a panel for each metric, a line for each arm where one number varies, else bars."""
 
 import io
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from hpcddm.metrics import all_metrics, headlines, primary
+from hpcddm.metrics.base import Metric
 from hpcddm.rundir import atomic
-from hpcddm.sweep.table import FLOOR, METRICS, Result, varied_keys
+from hpcddm.sweep.table import FLOOR, SettingResult, varied_keys
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")
 MARKERS = "osD^vP"
 FLOOR_STYLE = {"color": "0.45", "linestyle": (0, (4, 2)), "linewidth": 1.2}
 MAX_BARS = 40
 """Largest number of settings shown as bars; of more the best ones are shown."""
-BETTER = dict.fromkeys(METRICS, "higher is better") | {
-    "fd": "lower is better",
-    "kid": "lower is better",
-    "diversity": "1 is real",
-}
-SHARES = ("agreement", "precision", "recall", "coverage")
-LINE_PANELS = tuple(METRICS)
-BAR_PANELS = ("fd", "kid", "agreement", "recall")
-"""Metrics shown as bars, few for want of room; the CSV has all."""
+LINE_ROWS = 2
 MISSING = float("nan")
 
 
-def write_plot(rows: list[Result], path: Path, title: str) -> bool:
+def write_plot(rows: list[SettingResult], path: Path, title: str) -> bool:
     """Write the plot as PNG and return whether there was anything to show."""
     complete = [row for row in rows if row.arms]
     if not complete:
@@ -45,35 +40,41 @@ def write_plot(rows: list[Result], path: Path, title: str) -> bool:
     return True
 
 
-def _lines(rows: list[Result], key: str) -> Figure:
+def _lines(rows: list[SettingResult], key: str) -> Figure:
     rows = sorted(rows, key=lambda row: row.setting[key])
-    figure = Figure(figsize=(13, 6.4), layout="constrained")
-    for axes, metric in zip(figure.subplots(2, len(LINE_PANELS) // 2).flat, LINE_PANELS, strict=True):
+    metrics = all_metrics()
+    columns = -(-len(metrics) // LINE_ROWS)
+    figure = Figure(figsize=(3.25 * columns, 6.4), layout="constrained")
+    panels = [*figure.subplots(LINE_ROWS, columns, squeeze=False).flat]
+    for axes, metric in zip(panels, metrics, strict=False):
         for number, arm in enumerate(_arms(rows)):
-            points = [(row.setting[key], row.arms[arm].get(metric, MISSING)) for row in rows if arm in row.arms]
+            points = [(row.setting[key], row.arms[arm].get(metric.key, MISSING)) for row in rows if arm in row.arms]
             axes.plot(*zip(*points, strict=True), **_line_style(arm, number), label=arm, markersize=4)
         axes.set(xlabel=key)
         _dress(axes, metric)
+    for unused in panels[len(metrics) :]:
+        unused.set_axis_off()
     _legend(figure, axes)
     return figure
 
 
-def _bars(rows: list[Result], keys: list[str]) -> Figure:
+def _bars(rows: list[SettingResult], keys: list[str]) -> Figure:
     arms = _arms(rows)
     shown = rows
     if len(rows) > MAX_BARS:
-        best = sorted(rows, key=lambda row: min(row.arms[arm]["fd"] for arm in row.arms if arm != FLOOR))
-        shown = best[:MAX_BARS]
+        shown = sorted(rows, key=_rank)[:MAX_BARS]
     names = [", ".join(_value(row.setting.get(key, "")) for key in keys) or row.label for row in shown]
     drawn = [arm for arm in arms if arm != FLOOR]
-    figure = Figure(figsize=(11, 1.6 + len(shown) * (0.14 + 0.13 * len(drawn))), layout="constrained")
-    for axes, metric in zip(figure.subplots(1, len(BAR_PANELS), sharey=True), BAR_PANELS, strict=True):
+    metrics = headlines()
+    figure = Figure(figsize=(2.75 * len(metrics), 1.6 + len(shown) * (0.14 + 0.13 * len(drawn))), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False).flat
+    for axes, metric in zip(panels, metrics, strict=True):
         height = 0.8 / len(drawn)
         for number, arm in enumerate(drawn):
             places = [place + (number - (len(drawn) - 1) / 2) * height for place in range(len(shown))]
-            values = [row.arms.get(arm, {}).get(metric, 0) for row in shown]
+            values = [row.arms.get(arm, {}).get(metric.key, 0) for row in shown]
             axes.barh(places, values, height, color=COLOURS[number % len(COLOURS)], label=arm)
-        floor = [row.arms[FLOOR].get(metric, MISSING) for row in shown]
+        floor = [row.arms[FLOOR].get(metric.key, MISSING) for row in shown]
         if max(floor) - min(floor) < 1e-9:
             axes.axvline(floor[0], **FLOOR_STYLE, label=FLOOR)
         axes.set_yticks(range(len(shown)), names)
@@ -81,17 +82,24 @@ def _bars(rows: list[Result], keys: list[str]) -> Figure:
         axes.margins(y=0.01)
         _dress(axes, metric, "x")
     axes.invert_yaxis()
-    cut = f"; the {MAX_BARS} settings of lowest FD" if len(shown) < len(rows) else ""
+    cut = f"; the {MAX_BARS} best settings by {primary().title}" if len(shown) < len(rows) else ""
     figure.supylabel(", ".join(key.rpartition(".")[2] for key in keys) + cut, size=9)
     _legend(figure, axes)
     return figure
 
 
-def _dress(axes: Axes, metric: str, axis: str = "y") -> None:
-    axes.set_title(f"{METRICS[metric]}  ({BETTER[metric]})", size=9, loc="left")
+def _rank(row: SettingResult) -> float:
+    """Return a number that is lower for a setting whose best arm is better in the primary metric."""
+    metric = primary()
+    values = [figures[metric.key] for arm, figures in row.arms.items() if arm != FLOOR and metric.key in figures]
+    return min(map(metric.better.rank, values), default=math.inf)
+
+
+def _dress(axes: Axes, metric: Metric, axis: Literal["x", "y"] = "y") -> None:
+    axes.set_title(f"{metric.title}  ({metric.better.value})", size=9, loc="left")
     axes.grid(axis=axis, color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
-    if metric in SHARES:
+    if metric.is_share:
         (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda value, place: f"{value:.0%}")
 
 
@@ -100,7 +108,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 7), frameon=False)
 
 
-def _arms(rows: list[Result]) -> list[str]:
+def _arms(rows: list[SettingResult]) -> list[str]:
     """Return the arms of all settings, the floor last."""
     arms = dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR)
     return [*arms, FLOOR]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.metrics import all_metrics
+from hpcddm.metrics.base import Metric
 from hpcddm.rundir import atomic
-from hpcddm.sweep.table import METRICS, Result
+from hpcddm.sweep.table import SettingResult
 
 SEED = "seed"
 SEEDS_CSV = "seeds.csv"
-SHARES = ("agreement", "precision", "recall", "coverage")
-"""Metrics that are shown in percent."""
 
 
 @dataclass(frozen=True)
@@ -26,39 +26,38 @@ class Spread:
     arm: str
     seeds: int
     figures: dict[str, tuple[float, float | None]]
-    """Metric -> mean and sample standard deviation, None for one seed alone."""
+    """Key of a metric -> mean and sample standard deviation, None for one seed alone."""
 
-    def told(self, metric: str) -> str:
-        """Format a metric as '64.4 +- 2.0', shares in percent; '' where the reports do not have it."""
-        if metric not in self.figures:
+    def formatted(self, metric: Metric) -> str:
+        """Format a metric as '64.4% +- 2.0'; '' where the reports do not have it."""
+        if metric.key not in self.figures:
             return ""
-        mean, deviation = self.figures[metric]
-        scale, digits, sign = (100, 1, "%") if metric in SHARES else (1, 2, "")
-        beside = "" if deviation is None else f" +- {scale * deviation:.{digits}f}"
-        return f"{scale * mean:.{digits}f}{sign}{beside}"
+        mean, deviation = self.figures[metric.key]
+        beside = "" if deviation is None else f" +- {metric.text(deviation).removesuffix('%')}"
+        return metric.text(mean) + beside
 
 
-def over_seeds(rows: Iterable[Result]) -> list[Spread]:
+def over_seeds(rows: Iterable[SettingResult]) -> list[Spread]:
     """Compute one entry for each setting and arm, in the rows' order; none unless several seeds were tried."""
     rows = list(rows)
     if len({row.setting.get(SEED) for row in rows}) < 2:
         return []
-    groups: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]] = {}
+    groups: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, float]]]]] = {}
     for row in rows:
         setting = {key: value for key, value in row.setting.items() if key != SEED}
         _, arms = groups.setdefault(repr(setting), (setting, {}))
-        for arm, metrics in row.arms.items():
-            arms.setdefault(arm, []).append(metrics)
+        for arm, figures in row.arms.items():
+            arms.setdefault(arm, []).append(figures)
     return [_spread(setting, arm, by_seed) for setting, arms in groups.values() for arm, by_seed in arms.items()]
 
 
-def _spread(setting: dict[str, Any], arm: str, by_seed: list[dict[str, Any]]) -> Spread:
+def _spread(setting: dict[str, Any], arm: str, by_seed: list[dict[str, float]]) -> Spread:
     figures = {}
-    for metric in METRICS:
-        values = [metrics[metric] for metrics in by_seed if metrics.get(metric) is not None]
+    for metric in all_metrics():
+        values = [measured[metric.key] for measured in by_seed if measured.get(metric.key) is not None]
         if values:
             deviation = statistics.stdev(values) if len(values) > 1 else None
-            figures[metric] = statistics.fmean(values), deviation
+            figures[metric.key] = statistics.fmean(values), deviation
     return Spread(setting, arm, len(by_seed), figures)
 
 
@@ -67,10 +66,11 @@ def write_seeds(spreads: list[Spread], path: Path) -> None:
     keys = list(dict.fromkeys(key for spread in spreads for key in spread.setting))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    columns = [column for metric in METRICS for column in (metric, f"{metric}_sd")]
+    metrics = [metric.key for metric in all_metrics()]
+    columns = [column for metric in metrics for column in (metric, f"{metric}_sd")]
     writer.writerow([*keys, "arm", "seeds", *columns])
     for spread in spreads:
         setting = [spread.setting.get(key, "") for key in keys]
-        pairs = [spread.figures.get(metric, ("", "")) for metric in METRICS]
+        pairs = [spread.figures.get(metric, ("", "")) for metric in metrics]
         writer.writerow([*setting, spread.arm, spread.seeds, *(value for pair in pairs for value in pair)])
     atomic.write_text(path, file.getvalue(), durable=False)

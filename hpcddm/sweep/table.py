@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.loading import stored_experiment
+from hpcddm.metrics import all_metrics
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
@@ -18,66 +19,54 @@ from hpcddm.sweep.settings import short_names
 from hpcddm.unit_states import State, UnitStatus, activity, survey
 
 CSV, PLOT = "table.csv", "table.png"
-METRICS = {
-    "fd": "FD",
-    "kid": "KID",
-    "agreement": "classifier agrees",
-    "precision": "precision",
-    "recall": "recall",
-    "density": "density",
-    "coverage": "coverage",
-    "diversity": "diversity",
-}
-"""Metrics and their titles; older reports may lack some."""
 FLOOR = "floor"
 """Name of the arm of real images, without networks and training."""
 
 
 @dataclass(frozen=True)
-class Result:
-    """One setting and its arms' metrics, empty unless its report is complete."""
+class SettingResult:
+    """Results of one setting: its arms' values by the metrics' keys, empty unless its report is complete."""
 
     label: str
     setting: dict[str, Any]
-    arms: dict[str, dict[str, Any]]
+    arms: dict[str, dict[str, float]]
     state: str
     remark: str = ""
     """Remark of the report on missing experts."""
 
 
-def results(index: Index, home: RunDir, states: Mapping[str, str]) -> list[Result]:
+def setting_results(index: Index, home: RunDir, states: Mapping[str, str]) -> list[SettingResult]:
     """Make one row for each setting of the file; states: those of the settings that are not complete, by label."""
     rows = []
     for label in index.current:
         report = None if label in states else manifest.read(RunDir(home.root / label).unit(REPORT))
         if report is None:
-            rows.append(Result(label, index.settings[label], {}, states.get(label, "missing")))
+            rows.append(SettingResult(label, index.settings[label], {}, states.get(label, "missing")))
             continue
         arms = report.results["arms"] | {FLOOR: report.results["floor"]}
         remark = report.results.get("remark", "")
-        rows.append(Result(label, index.settings[label], arms, State.COMPLETE, remark))
+        rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark))
     return rows
 
 
-def varied_keys(rows: list[Result]) -> dict[str, str]:
+def varied_keys(rows: list[SettingResult]) -> dict[str, str]:
     """Map the keys that differ among settings to their short names."""
     keys = dict.fromkeys(key for row in rows for key in row.setting)
     return short_names(key for key in keys if len({repr(row.setting.get(key)) for row in rows}) > 1 or len(rows) == 1)
 
 
-def write_csv(rows: list[Result], path: Path) -> None:
+def write_csv(rows: list[SettingResult], path: Path) -> None:
     """Write one line for each setting and arm; a setting without results has one line that says its state."""
     keys = list(dict.fromkeys(key for row in rows for key in row.setting))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    figures = [*METRICS, "images", "train_flops"]
-    writer.writerow(["label", *keys, "state", "arm", *figures, "remark"])
+    columns = [*(metric.key for metric in all_metrics()), "images", "train_flops"]
+    writer.writerow(["label", *keys, "state", "arm", *columns, "remark"])
     for row in rows:
         values = [row.setting.get(key, "") for key in keys]
-        for arm, metrics in (row.arms or {"": {}}).items():
-            writer.writerow(
-                [row.label, *values, row.state, arm, *(metrics.get(key, "") for key in figures), row.remark]
-            )
+        for arm, figures in (row.arms or {"": {}}).items():
+            cells = [figures.get(column, "") for column in columns]
+            writer.writerow([row.label, *values, row.state, arm, *cells, row.remark])
     atomic.write_text(path, file.getvalue(), durable=False)
 
 
@@ -109,6 +98,6 @@ def _describe(status: UnitStatus, run: RunDir, jobs: Mapping[str, str]) -> tuple
     if work.is_running:
         return 1, f"{status.key} running"
     ending = (work.last.decision or work.last.outcome) if work.last else None
-    if ending in SETTLED:
+    if work.last and ending in SETTLED:
         return 0, f"{status.key} {ending}: {work.last.reason}"
     return 3, f"{status.key} {status.state}"

@@ -19,7 +19,7 @@ from hpcddm.data.reader import TarReader, to_images, to_tensor
 from hpcddm.data.samples import balanced
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment, within_run
-from hpcddm.metrics.frechet import frechet_distance
+from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
 from hpcddm.pipeline.keys import EXTRACTOR

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from hpcddm.metrics import all_metrics
 from hpcddm.pipeline.keys import ROUTER
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import Index, read_index
 from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEED, over_seeds
-from hpcddm.sweep.table import FLOOR, METRICS, results, states_by_files
+from hpcddm.sweep.table import FLOOR, setting_results, states_by_files
 
 LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
 
@@ -28,13 +29,13 @@ def told(values: Iterable[float], digits: int, scale: float = 1.0) -> str:
 
 def arms(index: Index, home: RunDir) -> None:
     """Every measure of every setting and arm."""
-    print(f"| setting | arm | {' | '.join(METRICS.values())} |")
-    print("| --- " * (2 + len(METRICS)) + "|")
-    spreads = over_seeds(results(index, home, states_by_files(index, home)))
+    print(f"| setting | arm | {' | '.join(metric.title for metric in all_metrics())} |")
+    print("| --- " * (2 + len(all_metrics())) + "|")
+    spreads = over_seeds(setting_results(index, home, states_by_files(index, home)))
     floors = [spread for spread in spreads if spread.arm == FLOOR]
     for spread in [spread for spread in spreads if spread.arm != FLOOR] + floors[:1]:
         label = label_of(spread.setting, short_names(spread.setting)) if spread.arm != FLOOR else ""
-        cells = [spread.told(metric) for metric in METRICS]
+        cells = [spread.formatted(metric) for metric in all_metrics()]
         print(f"| {label} | {spread.arm} | {' | '.join(cells)} |")
 
 

@@ -1,11 +1,20 @@
 import numpy as np
 import pytest
 
-from hpcddm.metrics import neighbours
-from hpcddm.metrics.precision_recall import precision_recall
+from hpcddm.metrics import all_metrics, neighbours
+from hpcddm.metrics.evaluation import Evaluation
+from tests.metrics.sets import image_set
 
 RNG = np.random.default_rng(0)
 REAL = RNG.standard_normal((300, 4))
+
+KEYS = ("precision", "recall", "density", "coverage")
+
+
+def precision_recall(real, fake):
+    """The four metrics that count neighbours, by key."""
+    evaluation = Evaluation(image_set(fake), image_set(real))
+    return {metric.key: metric.compute(evaluation) for metric in all_metrics() if metric.key in KEYS}
 
 
 def direct(real, fake):

@@ -187,7 +187,7 @@ def test_equal_contents_give_equal_bytes(tmp_path):
 def test_best_is_among_the_arms_and_follows_each_measure():
     rows = page.table(content().metrics)
     assert list(rows) == ["monolith", "top-1", "top-2", "oracle", page.FLOOR]
-    assert {arm: row["best"] for arm, row in rows.items() if row["best"]} == {
+    assert {arm: row.best for arm, row in rows.items() if row.best} == {
         "monolith": ["fd", "precision", "density", "coverage"],
         "top-1": ["precision", "coverage"],
         "top-2": ["precision", "coverage", "diversity"],
@@ -199,14 +199,14 @@ def test_arms_that_read_the_same_are_both_best():
     metrics = content().metrics
     metrics["arms"]["top-1"]["fd"] = metrics["arms"]["monolith"]["fd"] + 1e-5
     rows = page.table(metrics)
-    assert "fd" in rows["monolith"]["best"]
-    assert "fd" in rows["top-1"]["best"]
+    assert "fd" in rows["monolith"].best
+    assert "fd" in rows["top-1"].best
 
 
 def test_a_single_arm_is_not_called_best():
     metrics = content(monolith=False).metrics
     metrics["arms"] = {"top-1": metrics["arms"]["top-1"]}
-    assert not page.table(metrics)["top-1"]["best"]
+    assert not page.table(metrics)["top-1"].best
     assert "Shaded" in rendered("usual")
     assert "Shaded" not in page.render(dataclasses.replace(bare(content()), metrics=metrics))
 
@@ -215,14 +215,14 @@ def test_a_distance_that_is_no_number_is_shown_and_never_best():
     metrics = content().metrics
     metrics["arms"]["monolith"]["fd"] = float("nan")
     rows = page.table(metrics)
-    assert rows["monolith"]["fd"] == "nan"
-    assert "fd" in rows["top-1"]["best"]
+    assert rows["monolith"].cells["fd"] == "nan"
+    assert "fd" in rows["top-1"].best
 
 
 def test_a_distance_that_rounds_to_nothing_has_no_sign():
     metrics = content().metrics
     metrics["floor"]["kid"] = -1e-9
-    assert page.table(metrics)[page.FLOOR]["kid"] == "0.00000"
+    assert page.table(metrics)[page.FLOOR].cells["kid"] == "0.00000"
 
 
 def test_unequal_counts_are_said():

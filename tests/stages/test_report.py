@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.metrics.statistics import Statistics
 from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import report, run_summary
 from tests.helpers import tiny
+from tests.metrics.sets import image_set
 
 
 def unit(flops=0, **more):
@@ -23,15 +23,6 @@ INPUTS = {
     expert_key(0): unit(400), expert_key(1): unit(500),
 }  # fmt: skip
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}
-
-
-def arm(features):
-    return {
-        "statistics": Statistics.from_features(features),
-        "features": features,
-        "agreed": np.arange(len(features)) % 5 > 0,
-        "usage": 0,
-    }
 
 
 def test_every_arm_has_its_own_bill():
@@ -69,13 +60,13 @@ def test_facts_name_what_was_started_from(tmp_path):
 @pytest.mark.filterwarnings("ignore:Frechet")
 def test_real_against_itself_is_perfect_and_a_collapsed_arm_is_not():
     random = np.random.default_rng(0)
-    real = arm(random.standard_normal((80, 6)) + 3 * (np.arange(80) % 4)[:, None])
-    same = report._measures(real, real, num_classes=4)
+    real = image_set(random.standard_normal((80, 6)) + 3 * (np.arange(80) % 4)[:, None])
+    same = report._measures(real, real)
     perfect = {"fd": 0, "kid": same["kid"], "agreement": 0.8, "precision": 1, "recall": 1, "density": 1, "coverage": 1}
     assert same == pytest.approx(perfect | {"diversity": 1, "images": 80}, abs=1e-9)
     # Of each class always the same image, nearly.
-    copies = np.tile(real["features"][:4], (20, 1)) + 0.01 * random.standard_normal((80, 6))
-    collapsed = report._measures(arm(copies), real, num_classes=4)
+    copies = np.tile(real.features[:4], (20, 1)) + 0.01 * random.standard_normal((80, 6))
+    collapsed = report._measures(image_set(copies), real)
     assert collapsed["diversity"] < 0.02 and collapsed["recall"] < 0.1 and collapsed["coverage"] < 0.5
     assert collapsed["precision"] == 1
 

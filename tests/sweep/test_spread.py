@@ -5,13 +5,13 @@ import pytest
 
 from hpcddm.commands.comparison import print_results
 from hpcddm.sweep.spread import over_seeds, write_seeds
-from hpcddm.sweep.table import Result
+from hpcddm.sweep.table import SettingResult
 
 
 def row(seed, steps, fd, arms=("top-1",)):
     metrics = {"fd": fd, "kid": 1.0, "agreement": 0.5}
     setting = {"seed": seed, "evaluate.steps": steps}
-    return Result(f"{seed}-{steps}", setting, dict.fromkeys(arms, metrics), "complete")
+    return SettingResult(f"{seed}-{steps}", setting, dict.fromkeys(arms, metrics), "complete")
 
 
 def test_mean_and_deviation_are_those_of_the_seeds_of_one_setting():

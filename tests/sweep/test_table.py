@@ -11,13 +11,14 @@ from PIL import Image
 from hpcddm.commands.comparison import print_results
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
+from hpcddm.metrics import all_metrics
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.stages import table as stage
 from hpcddm.sweep.index import Index, write_index
 from hpcddm.sweep.plot import write_plot
 from hpcddm.sweep.runs import assign
-from hpcddm.sweep.table import METRICS, Result, varied_keys, write_csv
+from hpcddm.sweep.table import SettingResult, varied_keys, write_csv
 from tests.attempts import write_attempt
 from tests.helpers import finish
 
@@ -28,14 +29,14 @@ MORE = {"precision": 0.71, "recall": 0.52, "density": 1.13, "coverage": 0.64, "d
 """Measures that reports did not always have."""
 
 
-def result(label: str, fd: float | None, **setting) -> Result:
+def result(label: str, fd: float | None, **setting) -> SettingResult:
     """A setting, complete if it has a distance."""
     arm = {"kid": 0.1, "agreement": 0.9, "images": 24} | MORE
     arms = {"monolith": arm | {"fd": fd}, "top-1": arm | {"fd": fd + 1}, "floor": arm | {"fd": 0.5}} if fd else {}
-    return Result(label, setting, arms, "complete" if fd else "report/all pending")
+    return SettingResult(label, setting, arms, "complete" if fd else "report/all pending")
 
 
-def picture(rows: list[Result], path) -> np.ndarray:
+def picture(rows: list[SettingResult], path) -> np.ndarray:
     """The plot's pixels (H, W, 3)."""
     assert write_plot(rows, path, "trial")
     return np.asarray(Image.open(io.BytesIO(path.read_bytes())).convert("RGB"))
@@ -57,13 +58,13 @@ def test_every_measure_of_the_report_is_in_the_csv_and_the_terminal_says_so(tmp_
     rows = [result("a=1", 2.0, a=1), old]
     write_csv(rows, tmp_path / "table.csv")
     first, *_, last = csv.DictReader((tmp_path / "table.csv").open())
-    assert set(METRICS) <= set(first) and {key: float(first[key]) for key in MORE} == MORE
+    assert {metric.key for metric in all_metrics()} <= set(first) and {key: float(first[key]) for key in MORE} == MORE
     assert [last[key] for key in MORE] == [""] * len(MORE)
     assert (picture(rows, tmp_path / "table.png") != 255).any()
     print_results(rows)
     said = capsys.readouterr().out
     assert "table.csv has precision, recall, density, coverage, diversity as well" in said
-    assert "2.00 / 0.100 / 90.0%" in said and max(map(len, said.splitlines())) <= 140
+    assert "2.00 / 0.1000 / 90.0%" in said and max(map(len, said.splitlines())) <= 140
 
 
 def test_only_keys_that_differ_are_columns():

@@ -260,7 +260,7 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     finish_all([first])
     write_attempt(second.run, EVALUATE, 1, ended={"outcome": "failed", "reason": "out of memory"})
     _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
-    assert "1.50 / 0.250 / 75.0%" in said and "2.50 / 0.250 / 75.0%" in said
+    assert "1.50 / 0.2500 / 75.0%" in said and "2.50 / 0.2500 / 75.0%" in said
     assert f"{EVALUATE} failed: out of memory" in said and f"{EVALUATE} running" in said
     rows = {(row["label"], row["arm"]): row for row in csv.DictReader((home.root / "table.csv").open())}
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torchmetrics.image.fid import FrechetInceptionDistance
 
-from hpcddm.metrics.frechet import frechet_distance
+from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 
 RNG = np.random.default_rng(0)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hpcddm.metrics.kernel import ROWS_PER_BLOCK, kernel_distance
+from hpcddm.metrics.kid import ROWS_PER_BLOCK, kernel_distance
 
 RNG = np.random.default_rng(0)
 

@@ -4,7 +4,25 @@ import warnings
 
 import numpy as np
 
+from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.evaluation import Evaluation
 from hpcddm.metrics.statistics import Statistics
+
+
+class FrechetDistance(Metric):
+    """Frechet distance between samples and real images."""
+
+    title = "FD"
+    explanation = "the Frechet distance to held-out images, which compares at equal numbers of images only"
+    better = Better.LOWER
+    format = ".2f"
+    needs = frozenset({Need.STATISTICS})
+    order = 10
+    digits = 3
+    is_headline = True
+
+    def compute(self, evaluation: Evaluation) -> float:
+        return frechet_distance(evaluation.samples.statistics, evaluation.real.statistics)
 
 
 def frechet_distance(first: Statistics, second: Statistics) -> float:

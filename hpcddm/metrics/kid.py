@@ -2,7 +2,26 @@
 
 import numpy as np
 
+from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.evaluation import Evaluation
+
 ROWS_PER_BLOCK = 1024
+
+
+class KernelDistance(Metric):
+    """Kernel distance between samples and real images."""
+
+    title = "KID"
+    explanation = "the kernel distance to held-out images, which does not depend on their number"
+    better = Better.LOWER
+    format = ".4f"
+    needs = frozenset({Need.FEATURES})
+    order = 20
+    digits = 3
+    is_headline = True
+
+    def compute(self, evaluation: Evaluation) -> float:
+        return kernel_distance(evaluation.samples.features, evaluation.real.features)
 
 
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
