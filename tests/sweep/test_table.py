@@ -116,7 +116,7 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     present = manifest.read(found[0].run.unit(REPORT))
     manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"results": results}))
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
-    done = stage.run(None, SimpleNamespace(run=home), 1)
+    done = stage.run(None, SimpleNamespace(run=home))
     assert done.results == {"settings": 2, "complete": 1}
     rows = list(csv.DictReader((home.root / "table.csv").open()))
     assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
