@@ -71,7 +71,7 @@ MAY_IMPORT = {
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"},
     "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
-    "report": {"rundir", "metrics"},
+    "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"sweep"},

@@ -27,12 +27,11 @@ from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, MONOLITH, ROUTER, STUDEN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE, PICTURES_PER_CLUSTER
 from hpcddm.pipeline.shard import class_names
 from hpcddm.pipeline.train import expert_keys, missing_experts
-from hpcddm.report import page
+from hpcddm.report import page, run_summary
 from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import run_summary
 from hpcddm.training.loop import CURVE, WEIGHTS
 
 """Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""

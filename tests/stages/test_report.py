@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.stages import report, run_summary
+from hpcddm.report import run_summary
+from hpcddm.stages import report
 from tests.helpers import tiny
 from tests.metrics.sets import image_set
 
