@@ -9,6 +9,7 @@ from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
+from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_spec
 from tests.attempts import write_attempt
@@ -29,7 +30,7 @@ class Machine(Taking):
     def submit(self, array, token, script):
         self.specs += array.specs
         self.order += array.keys
-        return str(len(self.order))
+        return JobId(str(len(self.order)))
 
     def is_running(self, job):
         spec, run = read_spec(self.specs[int(job) - 1])
