@@ -5,27 +5,28 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import sweep as command
-from hpcddm.launch.machine_gpus import GpuPool
+from hpcddm.launch.local import Local
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_spec
+from hpcddm.site import Site
 from tests.attempts import write_attempt
 from tests.helpers import finish, hpcddm
-from tests.sweep.test_verb import EVALUATE, FACTS, Taking
+from tests.sweep.test_verb import EVALUATE, FACTS
 
 
-class Machine(Taking):
+class Machine(Local):
     """This machine, with units that end at once; broken ones fail."""
 
-    cores = 2
-
     def __init__(self, run, broken=()):
-        super().__init__(run, scheduler="local")
-        self.broken, self.order, self.specs = broken, [], []
-        self.gpus = GpuPool(self.site)
+        super().__init__(Site(name="north", scheduler="local"), run)
+        self.broken, self.order, self.specs, self.cores = broken, [], [], 2
+
+    def states(self, submissions):
+        return {}
 
     def submit(self, array, token, script):
         self.specs += array.specs
