@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hpcddm import initial_weights, plugins
+from hpcddm import initial_weights, plugins, rooms
 from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.package_data import find_yaml
@@ -104,7 +104,14 @@ def stored_experiment(run: RunDir) -> Experiment:
         )
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing or torn)")
-    return validate(Experiment, values, str(run.experiment))
+    try:
+        return validate(Experiment, values, str(run.experiment))
+    except ConfigError as error:
+        if rooms.own_folder() is None and "unknown name" in str(error):
+            raise ConfigError(
+                f"{error}; where it is a variant of your own, set {rooms.VARIABLE} to its folder"
+            ) from None
+        raise
 
 
 def is_sweep(run: RunDir) -> bool:

@@ -6,7 +6,6 @@ derived from the room's `Variant`. The login node validates settings without imp
 """
 
 import ast
-import importlib
 import inspect
 import re
 from abc import ABC
@@ -16,13 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from hpcddm import rooms
 from hpcddm.errors import ConfigError
 from hpcddm.renamed import VARIANTS, hint
 
 if TYPE_CHECKING:
     from hpcddm.schema import VariantSettings
-
-PACKAGE = Path(__file__).parent
 
 S = TypeVar("S", bound="VariantSettings")
 V = TypeVar("V", bound="Variant[Any]")
@@ -66,14 +64,13 @@ def load(room: str, name: str) -> ModuleType:
     Raises `ConfigError` with the valid names when there is no such variant.
     """
     _variant_file(room, name)
-    return importlib.import_module(_module_name(room, name))
+    return rooms.module(room, name)
 
 
 @cache
 def names(room: str, base: "type[VariantSettings] | str | None" = None) -> tuple[str, ...]:
     """List the variants in a room, in alphabetical order; `base` keeps those whose Settings derive from it."""
-    files = sorted((PACKAGE / room).glob("*.py"))
-    variants = tuple(file.stem for file in files if _definition(file) is not None)
+    variants = tuple(file.stem for file in rooms.files(room) if _definition(file) is not None)
     if base is None:
         return variants
     if isinstance(base, str):
@@ -111,7 +108,7 @@ def _module_name(room: str, name: str) -> str:
 def _variant_file(room: str, name: str) -> Path:
     if name not in names(room):
         raise ConfigError(f"unknown name '{name}'; valid names: {', '.join(names(room))}")
-    return PACKAGE / room / f"{name}.py"
+    return next(file for file in rooms.files(room) if file.stem == name)
 
 
 @cache

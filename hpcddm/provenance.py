@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hpcddm import __version__
+from hpcddm import __version__, rooms
 from hpcddm.package_data import AROUND, share_file
 from hpcddm.rundir import atomic
 
@@ -44,12 +44,13 @@ class Code:
 
 def code_files() -> dict[str, bytes]:
     """Read the files that jobs run from, as they are now: path below the folder around the package -> content."""
-    files = {}
+    files: dict[str, bytes] = {}
     for folder, inner, names in os.walk(AROUND / PACKAGE):
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in names:
             path = Path(folder, name)
             files[str(path.relative_to(AROUND))] = path.read_bytes()
+    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in rooms.own_files().items()}
     # A process that runs from a snapshot hands on what was submitted, whatever a checkout holds by now.
     return files | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
 
@@ -92,7 +93,7 @@ def commit() -> tuple[str | None, bool | None]:
     if not named or named[0] == "(initial)":
         return None, None
     is_own = all(share_file(name).read_bytes() == (AROUND / name).read_bytes() for name in TEMPLATES)
-    return named[0], not is_own or any(not line.startswith("#") for line in lines)
+    return named[0], not is_own or bool(rooms.own_files()) or any(not line.startswith("#") for line in lines)
 
 
 @cache

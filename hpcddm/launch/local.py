@@ -11,8 +11,10 @@ from pathlib import Path
 import submitit
 from submitit.local.local import LocalJob
 
+from hpcddm import rooms
 from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
+from hpcddm.launch.snapshot import Checkout, Snapshot
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -27,7 +29,7 @@ NO_LIMIT_MINUTES = 60 * 24 * 365
 class DetachedExecutor(submitit.LocalExecutor):
     """submitit's local executor, with jobs in a session of their own: Ctrl-C reaches the launcher alone."""
 
-    def __init__(self, folder: Path, resources: Resources, code: Path, gpus: list[str] | None) -> None:
+    def __init__(self, folder: Path, resources: Resources, code: Snapshot | Checkout, gpus: list[str] | None) -> None:
         super().__init__(folder)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         """Process between this one and the ranks, by job id."""
@@ -52,7 +54,8 @@ class DetachedExecutor(submitit.LocalExecutor):
             LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
             LAUNCHER_VARIABLE: str(os.getpid()),
             STOP_VARIABLE: str(self.folder / "never.stop"),
-            "PYTHONPATH": python_path(self._code, os.environ.get("PYTHONPATH")),
+            "PYTHONPATH": python_path(self._code.folder, os.environ.get("PYTHONPATH")),
+            rooms.VARIABLE: self._code.variants,
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
@@ -91,7 +94,7 @@ class Local(DirectLauncher):
         if self.gpus.names is not None:
             needed = self.gpus.needed(_stage(array), array.resources)
             gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
-        executor = DetachedExecutor(self.run.jobs.resolve(), array.resources, self.code.folder, gpus)
+        executor = DetachedExecutor(self.run.jobs.resolve(), array.resources, self.code, gpus)
         job = executor.submit(partial(run_unit, str(spec.resolve())))
         self.gpus.hold(job.job_id, gpus or [])
         self._processes |= executor.processes

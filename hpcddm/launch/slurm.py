@@ -127,6 +127,7 @@ class Slurm(QueueLauncher):
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
+            variants=self.code.variants,
             cache=cache_folder(),
             scheduler_prefixes=SCHEDULER_PREFIXES,
             passing_refusals=f"{TRANSIENT.pattern}|{FULL.pattern}",

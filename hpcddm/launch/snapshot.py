@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcddm import provenance
+from hpcddm import provenance, rooms
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.provenance import AROUND, Code
 from hpcddm.rundir import atomic
@@ -20,6 +20,8 @@ class Snapshot:
     """Code as it is now, kept as `<run>/code/<digest>/`; a pull or an edit changes no job that was submitted."""
 
     is_live = False
+    variants = ""
+    """Folder of the user's own variants for a job's environment: a snapshot holds them among the package's files."""
 
     def __init__(self, run: RunDir) -> None:
         self._home = run.code
@@ -98,6 +100,7 @@ class Checkout:
     folder = AROUND
 
     def __init__(self) -> None:
+        self.variants = str(rooms.own_folder() or "")
         if not provenance.is_checkout():
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
 

@@ -3,17 +3,17 @@
 Page, tables and plots iterate over `all_metrics`, so that a new file is shown everywhere.
 """
 
-import importlib
-import pkgutil
 from functools import cache
 
+from hpcddm import rooms
 from hpcddm.metrics.base import Metric, Need
 
 
 @cache
 def all_metrics() -> tuple[Metric, ...]:
     """Load the metric of every file, in the order of the columns."""
-    modules = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    files = [file for file in rooms.files("metrics") if file.stem != "__init__"]
+    modules = [rooms.module("metrics", file.stem) for file in files]
     defined = [(module.__name__, value) for module in modules for value in vars(module).values()]
     metrics = [
         value()

@@ -4,6 +4,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcddm import rooms
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest
 from hpcddm.pipeline.cluster import ClusterStage
@@ -15,24 +16,36 @@ from hpcddm.pipeline.measuring import MeasuringStage
 from hpcddm.pipeline.report import ReportStage
 from hpcddm.pipeline.route import RouteStage
 from hpcddm.pipeline.shard import ShardStage
-from hpcddm.pipeline.stage import Gpus, Stage
+from hpcddm.pipeline.stage import Gpus, Stage, stage_in
 from hpcddm.pipeline.train import TrainStage
 from hpcddm.rundir.manifest import flatten
 
-STAGES: dict[str, Stage] = {
-    stage.name: stage
-    for stage in (
-        ShardStage(),
-        EncodeStage(),
-        ClusterStage(),
-        MeasuringStage(),
-        TrainStage(),
-        RouteStage(),
-        DistillStage(),
-        EvaluateStage(),
-        ReportStage(),
-    )
-}
+BUILT_IN = (
+    ShardStage(),
+    EncodeStage(),
+    ClusterStage(),
+    MeasuringStage(),
+    TrainStage(),
+    RouteStage(),
+    DistillStage(),
+    EvaluateStage(),
+    ReportStage(),
+)
+
+
+def _all_stages() -> dict[str, Stage]:
+    """Return the stages by name, those of the user's own files each after the last stage that it reads."""
+    stages: list[Stage] = list(BUILT_IN)
+    for place in rooms.own_files():
+        room, _, file = place.rpartition("/")
+        if room == "pipeline":
+            stage = stage_in(rooms.module(room, file.removesuffix(".py")))
+            last = max((number for number, other in enumerate(stages) if other.name in stage.reads), default=-1)
+            stages.insert(last + 1, stage)
+    return {stage.name: stage for stage in stages}
+
+
+STAGES = _all_stages()
 """All stages by name. Where several units could start, the first in this order does: long ones before short ones."""
 
 STAGE_NAMES = tuple(STAGES)

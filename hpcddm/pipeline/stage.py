@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from types import ModuleType
 from typing import Any, ClassVar
 
 from hpcddm.config import Experiment
+from hpcddm.errors import ConfigError
 from hpcddm.initial_weights import InitRequest
 
 
@@ -83,3 +85,16 @@ class Stage(ABC):
     def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
         """Return the weights that a unit's training starts from; None for random ones."""
         return None
+
+
+def stage_in(module: ModuleType) -> Stage:
+    """Create the stage that a file of `pipeline/` defines; raises `ConfigError` naming the file without one."""
+    defined = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Stage) and value.__module__ == module.__name__
+    ]
+    name = module.__name__.rpartition(".")[2]
+    if len(defined) != 1 or defined[0].name != name:
+        raise ConfigError(f"{module.__file__}: needs one subclass of Stage whose name is '{name}'")
+    return defined[0]()

@@ -1,13 +1,11 @@
 """Costs of every unit: the FLOPs of the work that its stage lists."""
 
-import importlib
-
 import numpy as np
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm import plugins
+from hpcddm import plugins, rooms
 from hpcddm.config import Experiment, Training
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
@@ -25,7 +23,7 @@ class Costs:
 
     def work(self, key: str) -> list[Work]:
         """List the work of a unit on images; empty for a stage that does not go by images."""
-        stage = importlib.import_module(f"hpcddm.stages.{stage_of(key)}")
+        stage = rooms.module("stages", stage_of(key))
         return stage.work(self.workload, key) if hasattr(stage, "work") else []
 
     def flops(self, work: Work) -> int:

@@ -1,7 +1,6 @@
 """Entry point of every job: `run_unit(spec)` makes one unit of one stage complete, or records why it did not."""
 
 import errno
-import importlib
 import os
 import shutil
 import socket
@@ -16,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hpcddm import provenance
+from hpcddm import provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import fresh, sharing
@@ -240,7 +239,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
-    stage = importlib.import_module(f"hpcddm.stages.{spec.stage}")
+    stage = rooms.module("stages", spec.stage)
     return stage.run(Experiment.model_validate(spec.experiment), unit)
 
 

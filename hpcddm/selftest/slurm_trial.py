@@ -62,6 +62,7 @@ class SlurmTrial:
             folder=self.evidence.folder,
             run=self.evidence.folder,
             code=AROUND,
+            variants="",
             cache=cache_folder(),
         )
 

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from hpcddm.launch.local import DetachedExecutor
+from hpcddm.launch.snapshot import Checkout
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from hpcddm.site import Resources
-from tests.helpers import REPOSITORY, python
+from tests.helpers import python
 
 RANK = """
 import os, signal, sys, time
@@ -49,7 +50,7 @@ def start(folder, *arguments):
     """Two ranks under a controller; returns its process."""
     command = shlex.join([sys.executable, "-c", RANK, str(folder), *arguments])
     two = Resources(ranks_per_node=2)
-    return DetachedExecutor(folder / "jobs", two, REPOSITORY, None)._submit_command(command)._process
+    return DetachedExecutor(folder / "jobs", two, Checkout(), None)._submit_command(command)._process
 
 
 def start_deaf(folder):

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from hpcddm import metrics
+from hpcddm import metrics, rooms
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.table import print_table
 from hpcddm.metrics import all_metrics
@@ -91,8 +91,9 @@ def test_a_metric_that_lacks_something_says_what():
 @pytest.fixture
 def new_metric(tmp_path, monkeypatch):
     """A file of a metric in a folder of its own."""
-    (tmp_path / "brightness.py").write_text(NEW)
-    monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics" / "brightness.py").write_text(NEW)
+    monkeypatch.setenv(rooms.VARIABLE, str(tmp_path))
     all_metrics.cache_clear()
     yield next(metric for metric in all_metrics() if metric.key == "brightness")
     all_metrics.cache_clear()

@@ -1,0 +1,130 @@
+"""The files on docs/adding-a-variant.md, in a folder of the user's own, run a whole experiment."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from hpcddm import provenance, rooms
+from hpcddm.errors import ConfigError
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import CLASSES, EXPERIMENT, REPOSITORY, SIDE, changed
+from tests.runs import hpcddm
+
+PAGE = (REPOSITORY / "docs" / "adding-a-variant.md").read_text()
+KINDS = {
+    "encoder": ["encoders/row_means.py"],
+    "source": ["data/sources/npz.py"],
+    "clustering": ["clusterings/quantiles.py"],
+    "objective": ["objectives/middle_flow.py"],
+    "metric": ["metrics/mean_shift.py"],
+    "routing strategy": ["ensemble/strategies/runner_up.py"],
+    "solver": ["ensemble/solvers/ralston.py"],
+    "stage": ["pipeline/brightness.py", "stages/brightness.py"],
+}
+
+
+def files_of(page: str) -> dict[str, str]:
+    """The files of the page by their place: the Python block that follows a line which ends with the name."""
+    return {name: text for name, text in re.findall(r"`([a-z_/]+\.py)`:\n\n```python\n(.*?)```", page, re.DOTALL)}
+
+
+def write_variants(folder: Path) -> Path:
+    for name, text in files_of(PAGE).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def write_images(folder: Path) -> None:
+    """Noise on a ramp that is another one in every class."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for split, per_class in (("train", 20), ("heldout", 8)):
+        labels = np.arange(CLASSES).repeat(per_class)
+        ramps = np.linspace(20, 40 + 40 * labels, SIDE).T[:, :, None]
+        images = (ramps + rng.integers(0, 20, (len(labels), SIDE, SIDE))).astype(np.uint8)
+        np.savez(folder / f"{split}.npz", images=images, labels=labels)
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """An experiment that names every variant of the page, by the YAML that the page shows."""
+    values = EXPERIMENT
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
+        for section, settings in yaml.safe_load(text).items():
+            values = changed(values, **{f"{section}__{key}": value for key, value in settings.items()})
+    write_images(tmp_path / "images")
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
+    return tmp_path / "mine.yaml"
+
+
+def test_the_page_has_one_of_each_kind():
+    assert sorted(files_of(PAGE)) == sorted(name for names in KINDS.values() for name in names)
+
+
+def test_all_files_of_the_page_run_an_experiment_from_a_users_own_folder(tmp_path, experiment):
+    own = write_variants(tmp_path / "variants")
+    run = RunDir(tmp_path / "run")
+    done = hpcddm(
+        "submit", experiment, "--site", "embedded", "--run-dir", run.root, timeout=900, HPCDDM_VARIANTS=str(own)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    metrics = json.loads((run.unit("report/all") / "metrics.json").read_text())
+    assert {"top-1", "runner-up"} < set(metrics["arms"])
+    assert all(arm["mean_shift"] > 0 for arm in metrics["arms"].values())
+    assert "mean shift" in (run.unit("report/all") / "index.html").read_text().lower()
+    brightness = manifest.read(run.unit("brightness/all")).results["brightness"]
+    assert len(brightness) == 2 and brightness[0] < brightness[1]
+    settings = manifest.read(run.unit("train/expert-00")).settings
+    assert settings["experts.objective.name"] == "middle_flow"
+    (code,) = [folder for folder in run.code.iterdir() if folder.is_dir()]
+    for name, text in files_of(PAGE).items():
+        assert (code / "hpcddm" / name).read_text() == text
+    again = hpcddm("submit", experiment, "--site", "embedded", "--run-dir", run.root, HPCDDM_VARIANTS=str(own))
+    assert again.returncode == 0 and "nothing" in again.stdout, again.stdout + again.stderr
+    without = hpcddm("status", run.root)
+    assert without.returncode != 0 and "row_means" in without.stderr and "HPCDDM_VARIANTS" in without.stderr
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A user's own folder, empty."""
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv(rooms.VARIABLE, str(tmp_path / "own"))
+    return tmp_path / "own"
+
+
+@pytest.mark.parametrize(
+    "place, message",
+    [
+        ("encoders/pixels.py", "the package has a file of this name"),
+        ("encoder/mine.py", "the package has no room encoder/"),
+        ("mine.py", "the package has no room"),
+    ],
+)
+def test_a_file_in_no_room_or_of_the_packages_name_is_refused(own, place, message):
+    (own / place).parent.mkdir(exist_ok=True)
+    (own / place).write_text("")
+    with pytest.raises(ConfigError, match=message):
+        rooms.own_files()
+
+
+def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv(rooms.VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="is no folder"):
+        rooms.own_files()
+
+
+def test_own_files_are_part_of_the_code_that_jobs_run(own):
+    before = provenance.code_digest(provenance.digests(provenance.code_files()))
+    (own / "encoders").mkdir()
+    (own / "encoders" / "mine.py").write_text("MINE = 1\n")
+    rooms._own_files.cache_clear()
+    files = provenance.code_files()
+    assert files["hpcddm/encoders/mine.py"] == b"MINE = 1\n"
+    assert provenance.code_digest(provenance.digests(files)) != before
