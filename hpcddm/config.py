@@ -7,8 +7,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm import plugins
+from hpcddm.ensemble.conversions.settings import ConversionSettings
+from hpcddm.ensemble.placements.settings import PlacementSettings
+from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import ConfigError
+from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, VariantSettings, default_variant, variant, variants_of
 
 FEWEST_IMAGES = 20
@@ -88,7 +92,7 @@ class ExpertOverride(StrictModel):
 
     clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     model: variant("models", "denoiser") | None = None
-    objective: variant("objectives") | None = None
+    objective: ObjectiveSettings | None = None
     precision: Literal["fp32", "bf16"] | None = None
     init_from: InitialWeights | None = None
 
@@ -99,7 +103,7 @@ class ExpertSettings(StrictModel):
     not_hashed: ClassVar[frozenset[str]] = frozenset({"sites"})
 
     model: variant("models", "denoiser")
-    objective: variant("objectives")
+    objective: ObjectiveSettings
     condition_dropout: Fraction = 0.1
     training: Training
     overrides: list[ExpertOverride] = []
@@ -115,7 +119,7 @@ class ExpertConfig:
     """Settings of one denoiser: those of all experts with its cluster's overrides."""
 
     model: VariantSettings
-    objective: VariantSettings
+    objective: ObjectiveSettings
     precision: str
     init_from: InitialWeights | None
 
@@ -176,11 +180,11 @@ class SamplerSettings(StrictModel):
     steps: Positive = 20
     shift: Annotated[float, Field(gt=0)] = 1.0
     """Step spacing t = s u / (1 + (s - 1) u), u equally spaced: every log-SNR lower by 2 log s."""
-    solver: variant("ensemble/solvers") = default_variant("euler")
+    solver: SolverSettings = default_variant("euler")
     guidance: Annotated[float, Field(ge=0)] = 1.0
     guidance_interval: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0, 1]
     """First and last time t at which guidance acts (arXiv 2404.07724)."""
-    conversion: variant("ensemble/conversions") = default_variant("snr_matched")
+    conversion: ConversionSettings = default_variant("snr_matched")
     """Conversion of any expert's prediction to a velocity of the linear path."""
     posteriors: Literal["separate", "shared"] = "separate"
     """Routing weights of guidance's null half: its own p(k | x, t, null), or the other half's p(k | x, t, class)."""
@@ -199,7 +203,7 @@ class EvaluateSettings(SamplerSettings):
     batch: Positive = 100
     """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
-    placement: variant("ensemble/placements") = default_variant("resident")
+    placement: PlacementSettings = default_variant("resident")
     """Placement of the experts' weights while sampling; changes no bit of the samples."""
     units: Positive = 1
     min_experts: Positive | None = None
@@ -337,7 +341,7 @@ def _of_strategies(experiment: Experiment) -> list[tuple[str, str]]:
     problems, labels = [], set()
     for name in experiment.evaluate.strategies:
         try:
-            strategy = plugins.parse("ensemble/strategies", name)
+            strategy = parse_strategy(name)
             strategy.check(experiment)
             if strategy.label in labels:
                 problems.append(("evaluate.strategies", f"{strategy.label} stands there twice"))

@@ -7,7 +7,6 @@ derived from the room's `Variant`. The login node validates settings without imp
 
 import ast
 import inspect
-import re
 from abc import ABC
 from collections.abc import Iterator
 from functools import cache
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hpcddm import rooms
 from hpcddm.errors import ConfigError
-from hpcddm.renamed import VARIANTS, hint
 
 if TYPE_CHECKING:
     from hpcddm.schema import VariantSettings
@@ -86,19 +84,6 @@ def settings_class(room: str, name: str) -> Any:
     namespace: dict[str, Any] = {"__name__": _module_name(room, name)}
     exec(compile(module, str(file), "exec"), namespace)
     return namespace["Settings"]
-
-
-def parse(room: str, text: str) -> Any:
-    """Parse settings from a word such as 'top-2', in a room whose Settings have a `pattern` and a `usage`.
-
-    Raises `ConfigError` with the valid words.
-    """
-    classes = {name: settings_class(room, name) for name in names(room)}
-    for name, settings in classes.items():
-        if match := re.fullmatch(settings.pattern, text):
-            return settings(name=name, **match.groupdict())
-    usage = ", ".join(settings.usage for settings in classes.values())
-    raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage}")
 
 
 def _module_name(room: str, name: str) -> str:

@@ -39,7 +39,7 @@ class StrictModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
             raise PydanticCustomError("number", "needs a value of another kind")
         return value
 
@@ -61,8 +61,6 @@ class VariantSettings(StrictModel):
     """False for a router that is computed from the data instead of trained."""
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
-    uses_all_gpus: ClassVar[bool] = False
-    """True for a placement that has a use for every GPU of its node."""
 
     name: str
 

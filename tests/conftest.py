@@ -7,9 +7,11 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-SHAPES_CHECKED = ("objectives.schedules",)
+from tests import shape_checker
+
+SHAPES_CHECKED = ("objectives", "ensemble")
 """Rooms whose annotated shapes are checked at every call while tests run; jobs never check them."""
-jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], "beartype.beartype")
+jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 
 # The hook sees only what is imported after it.
 from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402

@@ -30,10 +30,10 @@ MAY_IMPORT = {
     "errors": {"exit_codes"},
     "renamed": set(),
     "rooms": {"errors"},
-    "plugins": {"errors", "renamed", "rooms"},
+    "plugins": {"errors", "rooms"},
     "pretrained": {"errors"},
     "schema": {"errors", "plugins", "renamed", "pretrained"},
-    "settings": {"errors", "plugins", "schema", "pretrained"},
+    "settings": {"errors", "plugins", "renamed", "schema", "pretrained"},
     "config": {"errors", "plugins", "schema", "settings"},
     "flags": set(),
     "site": {"schema", "flags"},
@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "rundir": {"errors", "schema", "config", "plugins"},
     "provenance": {"package_data", "rooms", "rundir"},
     "initial_weights": {"errors", "schema", "config", "plugins", "rundir"},
-    "pipeline": {"errors", "schema", "config", "plugins", "rooms", "rundir", "initial_weights"},
+    "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
         "rooms",
         "errors",
@@ -83,7 +83,7 @@ MAY_IMPORT = {
 LATE = {
     "loading": {"launch"},
     "selftest": {"devices", "training"},
-    "commands": {"report", "networks", "planning", "models", "encoders"},
+    "commands": {"report", "objectives", "networks", "planning", "models", "encoders"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

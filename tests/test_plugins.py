@@ -2,6 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from hpcddm import plugins
+from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import ConfigError
 from hpcddm.objectives.schedules.base import Schedule
 from hpcddm.objectives.schedules.settings import ScheduleSettings
@@ -50,13 +51,13 @@ def test_roles_part_a_room():
 
 @pytest.mark.parametrize("word, label", [("top-1", "top-1"), ("top2", "top-2"), ("full", "full"), ("oracle", "oracle")])
 def test_a_word_becomes_settings(word, label):
-    assert plugins.parse("ensemble/strategies", word).label == label
+    assert parse_strategy(word).label == label
 
 
 @pytest.mark.parametrize("word", ["top-0", "top--1", "top-", "Full", "top-1 ", "fullest", ""])
 def test_an_unknown_word_lists_the_valid_ones(word):
     with pytest.raises(ConfigError, match=r"valid names: full, nucleus-0\.9, .*, top-1, top-2, \.\.\."):
-        plugins.parse("ensemble/strategies", word)
+        parse_strategy(word)
 
 
 def test_a_room_base_picks_the_variant_and_writes_its_fields():

@@ -10,6 +10,7 @@ from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
+from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.train import train_keys
 from hpcddm.rundir import manifest
@@ -78,7 +79,7 @@ def export(root: Path, unit: str, output: Path) -> None:
     click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
 
 
-def scheduler_config(settings: Any) -> dict[str, Any] | None:
+def scheduler_config(settings: ObjectiveSettings) -> dict[str, Any] | None:
     """Return the config of the diffusers scheduler that samples with a network of this objective, or None.
 
     A variance-preserving path becomes DDIM's table of 1000 levels, alpha_i = alpha(i / 1000); the velocity of the
@@ -87,7 +88,9 @@ def scheduler_config(settings: Any) -> dict[str, Any] | None:
     """
     import torch
 
-    objective = plugins.load("objectives", settings.name).Objective(settings)
+    from hpcddm.objectives.base import Objective
+
+    objective = plugins.create(Objective, settings)
     level = objective.level(torch.arange(STEPS, dtype=torch.float64) / STEPS)
     if objective.prediction_type == "path_velocity" and settings.schedule.name == "linear":
         flow = {"prediction_type": "flow_prediction", "use_flow_sigmas": True, "solver_order": 2}

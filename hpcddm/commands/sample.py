@@ -10,6 +10,8 @@ import click
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.ensemble.strategies.settings import parse as parse_strategy
+from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT
@@ -20,7 +22,6 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
 from hpcddm.unit_states import State, survey
 
-STRATEGIES = "ensemble/strategies"
 SHOWN_CLASSES = 20
 """Number of classes that an error names at most; of more, those that resemble the given name."""
 
@@ -106,7 +107,7 @@ def _variant(option: str, room: str, text: str) -> VariantSettings:
 
 def _strategy_error(experiment: Experiment, strategy: str) -> str | None:
     try:
-        settings = plugins.parse(STRATEGIES, strategy)
+        settings = parse_strategy(strategy)
     except (ConfigError, ValueError):
         return "unknown"
     try:
@@ -126,12 +127,11 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
         return [alone[strategy]]
     reason = _strategy_error(experiment, strategy)
     if reason is not None:
-        usage = [plugins.settings_class(STRATEGIES, name).usage for name in plugins.names(STRATEGIES)]
         single = [f"expert-{index}" for index in range(len(experts))]
         dense = [key.split("/")[1] for key in alone.values() if key not in experts]
-        valid = ", ".join([*usage, *single, *dict.fromkeys(dense)])
+        valid = ", ".join([usage_of_strategies(), *single, *dict.fromkeys(dense)])
         raise ConfigError(f"--strategy {strategy}: {reason}; valid names: {valid}")
-    settings = plugins.parse(STRATEGIES, strategy)
+    settings = parse_strategy(strategy)
     # Where experts may be missing, the samples of their clusters go by the router.
     may_miss = experiment.evaluate.min_experts is not None
     posterior = [ROUTER] * (settings.needs_router or may_miss) + [CLUSTER] * (not settings.needs_router)

@@ -1,29 +1,35 @@
 """A trained network of any prediction type as a velocity of the linear path."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from hpcddm.ensemble.conversions.base import Conversion
+from hpcddm.objectives.base import Objective
+from hpcddm.objectives.conversions import Images
+
+Condition = Shaped[Tensor, "n ..."]
+"""Class ids (n,), or states (n, ...) such as those of a prompt's tokens."""
+Network = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(x, t, condition) -> prediction, in the coordinates of the network's objective."""
 
 
 class Denoiser:
     """Velocity of the linear path from a model, its objective and a conversion.
 
-    model: (x, t, condition) -> prediction, in the coordinates of its objective; condition: (N,) class ids or (N, ...)
-    states; only rows of it are taken. The result is on the device of the model's prediction, which is not that of x
-    when experts are spread over devices.
+    The result is on the device of the model's prediction, which is not that of x when experts are spread over devices.
     """
 
-    def __init__(self, model: Callable, objective: Any, conversion: Any):
+    def __init__(self, model: Network, objective: Objective, conversion: Conversion):
         self.model, self.objective, self.conversion = model, objective, conversion
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """Compute the velocity at (x, t). x: (N, C, H, W); t: (N,) -> (N, C, H, W)."""
+    def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition) -> Images:
+        """Compute the velocity at (x, t)."""
         return self._velocity(self.model(*self.conversion.to_native(self.objective, x, t), condition), x, t)
 
-    def guided(
-        self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, null: torch.Tensor, scale: float
-    ) -> torch.Tensor:
+    def guided(self, x: Images, t: Float[Tensor, " n"], condition: Condition, null: Condition, scale: float) -> Images:
         """Compute the velocity with classifier-free guidance (arXiv 2207.12598, eq. 6), both halves in one batch.
 
         Guidance acts on the model's own prediction, so that a conversion that clamps sees the guided one. Without a
@@ -34,21 +40,21 @@ class Denoiser:
         )
         return self._velocity(prediction, x, t)
 
-    def is_active(self, t: torch.Tensor) -> torch.Tensor:
-        """Return the conversion's `is_active` of this model at times t (N,): bool (N,)."""
+    def is_active(self, t: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
+        """Return the conversion's `is_active` of this model at times t."""
         return self.conversion.is_active(self.objective, t)
 
-    def _velocity(self, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    def _velocity(self, prediction: Images, x: Images, t: Float[Tensor, " n"]) -> Images:
         device = prediction.device
         return self.conversion.velocity(self.objective, prediction, x.to(device), t.to(device))
 
 
 def guided_prediction(
-    model: Callable, y: torch.Tensor, tau: torch.Tensor, condition: torch.Tensor, null: torch.Tensor, scale: float
-) -> torch.Tensor:
+    model: Network, y: Images, tau: Float[Tensor, " n"], condition: Condition, null: Condition, scale: float
+) -> Images:
     """Compute prediction(null) + scale (prediction(condition) - prediction(null)), both halves in one batch.
 
-    y: (N, C, H, W) and tau: (N,), in the model's own coordinates.
+    y, tau: in the model's own coordinates.
     """
     both = model(torch.cat([y, y]), torch.cat([tau, tau]), torch.cat([condition, null]))
     conditional, unconditional = both.chunk(2)

@@ -4,18 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from hpcddm.config import SamplerSettings
+from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity
+from hpcddm.objectives.conversions import Images
 
 
 def diagnose(
     field_of: Callable[[], EnsembleVelocity],
     seed: int,
     indices: Sequence[int],
-    condition: torch.Tensor,
+    condition: Condition,
     shape: tuple[int, int, int],
     sampler: SamplerSettings,
 ) -> dict[str, Any]:
@@ -44,8 +49,8 @@ class Watched:
         self.entropy: list[float] = []
         self.disagreement: list[float] = []
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
-        """Return the field's velocity (N, C, H, W) at (x, t)."""
+    def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
+        """Return the field's velocity at (x, t)."""
         if context.step == len(self.entropy):
             posterior = self.field.posterior(x, t, condition)
             velocities = [
@@ -56,18 +61,18 @@ class Watched:
         return self.field(x, t, condition, context)
 
 
-def entropy(posterior: torch.Tensor) -> torch.Tensor:
-    """Compute -sum_k p_k log p_k in nats: (N, K) -> (N,)."""
+def entropy(posterior: Weights) -> Float[Tensor, " n"]:
+    """Compute -sum_k p_k log p_k in nats."""
     return torch.special.entr(posterior).sum(1)
 
 
-def disagreement(posterior: torch.Tensor, velocities: torch.Tensor) -> torch.Tensor:
-    """Average sum_k p_k |v_k - sum_j p_j v_j|^2 over an image's values: (N, K), (N, K, C, H, W) -> (N,)."""
+def disagreement(posterior: Weights, velocities: Float[Tensor, "n k c h w"]) -> Float[Tensor, " n"]:
+    """Average sum_k p_k |v_k - sum_j p_j v_j|^2 over an image's values."""
     routing_weights = posterior.to(velocities)[:, :, None, None, None]
     mean = (routing_weights * velocities).sum(1, keepdim=True)
     return (routing_weights * (velocities - mean).square()).sum(1).flatten(1).mean(1)
 
 
-def refinement_gap(images: torch.Tensor, finer: torch.Tensor) -> float:
-    """Return the mean squared difference of images (N, C, H, W) drawn with n and with 2 n steps from the same noise."""
+def refinement_gap(images: Images, finer: Images) -> float:
+    """Return the mean squared difference of images drawn with n and with 2 n steps from the same noise."""
     return (images - finer).square().mean().item()

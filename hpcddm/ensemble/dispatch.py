@@ -3,26 +3,32 @@
 from collections.abc import Callable, Sequence
 
 import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from hpcddm.objectives.conversions import Images
 
 
 def weighted_velocity(
-    experts: Sequence[Callable], routing_weights: torch.Tensor, *inputs: torch.Tensor
-) -> torch.Tensor:
-    """Compute sum_k routing_weights[:, k] experts[k](*inputs), each expert only on samples of non-zero weight.
+    experts: Sequence[Callable[..., Tensor] | None],
+    routing_weights: Float[Tensor, "n k"],
+    x: Images,
+    *inputs: Shaped[Tensor, "n ..."],
+) -> Images:
+    """Compute sum_k routing_weights[:, k] experts[k](x, *inputs), each expert only on samples of non-zero weight.
 
-    routing_weights: (N, K); inputs: tensors of N rows such as x, t, condition, the first one (N, C, H, W). Returns
-    (N, C, H, W), equal to the dense sum.
+    An expert without any weight may be None. The result equals the dense sum.
     """
     # The one host sync of a sampling step: group sizes become the shapes of the experts' batches.
     owners, rows = (routing_weights != 0).T.cpu().nonzero(as_tuple=True)
     groups = rows.to(routing_weights.device).split(owners.bincount(minlength=len(experts)).tolist())
     # All are evaluated before anything is summed: experts on several devices work at the same time.
     velocities = [
-        (group, share[group], expert(*(tensor[group] for tensor in inputs)))
+        (group, share[group], expert(*(tensor[group] for tensor in (x, *inputs))))
         for expert, group, share in zip(experts, groups, routing_weights.unbind(1), strict=True)
-        if len(group)
+        if expert is not None and len(group)
     ]
-    total = torch.zeros_like(inputs[0])
+    total = torch.zeros_like(x)
     for group, share, velocity in velocities:
         total.index_add_(0, group, share.to(total).view(-1, 1, 1, 1) * velocity.to(total))
     return total

@@ -1,16 +1,17 @@
 """The trained networks of a run, and the velocity field of each arm made from them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
-import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from hpcddm.config import SamplerSettings
-from hpcddm.ensemble import strategies
-from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.denoiser import Denoiser, Network
+from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 from hpcddm.ensemble.velocity import (
     EnsembleVelocity,
+    Posterior,
     active_experts,
     available_experts,
     oracle_or_routed_posterior,
@@ -19,6 +20,8 @@ from hpcddm.ensemble.velocity import (
     single_model_posterior,
 )
 from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,37 +33,36 @@ class Ensemble:
     """
 
     experts: list[Denoiser | None]
-    router: Callable | None
+    router: Network | None
     monolith: Denoiser | None
     student: Denoiser | None
-    null: int | torch.Tensor
+    null: int | Tensor
 
-    def field(self, arm: str, sampler: SamplerSettings, clusters: torch.Tensor | None = None) -> EnsembleVelocity:
+    def field(self, arm: str, sampler: SamplerSettings, clusters: Int[Tensor, " n"] | None = None) -> EnsembleVelocity:
         """Build the velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
 
-        clusters: (N,), the samples' known clusters, which only the oracle uses; a sample whose own expert is
+        clusters: the samples' known clusters, which only the oracle uses; a sample whose own expert is
         missing takes the router's posterior, as in 'full'.
         Raises `ConfigError` for an unknown name.
         """
         single = self._single(arm)
         if single is not None:
-            return EnsembleVelocity(
-                [single], single_model_posterior, strategies.parse("full"), sampler, self.null, shared=True
-            )
-        strategy = strategies.parse(arm)
+            return EnsembleVelocity([single], single_model_posterior, parse("full"), sampler, self.null, shared=True)
+        strategy = parse(arm)
         # Without a router nothing tells the halves of guidance apart.
         shared = not strategy.needs_router and None not in self.experts
         return EnsembleVelocity(self.experts, self._posterior(strategy, clusters), strategy, sampler, self.null, shared)
 
-    def _posterior(self, strategy: Any, clusters: torch.Tensor | None) -> Callable:
+    def _posterior(self, strategy: StrategySettings, clusters: Tensor | None) -> Posterior:
+        """Return the posterior that the strategy asks for; raises `ValueError` without what it is made from."""
         if strategy.per_trajectory:
             # A draw that is kept must know nothing of how far an expert is trusted at its first time.
-            return routed_posterior(self.router, available_experts(self.experts))
+            return routed_posterior(_needed(self.router), available_experts(self.experts))
         if strategy.needs_router:
-            return routed_posterior(self.router, active_experts(self.experts))
+            return routed_posterior(_needed(self.router), active_experts(self.experts))
         if None not in self.experts:
-            return oracle_posterior(clusters, len(self.experts))
-        return oracle_or_routed_posterior(clusters, self.experts, self.router)
+            return oracle_posterior(_needed(clusters), len(self.experts))
+        return oracle_or_routed_posterior(_needed(clusters), self.experts, _needed(self.router))
 
     def _single(self, arm: str) -> Denoiser | None:
         dense = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student}
@@ -69,3 +71,9 @@ class Ensemble:
         if arm.startswith("expert-") and arm.removeprefix("expert-").isdigit():
             return self.experts[int(arm.removeprefix("expert-"))]
         return None
+
+
+def _needed(item: T | None) -> T:
+    if item is None:
+        raise ValueError("this strategy needs a router, or the samples' clusters, and none is given")
+    return item

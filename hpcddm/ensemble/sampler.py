@@ -10,43 +10,45 @@ from hpcddm import plugins
 from hpcddm.config import SamplerSettings
 from hpcddm.data import noise
 from hpcddm.ensemble import native
+from hpcddm.ensemble.denoiser import Condition
+from hpcddm.ensemble.solvers.base import Solver
 from hpcddm.ensemble.step_context import SampleStream, StepContext
-from hpcddm.ensemble.velocity import EnsembleVelocity
+from hpcddm.ensemble.velocity import VelocityField
+from hpcddm.objectives.conversions import Images
 
 
 @torch.no_grad()
 def sample(
-    field: EnsembleVelocity,
+    field: VelocityField,
     seed: int,
     indices: Sequence[int],
-    condition: torch.Tensor,
+    condition: Condition,
     shape: tuple[int, int, int],
     sampler: SamplerSettings,
-) -> torch.Tensor:
-    """Draw images (N, C, H, W) in [-1, 1], on the device of `condition`.
+) -> Images:
+    """Draw images in [-1, 1], on the device of `condition`.
 
     indices: the images' numbers, which with the seed alone determine their initial noise and all other draws;
-    condition: (N, ...); shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
+    shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
     """
     start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
     return integrate(field, start, SampleStream(seed, indices), condition, sampler).clamp(-1, 1)
 
 
 def integrate(
-    field: EnsembleVelocity,
-    start: torch.Tensor,
+    field: VelocityField,
+    start: Images,
     stream: SampleStream,
-    condition: torch.Tensor,
+    condition: Condition,
     sampler: SamplerSettings,
-) -> torch.Tensor:
-    """Integrate noise (N, C, H, W) at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
+) -> Images:
+    """Integrate noise at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
     time_steps = time_grid(sampler.steps, sampler.shift)
     if sampler.solver.native:
         return native.integrate(field, start, stream, condition, time_steps, sampler.solver)
-    solver = plugins.load("ensemble/solvers", sampler.solver.name)
-    x = start
+    solver, x = plugins.create(Solver, sampler.solver), start
     for step, (t, t_next) in enumerate(pairwise(time_steps)):
-        x = solver.step(sampler.solver, partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
+        x = solver.step(partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
     return x
 
 
@@ -61,7 +63,7 @@ def time_grid(steps: int, shift: float = 1.0) -> list[float]:
 
 
 def _evaluate_velocity(
-    field: EnsembleVelocity, stream: SampleStream, condition: torch.Tensor, step: int, x: torch.Tensor, time: float
-) -> torch.Tensor:
+    field: VelocityField, stream: SampleStream, condition: Condition, step: int, x: Images, time: float
+) -> Images:
     t = torch.full((len(x),), time, dtype=x.dtype, device=x.device)
     return field(x, t, condition, StepContext(stream, step, time))

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+from jaxtyping import Float32
+from torch import Tensor
 
 from hpcddm.data import noise
 
@@ -24,13 +25,13 @@ class StepContext:
     step: int
     time: float
 
-    def uniform(self, draw: int) -> torch.Tensor:
-        """Draw uniform numbers in [0, 1), float32 (N,), functions of seed, image, step and draw alone.
+    def uniform(self, draw: int) -> Float32[Tensor, " n"]:
+        """Draw uniform numbers in [0, 1), functions of seed, image, step and draw alone.
 
         All evaluations of one step share them, and so do both halves of guidance.
         """
         return noise.uniform(self.stream.seed, f"strategy/{self.step}/{draw}", self.stream.indices)
 
-    def gaussian(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Draw standard normal numbers, float32 (N, *shape), functions of seed, image and step alone."""
+    def gaussian(self, shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
+        """Draw standard normal numbers (n, *shape), functions of seed, image and step alone."""
         return noise.gaussian(self.stream.seed, f"ancestral/{self.step}", self.stream.indices, shape)

@@ -2,32 +2,43 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
 
+from hpcddm import plugins
 from hpcddm.config import SamplerSettings
-from hpcddm.ensemble import strategies
-from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.denoiser import Condition, Denoiser, Network
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.step_context import SampleStream, StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights
+from hpcddm.ensemble.strategies.settings import StrategySettings
+from hpcddm.objectives.conversions import Images
+
+Mask = Callable[[Tensor], Tensor]
+"""Function from times t (n,) to bool (n, k): the experts that may have a weight."""
+Posterior = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Function (x, t, condition) -> p(k | x, t, condition), (n, k)."""
+VelocityField = Callable[[Tensor, Tensor, Tensor, StepContext], Tensor]
+"""Function (x, t, condition, context) -> velocity of the linear path, of the shape of x."""
 
 
-def available_experts(experts: Sequence[Denoiser | None]) -> Callable:
-    """Return the function from times t (N,) to bool (N, K): the expert is not missing."""
+def available_experts(experts: Sequence[Denoiser | None]) -> Mask:
+    """Return the mask of the experts that are not missing."""
 
-    def available(t: torch.Tensor) -> torch.Tensor:
+    def available(t: Tensor) -> Tensor:
         return torch.stack([torch.full_like(t, expert is not None, dtype=torch.bool) for expert in experts], dim=1)
 
     return available
 
 
-def active_experts(experts: Sequence[Denoiser | None]) -> Callable:
-    """Return the function from times t (N,) to bool (N, K): available and active, or available where none is active."""
+def active_experts(experts: Sequence[Denoiser | None]) -> Mask:
+    """Return the mask of the experts that are available and active, or available where none is active."""
     available = available_experts(experts)
 
-    def active(t: torch.Tensor) -> torch.Tensor:
+    def active(t: Tensor) -> Tensor:
         inactive = torch.zeros_like(t, dtype=torch.bool)
         are_active = torch.stack([inactive if expert is None else expert.is_active(t) for expert in experts], dim=1)
         return torch.where(are_active.any(dim=1, keepdim=True), are_active, available(t))
@@ -35,21 +46,21 @@ def active_experts(experts: Sequence[Denoiser | None]) -> Callable:
     return active
 
 
-def routed_posterior(router: Callable, allowed: Callable) -> Callable:
-    """Return the posterior p(k | x, t, condition, k is allowed) of a router's logits; allowed: t -> bool (N, K)."""
+def routed_posterior(router: Network, allowed: Mask) -> Posterior:
+    """Return the posterior p(k | x, t, condition, k is allowed) of a router's logits."""
 
-    def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
         # Not p / p.sum() of the allowed ones: where another one has all the probability, that is 0 / 0.
         return router(x, t, condition).masked_fill(~allowed(t), -torch.inf).softmax(dim=1)
 
     return posterior
 
 
-def oracle_posterior(clusters: torch.Tensor, num_experts: int) -> Callable:
-    """Return the one-hot posterior of samples with clusters (N,)."""
+def oracle_posterior(clusters: Int[Tensor, " n"], num_experts: int) -> Posterior:
+    """Return the one-hot posterior of samples whose clusters are known."""
     one_hot = F.one_hot(clusters, num_experts).float()
 
-    def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
         # With guidance the batch may hold every sample twice.
         return one_hot.repeat(len(x) // len(one_hot), 1)
 
@@ -57,32 +68,31 @@ def oracle_posterior(clusters: torch.Tensor, num_experts: int) -> Callable:
 
 
 def oracle_or_routed_posterior(
-    clusters: torch.Tensor, experts: Sequence[Denoiser | None], router: Callable
-) -> Callable:
+    clusters: Int[Tensor, " n"], experts: Sequence[Denoiser | None], router: Network
+) -> Posterior:
     """Return the oracle posterior for samples whose cluster's expert is available, the router's for the others."""
     one_hot, routed = oracle_posterior(clusters, len(experts)), routed_posterior(router, active_experts(experts))
     is_available = torch.tensor([expert is not None for expert in experts], device=clusters.device)[clusters, None]
 
-    def posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
         has_expert = is_available.repeat(len(x) // len(is_available), 1)
         return torch.where(has_expert, one_hot(x, t, condition), routed(x, t, condition))
 
     return posterior
 
 
-def single_model_posterior(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-    """Return the posterior of an ensemble of one model: ones (N, 1)."""
+def single_model_posterior(x: Images, t: Float[Tensor, " n"], condition: Condition) -> Float[Tensor, "n 1"]:
+    """Return the posterior of an ensemble of one model, ones."""
     return torch.ones(len(x), 1, device=x.device)
 
 
 class EnsembleVelocity:
     """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, c, context) (arXiv 2501.05450, eq. 4).
 
-    posterior: function (x, t, condition) -> (N, K); strategy: from posterior to weights; null: the null
-    condition, a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the velocity is
-    v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has those of its
-    own posterior; either way an expert's part of both halves is one batch. Weights, draws among them, are kept for
-    `route_every` steps, or for the whole trajectory if the strategy says so.
+    null: the null condition, a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the
+    velocity is v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has
+    those of its own posterior; either way an expert's part of both halves is one batch. Weights, draws among them, are
+    kept for `route_every` steps, or for the whole trajectory if the strategy says so.
 
     `usage` and `entropy` gain one entry per step: the sums over samples of the conditional half's weights, (K,), and
     of its posterior's entropy in nats, ().
@@ -91,23 +101,24 @@ class EnsembleVelocity:
     def __init__(
         self,
         experts: Sequence[Denoiser | None],
-        posterior: Callable,
-        strategy: Any,
+        posterior: Posterior,
+        strategy: StrategySettings,
         sampler: SamplerSettings,
-        null: int | torch.Tensor,
+        null: int | Tensor,
         shared: bool = False,
     ):
         self.experts, self.posterior, self.null = experts, posterior, null
         self.strategy, self.sampler = strategy, sampler
         self.shared = shared or strategy.per_trajectory or sampler.posteriors == "shared"
-        self.usage: list[torch.Tensor] = []
-        self.entropy: list[torch.Tensor] = []
-        self._rule = strategies.rule(strategy, sampler.renormalise)
+        self.usage: list[Tensor] = []
+        self.entropy: list[Tensor] = []
+        rule = plugins.create(Strategy, strategy)
+        self._weights_of = rule.normalised_weights if sampler.renormalise else rule.routing_weights
         self._kept_for: tuple[SampleStream, int, int] | None = None
         self._kept = (torch.empty(0), torch.empty(0))
 
-    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
-        """Compute the velocity. x: (N, C, H, W); t: (N,); condition: (N, ...) -> (N, C, H, W)."""
+    def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
+        """Compute the velocity at (x, t)."""
         scale = self.guidance_at(context.time)
         if scale == 1:
             return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
@@ -124,23 +135,23 @@ class EnsembleVelocity:
         low, high = self.sampler.guidance_interval
         return self.sampler.guidance if low <= time <= high else 1.0
 
-    def null_of(self, condition: torch.Tensor) -> torch.Tensor:
-        """Expand the null condition to the shape (N, ...) of `condition`."""
+    def null_of(self, condition: Condition) -> Condition:
+        """Expand the null condition to the shape of `condition`."""
         return torch.as_tensor(self.null).to(condition).expand_as(condition)
 
-    def _weights(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor, context: StepContext) -> torch.Tensor:
-        """Return the experts' weights (N, K), computed now or kept from an earlier step."""
+    def _weights(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Weights:
+        """Return the experts' weights, computed now or kept from an earlier step."""
         every = self.sampler.route_every
         number = 0 if self.strategy.per_trajectory else context.step // every
         reused_for = (context.stream, number, len(x))
         anew = every == 1 and not self.strategy.per_trajectory
         if anew or reused_for != self._kept_for:
             posterior = self.posterior(x, t, condition)
-            self._kept_for, self._kept = reused_for, (posterior, self._rule(posterior, context))
+            self._kept_for, self._kept = reused_for, (posterior, self._weights_of(posterior, context))
         self._record(context, *self._kept)
         return self._kept[1]
 
-    def _record(self, context: StepContext, posterior: torch.Tensor, routing_weights: torch.Tensor) -> None:
+    def _record(self, context: StepContext, posterior: Weights, routing_weights: Weights) -> None:
         # A solver may evaluate more than once in a step; the first evaluation counts.
         if context.step == len(self.usage):
             images = len(context.stream.indices)

@@ -98,7 +98,7 @@ def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
 
 def objective_of(config: ExpertConfig) -> Objective:
     """Load the objective on which a denoiser is trained."""
-    return plugins.load("objectives", config.objective.name).Objective(config.objective)
+    return plugins.create(Objective, config.objective)
 
 
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:

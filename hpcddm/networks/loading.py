@@ -9,8 +9,10 @@ from torch import nn
 
 from hpcddm import plugins
 from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.placements.base import Placement
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.rundir import manifest
@@ -39,7 +41,7 @@ def load_ensemble(
         key: _verified(denoisers.build(settings, config), folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
-    placed = plugins.load("ensemble/placements", evaluate.placement.name).place(evaluate.placement, on_host, device)
+    placed = plugins.create(Placement, evaluate.placement).place(on_host, device)
     loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
     experts = [loaded.get(expert_key(index)) for index in range(settings.cluster.experts)]
     loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
@@ -47,9 +49,9 @@ def load_ensemble(
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
-    conversion = settings.evaluate.conversion
-    converted = plugins.load("ensemble/conversions", conversion.name).Conversion(conversion, config.precision)
-    return Denoiser(network, denoisers.objective_of(config), converted)
+    conversion = plugins.create(Conversion, settings.evaluate.conversion)
+    conversion.precision = config.precision
+    return Denoiser(network, denoisers.objective_of(config), conversion)
 
 
 def load_measuring_network(

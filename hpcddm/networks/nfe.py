@@ -7,10 +7,13 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.config import SamplerSettings
+from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.objectives.base import Objective
+from hpcddm.objectives.settings import ObjectiveSettings
 
 SHAPE = (1, 1, 1)
 
@@ -66,9 +69,8 @@ class _Counter:
 def _count(
     act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int, likely: int
 ) -> NetworkEvaluations:
-    flow = plugins.load("objectives", "flow_matching")
-    objective = flow.Objective(flow.Settings(name="flow_matching"))
-    conversion = plugins.load("ensemble/conversions", sampler.conversion.name).Conversion(sampler.conversion)
+    objective = plugins.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
+    conversion = plugins.create(Conversion, sampler.conversion)
     # Not -inf: a probability of exactly nothing is none that a network gives.
     logits = torch.zeros(num_experts).masked_fill(torch.arange(num_experts) >= likely, -50.0)
     router, model = _Counter(logits), _Counter()

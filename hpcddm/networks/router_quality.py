@@ -12,7 +12,7 @@ from hpcddm.config import Experiment
 from hpcddm.data import noise
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
-from hpcddm.objectives import path
+from hpcddm.objectives.base import LINEAR
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
@@ -80,7 +80,7 @@ def _logits(
         classes = labels if with_class else torch.full_like(labels, settings.data.num_classes)
         eps = noise.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        logits = [router(path.linear(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
+        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
         blocks.append(torch.stack(logits).cpu().numpy())
     return np.concatenate(blocks, axis=1)
 

@@ -8,16 +8,21 @@ from functools import cached_property
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
 
 from hpcddm import plugins
 from hpcddm.objectives import conversions
-from hpcddm.objectives.conversions import Level
+from hpcddm.objectives.conversions import Images, Level
 from hpcddm.objectives.schedules.base import Schedule
 from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.objectives.times.base import TimesDistribution
+from hpcddm.objectives.weightings.base import Weighting
+from hpcddm.plugins import Variant
 
 
-class Objective:
+class Objective(Variant[ObjectiveSettings]):
     """Path x_t = alpha(t) x0 + sigma(t) eps and the quantity `prediction_type` that the network predicts.
 
     t is the schedule's time.
@@ -29,45 +34,45 @@ class Objective:
     """Time at which the prediction is independent of x0 (1.0) or eps (0.0): near it, its errors are amplified."""
 
     def __init__(self, settings: ObjectiveSettings):
-        self.settings = settings
+        super().__init__(settings)
         self.schedule = plugins.create(Schedule, settings.schedule)
-        self._times = plugins.load("objectives/times", settings.times.name)
-        self._weighting = plugins.load("objectives/weightings", settings.weighting.name)
+        self._times = plugins.create(TimesDistribution, settings.times)
+        self._weighting = plugins.create(Weighting, settings.weighting)
 
-    def training_times(self, uniform: torch.Tensor) -> torch.Tensor:
-        """Compute training times (N,) from uniform numbers (N,) in [0, 1)."""
-        t = self._times.training_times(self.settings.times, uniform.double(), *self.schedule.range)
+    def training_times(self, uniform: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Compute training times from uniform numbers in [0, 1)."""
+        t = self._times.training_times(uniform.double(), *self.schedule.range)
         if self.settings.shift != 1:
             t = self.schedule.shifted(t, self.settings.shift)
         return t.to(uniform.dtype)
 
-    def perturb(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """Compute the noisy images x_t. x0, noise: (N, C, H, W); t: (N,) in [0, 1]."""
+    def perturb(self, x0: Images, noise: Images, t: Float[Tensor, " n"]) -> Images:
+        """Compute the noisy images x_t."""
         return self.schedule.perturb(x0, noise, t.double())
 
-    def predict(self, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """Compute the target of the prediction from x0 and noise: (N, C, H, W)."""
+    def predict(self, x0: Images, noise: Images, t: Float[Tensor, " n"]) -> Images:
+        """Compute the target of the prediction from x0 and noise."""
         return conversions.predict(self.prediction_type, self.level(t), x0, noise)
 
-    def loss(self, prediction: torch.Tensor, x0: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """Compute the weighted squared error per image, averaged over its values: (N,)."""
+    def loss(self, prediction: Images, x0: Images, noise: Images, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Compute the weighted squared error per image, averaged over its values."""
         error = (prediction - self.predict(x0, noise, t)).square().flatten(1).mean(1)
         level = conversions.floored(self.level(t))
-        return conversions.scale_per_sample(
-            self._weighting.loss_weight(self.settings.weighting, self.prediction_type, level), error
-        )
+        return conversions.scale_per_sample(self._weighting.loss_weight(self.prediction_type, level), error)
 
-    def estimate(self, x: torch.Tensor, t: torch.Tensor, prediction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Estimate x0 and eps from a prediction at the native state x (N, C, H, W) and time t (N,)."""
+    def estimate(self, x: Images, t: Float[Tensor, " #n"], prediction: Images) -> tuple[Images, Images]:
+        """Estimate x0 and eps from a prediction at the native state x and time t."""
         level = conversions.floored(self.level(t))
-        estimates = (
-            conversions.convert(self.prediction_type, target, level, x, prediction) for target in ("x0", "epsilon")
-        )
-        return tuple(estimates)
+        x0 = conversions.convert(self.prediction_type, "x0", level, x, prediction)
+        return x0, conversions.convert(self.prediction_type, "epsilon", level, x, prediction)
 
-    def level(self, t: torch.Tensor) -> Level:
-        """Return alpha and sigma at native times (N,), float64: near the ends float32 is not precise enough."""
+    def level(self, t: Float[Tensor, " n"]) -> Level:
+        """Return alpha and sigma at native times, float64: near the ends float32 is not precise enough."""
         return self.schedule.level(t.double())
+
+    def native_time(self, t: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
+        """Return the native times with the log-SNRs that the linear path has at t, or the nearest ones."""
+        return self.schedule.time_at(LINEAR.log_snr(t))
 
     @cached_property
     def linear_range(self) -> tuple[float, float]:

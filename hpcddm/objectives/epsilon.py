@@ -1,6 +1,6 @@
 """Epsilon prediction: the network predicts the noise (arXiv 2006.11239, eq. 14)."""
 
-from hpcddm.objectives import base
+from hpcddm.objectives.base import Objective
 from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import default_variant
@@ -12,7 +12,7 @@ class Settings(ObjectiveSettings):
     schedule: ScheduleSettings = default_variant("cosine")
 
 
-class Objective(base.Objective):
+class Epsilon(Objective):
     """Prediction of eps; at t = 1 the state is eps, and its prediction is independent of the image."""
 
     prediction_type = "epsilon"

@@ -1,11 +1,13 @@
 """Settings that all objectives have in common in an experiment's YAML."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.schema import VariantSettings, default_variant, variant
+from hpcddm.objectives.times.settings import TimesSettings
+from hpcddm.objectives.weightings.settings import WeightingSettings
+from hpcddm.schema import VariantSettings, default_variant
 
 
 class ObjectiveSettings(VariantSettings):
@@ -14,7 +16,9 @@ class ObjectiveSettings(VariantSettings):
     `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
     """
 
+    room: ClassVar[str] = "objectives"
+
     schedule: ScheduleSettings = default_variant("linear")
-    times: variant("objectives/times") = default_variant("uniform")
+    times: TimesSettings = default_variant("uniform")
     shift: Annotated[float, Field(gt=0)] = 1.0
-    weighting: variant("objectives/weightings") = default_variant("native")
+    weighting: WeightingSettings = default_variant("native")

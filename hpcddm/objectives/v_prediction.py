@@ -1,6 +1,6 @@
 """V-prediction: the network predicts v = alpha eps - sigma x0 (arXiv 2202.00512, sec. 4)."""
 
-from hpcddm.objectives import base
+from hpcddm.objectives.base import Objective
 from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import default_variant
@@ -12,7 +12,7 @@ class Settings(ObjectiveSettings):
     schedule: ScheduleSettings = default_variant("cosine")
 
 
-class Objective(base.Objective):
+class VPrediction(Objective):
     """Prediction of v, which determines image and noise at every level: alpha^2 + sigma^2 is never 0."""
 
     prediction_type = "v"

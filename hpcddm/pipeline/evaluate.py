@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.fingerprints import common_settings
@@ -36,7 +36,7 @@ def evaluate_range(key: str) -> tuple[int, int]:
 
 def strategy_labels(experiment: Experiment) -> list[str]:
     """List the canonical names of the ensemble's strategies."""
-    return [plugins.parse("ensemble/strategies", name).label for name in experiment.evaluate.strategies]
+    return [parse_strategy(name).label for name in experiment.evaluate.strategies]
 
 
 def arm_names(experiment: Experiment) -> list[str]:

@@ -13,10 +13,10 @@ from hpcddm.data import noise
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
-from hpcddm.ensemble import strategies
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.evaluation import Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
@@ -110,7 +110,7 @@ def _remark(settings: Experiment, unit: Unit) -> str:
         f"{num_experts - len(missing)} of {num_experts} experts, without {', '.join(missing)}: the weights are shared"
         " among those that are there, and the FLOPs are theirs and the router's"
     )
-    parsed = map(strategies.parse, settings.evaluate.strategies)
+    parsed = map(parse_strategy, settings.evaluate.strategies)
     unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
     if not unrouted:
         return text

@@ -26,7 +26,7 @@ from hpcddm.networks.router import (
 from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_rows, quality, router_nfe
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
 from hpcddm.networks.workload import ROUTER, Work, Workload
-from hpcddm.objectives import path
+from hpcddm.objectives.base import LINEAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
@@ -124,7 +124,7 @@ def _loss(settings: Experiment, stream: str) -> Callable:
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
         t = randomness.uniform_times(batch)
         classes = randomness.classes(batch, dropout, null_class)
-        logits = model(path.linear(batch.x0, randomness.gaussian(batch), t), t, classes)
+        logits = model(LINEAR.perturb(batch.x0, randomness.gaussian(batch), t), t, classes)
         return F.cross_entropy(logits, batch.clusters, reduction="none")
 
     return loss

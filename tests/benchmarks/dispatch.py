@@ -16,9 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
+from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
+from hpcddm.objectives.base import Objective
+from hpcddm.objectives.settings import ObjectiveSettings
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
 ARMS = ("expert-0", "top-1", "sample-1", "top-2", "full")
@@ -46,10 +49,9 @@ def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[]
     x = torch.randn(batch, CHANNELS, side, side, generator=generator).to(device)
     t, classes = torch.full((batch,), 0.5, device=device), torch.arange(batch, device=device) % CLASSES
     logits = torch.randn(batch, EXPERTS, generator=generator).to(device)
-    settings = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
-    objective = plugins.load("objectives", "flow_matching").Objective(settings)
+    objective = plugins.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
     evaluate = EvaluateSettings()
-    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+    conversion = plugins.create(Conversion, evaluate.conversion)
     experts = [Denoiser(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
     ensemble = Ensemble(experts, lambda *inputs: logits, None, None, CLASSES)
     context = StepContext(SampleStream(0, range(batch)), 0, 0.5)

@@ -16,7 +16,7 @@ from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import loading
-from hpcddm.objectives import path
+from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline.keys import CLUSTER, MONOLITH, STUDENT
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
@@ -41,7 +41,7 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for level in LEVELS:
         t = torch.full((len(x0),), level)
-        x = path.linear(x0, eps, t)
+        x = LINEAR.perturb(x0, eps, t)
         said = {"experts": weighted_velocity(ensemble.experts, own, x, t, classes)}
         models = {"monolith": ensemble.monolith, "student": ensemble.student}
         said |= {name: model(x, t, classes) for name, model in models.items() if model is not None}

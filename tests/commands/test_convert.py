@@ -14,6 +14,7 @@ from hpcddm.commands.export import scheduler_config
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
+from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
@@ -267,7 +268,7 @@ def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, sche
         return
     config = dict(config)
     scheduler = getattr(diffusers, config.pop("_class_name")).from_config(config)
-    objective = plugins.load("objectives", name).Objective(settings)
+    objective = plugins.create(Objective, settings)
     if name != "flow_matching":
         levels = objective.level(torch.arange(1000, dtype=torch.float64) / 1000).alpha.square().float()
         torch.testing.assert_close(scheduler.alphas_cumprod, levels, rtol=4e-5, atol=1e-7)

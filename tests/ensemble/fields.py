@@ -6,6 +6,8 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
+from hpcddm.ensemble.conversions.base import Conversion
+from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from tests.ensemble.mixtures import Mixture, objective
@@ -16,10 +18,11 @@ def evaluation(**changes: object) -> EvaluateSettings:
     return EvaluateSettings.model_validate(changes)
 
 
-def conversion(name: str = "snr_matched", precision: str = "fp32", **keys: object) -> object:
+def conversion(name: str = "snr_matched", precision: str = "fp32", **keys: object) -> Conversion:
     """A conversion as an experiment's YAML would make it, for networks of a precision."""
-    settings = plugins.settings_class("ensemble/conversions", name).model_validate({"name": name} | keys)
-    return plugins.load("ensemble/conversions", name).Conversion(settings, precision)
+    made = plugins.create(Conversion, ConversionSettings.model_validate({"name": name} | keys))
+    made.precision = precision
+    return made
 
 
 def flowing(velocity: Callable) -> Denoiser:

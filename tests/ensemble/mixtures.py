@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 from hpcddm import plugins
+from hpcddm.objectives.base import Objective
+from hpcddm.objectives.settings import ObjectiveSettings
 
 DOUBLE = {"dtype": torch.float64}
 
@@ -115,11 +117,10 @@ class Mixture:
         return self.weights.log() - 0.5 * (squares + variance.log()).sum(2)
 
 
-def objective(name: str, schedule: str | None = None, **keys: object) -> object:
+def objective(name: str, schedule: str | None = None, **keys: object) -> Objective:
     """An objective as an experiment's YAML would make it."""
     values = {"name": name} | ({"schedule": {"name": schedule}} if schedule else {}) | keys
-    settings = plugins.settings_class("objectives", name).model_validate(values)
-    return plugins.load("objectives", name).Objective(settings)
+    return plugins.create(Objective, ObjectiveSettings.model_validate(values))
 
 
 def path(objective: object, t: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -6,16 +6,13 @@ import pytest
 import torch
 
 from hpcddm import plugins
+from tests.ensemble.fields import conversion
 from tests.ensemble.mixtures import Mixture, objective
 
 ROOM = "ensemble/conversions"
 NAMES = plugins.names(ROOM)
 EVERY = list(itertools.product(plugins.names("objectives"), plugins.names("objectives/schedules")))
 MIXTURE = Mixture(dimension=4, clusters=2)
-
-
-def conversion(name, **keys):
-    return plugins.load(ROOM, name).Conversion(plugins.settings_class(ROOM, name)(name=name, **keys))
 
 
 def batch(dtype=torch.float64, count=101, lowest=1e-3):
@@ -121,13 +118,12 @@ def test_below_the_lowest_level_the_nearest_one_s_score_stands():
 
 @pytest.mark.parametrize("name", plugins.names("objectives"))
 def test_only_epsilon_networks_in_bf16_are_believed_less(name):
-    one, settings = objective(name), conversion("snr_matched").settings
-    fp32, bf16 = (plugins.load(ROOM, "snr_matched").Conversion(settings, precision) for precision in ("fp32", "bf16"))
+    one = objective(name)
+    fp32, bf16 = (conversion(precision=precision) for precision in ("fp32", "bf16"))
     assert fp32.valid_range(one)[1] == (1 - 1e-3 if name == "epsilon" else 1.0)
     assert bf16.valid_range(one) == ((0.0, 0.97) if name == "epsilon" else fp32.valid_range(one))
-    chosen = settings.model_copy(update={"highest": 0.9})
     if name == "epsilon":
-        assert plugins.load(ROOM, "snr_matched").Conversion(chosen, "bf16").valid_range(one) == (0.0, 0.9)
+        assert conversion(precision="bf16", highest=0.9).valid_range(one) == (0.0, 0.9)
 
 
 @pytest.mark.parametrize(("name", "schedule"), EVERY)

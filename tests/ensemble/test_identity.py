@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from hpcddm import plugins
+from tests.ensemble.fields import conversion
 from tests.ensemble.mixtures import Mixture, objective
 
-ROOM = "ensemble/conversions"
 EXACT = 1e-10
 DIMENSIONS, CLUSTERS = (1, 2, 64), (2, 4, 8)
 LOGIT = torch.linspace(math.log(1e-3 / 0.999), math.log(0.999 / 1e-3), 41, dtype=torch.float64)
@@ -36,10 +36,6 @@ def states(dimension, clusters):
     mixture, t = Mixture(dimension, clusters), GRID.repeat_interleave(6)
     x = mixture.states(t)
     return mixture, t, x, mixture.posterior(x, t), mixture.velocity(x, t)
-
-
-def conversion(name):
-    return plugins.load(ROOM, name).Conversion(plugins.settings_class(ROOM, name)(name=name))
 
 
 def errors(how, dimension, clusters, experts):

@@ -9,7 +9,9 @@ from safetensors.torch import load_file, save_file
 from hpcddm import plugins
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.placements.base import Placement
 from hpcddm.ensemble.placements.lru import GIB, WeightCache
+from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
 from hpcddm.networks import denoisers
@@ -52,8 +54,7 @@ def networks(folder):
 
 
 def place(name, found, **keys):
-    settings = plugins.settings_class(ROOM, name).model_validate({"name": name} | keys)
-    return plugins.load(ROOM, name).place(settings, found, CPU)
+    return plugins.create(Placement, PlacementSettings.model_validate({"name": name} | keys)).place(found, CPU)
 
 
 def draw(placed, router, arm, guidance=2.0):

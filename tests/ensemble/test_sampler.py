@@ -7,6 +7,8 @@ from hpcddm import plugins
 from hpcddm.data import noise
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
+from hpcddm.ensemble.solvers.base import Solver
+from hpcddm.ensemble.solvers.settings import SolverSettings
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
 
@@ -17,10 +19,10 @@ SOLVERS = [name for name in plugins.names(ROOM) if not plugins.settings_class(RO
 
 
 def solve(name, velocity, x, steps, shift=1.0):
-    solver, settings = plugins.load(ROOM, name), plugins.settings_class(ROOM, name)(name=name)
+    solver = plugins.create(Solver, SolverSettings.model_validate({"name": name}))
     times = time_grid(steps, shift)
     for t, t_next in zip(times, times[1:], strict=False):
-        x = solver.step(settings, velocity, x, t, t_next)
+        x = solver.step(velocity, x, t, t_next)
     return x
 
 
@@ -42,7 +44,7 @@ def test_straight_paths_are_solved_exactly_from_noise_to_data(name, steps):
 def test_solvers_have_their_order(name, shift):
     # dx/dt = x cos(4 t): from x(1) = 1 to x(0) = exp(-sin(4) / 4).
     def error(steps):
-        reached = solve(name, lambda x, t: x * math.cos(4 * t), torch.ones(1).double(), steps, shift)
+        reached = solve(name, lambda x, t: x * math.cos(4 * t), torch.ones(1, 1, 1, 1).double(), steps, shift)
         return abs(reached.item() - math.exp(-math.sin(4) / 4))
 
     assert math.log2(error(1000) / error(2000)) == pytest.approx(ORDERS[name], abs=0.05)
@@ -51,7 +53,7 @@ def test_solvers_have_their_order(name, shift):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_solver_looks_as_often_as_it_says_and_never_without_noise(name):
     times = []
-    solve(name, lambda x, t: times.append(t) or x, torch.zeros(1), 4)
+    solve(name, lambda x, t: times.append(t) or x, torch.zeros(1, 1, 1, 1), 4)
     nfe_per_step = plugins.settings_class(ROOM, name).nfe_per_step
     assert 4 * nfe_per_step - 1 <= len(times) <= 4 * nfe_per_step and min(times) > 0
     assert times[0] == 1 and set(times) >= {1.0, 0.75, 0.5, 0.25}

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from hpcddm import plugins
-from hpcddm.ensemble import strategies
-from hpcddm.ensemble.draws import draw
+from hpcddm.ensemble.strategies.base import Strategy, draw
+from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 from hpcddm.errors import ConfigError
 from tests.ensemble.fields import context, posterior
 
@@ -33,7 +33,8 @@ FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 def routing_weights(name, given=None, at=None, renormalise=True):
     given = posterior() if given is None else given
-    return strategies.rule(strategies.parse(name), renormalise)(given, at or context(len(given)))
+    strategy, at = plugins.create(Strategy, parse(name)), at or context(len(given))
+    return strategy.normalised_weights(given, at) if renormalise else strategy.routing_weights(given, at)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +54,9 @@ def routing_weights(name, given=None, at=None, renormalise=True):
     ],
 )
 def test_names_have_one_label(name, label):
-    assert strategies.parse(name).label == label
-    assert strategies.parse(label).label == label
-    strategies.parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
+    assert parse(name).label == label
+    assert parse(label).label == label
+    parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +64,9 @@ def test_names_have_one_label(name, label):
 )
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
-        strategies.parse(name)
-    for variant in plugins.names(strategies.ROOM):
-        assert plugins.settings_class(strategies.ROOM, variant).usage in str(error.value)
+        parse(name)
+    for variant in plugins.names(StrategySettings.room):
+        assert plugins.settings_class(StrategySettings.room, variant).usage in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +88,19 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name):
 )
 def test_what_makes_no_sense_is_refused_in_one_line(name, message):
     with pytest.raises((ValueError, ConfigError), match=message) as error:
-        strategies.parse(name).check(FOUR)
+        parse(name).check(FOUR)
     assert "\n" not in str(error.value)
 
 
 def test_the_login_node_can_parse_without_torch():
-    code = f"import sys; from hpcddm.ensemble import strategies as s\nfor name in {NAMES!r}: s.parse(name).label\n"
+    code = (
+        f"import sys; from hpcddm.ensemble.strategies.settings import parse\nfor name in {NAMES!r}: parse(name).label\n"
+    )
     subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True)
 
 
 def test_every_strategy_is_covered():
-    assert {strategies.parse(name).name for name in NAMES} == set(plugins.names(strategies.ROOM))
+    assert {parse(name).name for name in NAMES} == set(plugins.names(StrategySettings.room))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -203,8 +206,8 @@ def test_a_switch_changes_when_the_noise_has_fallen():
 
 
 def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
-    assert [name for name in NAMES if not strategies.parse(name).needs_router] == ["oracle"]
-    assert [name for name in NAMES if strategies.parse(name).per_trajectory] == ["per-trajectory"]
+    assert [name for name in NAMES if not parse(name).needs_router] == ["oracle"]
+    assert [name for name in NAMES if parse(name).per_trajectory] == ["per-trajectory"]
 
 
 def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():

@@ -5,6 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
+from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
@@ -29,7 +30,7 @@ def sampled_flops(settings, arm, images):
     """The operations of really drawing some images with networks that weigh nothing twice."""
     torch.manual_seed(0)
     evaluate = settings.evaluate
-    conversion = plugins.load("ensemble/conversions", evaluate.conversion.name).Conversion(evaluate.conversion)
+    conversion = plugins.create(Conversion, evaluate.conversion)
 
     def denoiser(expert=None):
         config = settings.expert_config(expert)

@@ -20,7 +20,7 @@ from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, loading, router, router_quality, router_samples
-from hpcddm.objectives import path
+from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline.keys import CLUSTER, ROUTER
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
@@ -66,7 +66,7 @@ def test_every_router_gives_a_posterior_of_the_sampler(made, bench, name):
     x0, labels = to_tensor(reader.images(range(50))), reader.labels(range(50))
     for level in (0.0, 0.5, 1.0):
         t = torch.full((50,), level)
-        logits = router(path.linear(x0, torch.randn_like(x0), t), t, labels)
+        logits = router(LINEAR.perturb(x0, torch.randn_like(x0), t), t, labels)
         assert logits.shape == (50, 4) and logits.dtype == torch.float32
         torch.testing.assert_close(logits.softmax(1).sum(1), torch.ones(50))
 

@@ -8,14 +8,17 @@ at that time, and the ensemble's identity does not hold. `snr_matched` is exact.
 from typing import Annotated, Any
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
+from hpcddm.ensemble.conversions.base import Conversion
+from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import convert, floored, scale_per_sample
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.conversions import Images, convert, floored, scale_per_sample
 
 
-class Settings(VariantSettings):
+class Settings(ConversionSettings):
     """Clamps of the paper; above `high_noise` it scales converted velocities by a formula that is not published.
 
     `high_noise_scale` stands for that formula and by default does nothing.
@@ -32,33 +35,28 @@ class Settings(VariantSettings):
             raise ValueError("as_reported clamps x0 after guidance, which needs 'posteriors: shared'")
 
 
-class Conversion:
+class AsReported(Conversion[Settings]):
     """Velocity eps - x0 from a prediction at the same time and state; exact only for networks of the linear path."""
 
-    def __init__(self, settings: Settings, precision: str = "fp32"):
-        """precision: that of the network's predictions, which the paper's formula does not use."""
-        self.settings = settings
+    @property
+    def x0_clamp(self) -> float:
+        """Bound of the paper's clamp."""
+        return self.settings.x0_clamp
 
-    def to_native(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return x (N, C, H, W) unchanged and t (N,), clamped to the range of the network's schedule."""
+    def to_native(self, objective: Objective, x: Images, t: Float[Tensor, " n"]) -> tuple[Images, Float[Tensor, " n"]]:
+        """Return x unchanged and t, clamped to the range of the network's schedule."""
         return x, t.clamp(*objective.schedule.range)
 
-    def velocity(
-        self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
-    ) -> torch.Tensor:
-        """Convert a prediction at `to_native` to eps - x0 with x0 clamped: (N, C, H, W)."""
+    def velocity(self, objective: Objective, prediction: Images, x: Images, t: Float[Tensor, " n"]) -> Images:
+        """Convert a prediction at `to_native` to eps - x0 with x0 clamped."""
         level = objective.level(self.to_native(objective, x, t)[1])
         level = floored(level._replace(alpha=level.alpha.clamp(min=self.settings.safe_alpha)))
         x0 = convert(objective.prediction_type, "x0", level, x, prediction)
         noise = convert(objective.prediction_type, "epsilon", level, x, prediction)
-        velocity = noise - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
+        velocity = noise - x0.clamp(-self.x0_clamp, self.x0_clamp)
         converted = (t > self.settings.high_noise) & (objective.blind_at == 1)
         return scale_per_sample(torch.where(converted, self.settings.high_noise_scale, 1.0), velocity)
 
     def valid_range(self, objective: Objective) -> tuple[float, float]:
         """Return the first and last time of the linear path that the network's schedule covers."""
         return objective.linear_range
-
-    def is_active(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
-        """Return True for every t (N,): the network is used at all times."""
-        return torch.ones_like(t, dtype=torch.bool)

@@ -8,11 +8,14 @@ tau = (2 / pi) atan2(t, 1 - t); for epsilon-prediction on any path v = (eps - x)
 from typing import Annotated, Any
 
 import torch
+from jaxtyping import Bool, Float, Float64
 from pydantic import Field
+from torch import Tensor
 
-from hpcddm.objectives.base import LINEAR, Objective
-from hpcddm.objectives.conversions import Level, convert, floored, scale_per_sample
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.conversions.base import Conversion
+from hpcddm.ensemble.conversions.settings import ConversionSettings
+from hpcddm.objectives.base import Objective
+from hpcddm.objectives.conversions import Images, Level, convert, floored, scale_per_sample
 
 HIGHEST = {"fp32": 1 - 1e-3, "bf16": 0.97}
 """Largest linear time at which an epsilon network's estimates are used, by the precision of its predictions.
@@ -21,7 +24,7 @@ Rounding to bf16 alone, 1 in 512, puts its velocity off by 1.7 at t = 0.999 and 
 """
 
 
-class Settings(VariantSettings):
+class Settings(ConversionSettings):
     """Range of linear times in which networks' estimates are used.
 
     An epsilon network's errors grow as 1 / (1 - t) and count as unknown above `highest`, by default 0.97 for a network
@@ -42,26 +45,24 @@ class Settings(VariantSettings):
             raise ValueError("x0_clamp comes after guidance, which needs 'posteriors: shared'")
 
 
-class Conversion:
-    """Linear path's velocity from a network of any objective; data at t = 0, noise at t = 1."""
+class SnrMatched(Conversion[Settings]):
+    """Linear path's velocity from a network of any objective, exact within `valid_range`."""
 
-    def __init__(self, settings: Settings, precision: str = "fp32"):
-        """precision: 'fp32' or 'bf16', that of the network's predictions."""
-        self.settings = settings
-        self.highest = settings.highest or HIGHEST[precision]
+    @property
+    def x0_clamp(self) -> float | None:
+        """Bound of the settings."""
+        return self.settings.x0_clamp
 
-    def to_native(self, objective: Objective, x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Map the linear path's x (N, C, H, W) at t (N,) to the native state and time (N,) of equal log-SNR.
+    def to_native(self, objective: Objective, x: Images, t: Float[Tensor, " n"]) -> tuple[Images, Float[Tensor, " n"]]:
+        """Map the linear path's x at t to the native state and time of equal log-SNR.
 
         Outside `valid_range` the nearest valid level is used for the state as it is.
         """
         _, tau, level = self._matched(objective, t)
         return scale_per_sample(level.alpha + level.sigma, x), tau.to(t.dtype)
 
-    def velocity(
-        self, objective: Objective, prediction: torch.Tensor, x: torch.Tensor, t: torch.Tensor
-    ) -> torch.Tensor:
-        """Convert a prediction at `to_native` to the velocity at the linear path's x (N, C, H, W) and t (N,).
+    def velocity(self, objective: Objective, prediction: Images, x: Images, t: Float[Tensor, " n"]) -> Images:
+        """Convert a prediction at `to_native` to the velocity at the linear path's x and t.
 
         Above `valid_range` it is (x - x0) / t with the estimate of x0 at the nearest one. Below
         them the nearest level's score stands (with its x0 the velocity would grow as 1 / t): eps is t / s of the
@@ -70,9 +71,9 @@ class Conversion:
         s, _, level = self._matched(objective, t)
         y, level = scale_per_sample(level.alpha + level.sigma, x), floored(level)
         velocity = convert(objective.prediction_type, "velocity", level, y, prediction)
-        if self.settings.x0_clamp is not None:
+        if self.x0_clamp is not None:
             x0 = convert(objective.prediction_type, "x0", level, y, prediction)
-            beyond = x0 - x0.clamp(-self.settings.x0_clamp, self.settings.x0_clamp)
+            beyond = x0 - x0.clamp(-self.x0_clamp, self.x0_clamp)
             velocity = velocity + scale_per_sample(1 / s.clamp(min=self.settings.lowest), beyond)
         # At the level s x0 = x - s v and eps = x + (1 - s) v; what the docstring says, in terms of this v.
         t = t.double()
@@ -81,10 +82,11 @@ class Conversion:
         of_state = torch.where(t < s, (t / s - 1) / (1 - t), 0.0)
         return scale_per_sample(of_velocity, velocity) + scale_per_sample(of_state, x)
 
-    def is_active(self, objective: Objective, t: torch.Tensor) -> torch.Tensor:
-        """Return (N,) bool, False where t (N,) is above `skip_above` and the network predicts epsilon."""
-        skipped = self.settings.skip_above is not None and objective.blind_at == 1
-        return t <= self.settings.skip_above if skipped else torch.ones_like(t, dtype=torch.bool)
+    def is_active(self, objective: Objective, t: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
+        """Return False where t is above `skip_above` and the network predicts epsilon."""
+        if self.settings.skip_above is None or objective.blind_at != 1:
+            return super().is_active(objective, t)
+        return t <= self.settings.skip_above
 
     def valid_range(self, objective: Objective) -> tuple[float, float]:
         """Return the first and last time of the linear path at which the network's estimates are used."""
@@ -92,11 +94,13 @@ class Conversion:
         if objective.blind_at == 0:
             lowest = max(lowest, self.settings.lowest)
         if objective.blind_at == 1:
-            highest = min(highest, self.highest)
+            highest = min(highest, self.settings.highest or HIGHEST[self.precision])
         return lowest, highest
 
-    def _matched(self, objective: Objective, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Level]:
+    def _matched(
+        self, objective: Objective, t: Float[Tensor, " n"]
+    ) -> tuple[Float64[Tensor, " n"], Float64[Tensor, " n"], Level]:
         """Return the nearest linear time in `valid_range`, the native time of the same log-SNR, and its level."""
         s = t.double().clamp(*self.valid_range(objective))
-        tau = objective.schedule.time_at(LINEAR.log_snr(s))
+        tau = objective.native_time(s)
         return s, tau, objective.level(tau)

@@ -7,29 +7,31 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
+from hpcddm.ensemble.placements.base import Placement
+from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.errors import ConfigError
-from hpcddm.schema import VariantSettings
 
 GIB = 2**30
 
 
-class Settings(VariantSettings):
+class Settings(PlacementSettings):
     """Bound on the weights of all denoisers that are on the device at one time, in GiB."""
 
     gib: Annotated[float, Field(gt=0)]
 
 
-def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
-    """Return the networks as functions (x, t, condition) -> prediction, for tensors on `device`.
+class Lru(Placement[Settings]):
+    """Copies of the networks' weights on the device, those longest unused giving way.
 
-    All weights stay in the host's memory, as they were read and verified once; the device holds copies. The router is
-    no part of this: it is evaluated at every step.
-    Raises `ConfigError` when a network alone exceeds the bound.
+    All weights stay in the host's memory, as they were read and verified once. The router is no part of this: it is
+    evaluated at every step.
     """
-    cache = WeightCache(networks, settings.gib * GIB, device)
-    return {key: partial(cache.call, key) for key in networks}
+
+    def place(self, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable[..., Tensor]]:
+        cache = WeightCache(networks, self.settings.gib * GIB, device)
+        return {key: partial(cache.call, key) for key in networks}
 
 
 class WeightCache:
@@ -40,7 +42,7 @@ class WeightCache:
         self.sizes = {
             key: sum(tensor.nbytes for tensor in _tensors(network).values()) for key, network in networks.items()
         }
-        self.copies: OrderedDict[str, dict[str, torch.Tensor]] = OrderedDict()
+        self.copies: OrderedDict[str, dict[str, Tensor]] = OrderedDict()
         self.loads = 0
         for key, size in self.sizes.items():
             if size > bound:
@@ -49,11 +51,12 @@ class WeightCache:
                     f" needs at least {max(self.sizes.values()) / GIB:.3g}"
                 )
 
-    def call(self, key: str, *inputs: torch.Tensor) -> torch.Tensor:
+    def call(self, key: str, *inputs: Tensor) -> Tensor:
         """Evaluate a network on the device, copying its weights there first if need be."""
-        return torch.func.functional_call(self.networks[key], self._copy(key), inputs)
+        prediction: Tensor = torch.func.functional_call(self.networks[key], self._copy(key), inputs)
+        return prediction
 
-    def _copy(self, key: str) -> dict[str, torch.Tensor]:
+    def _copy(self, key: str) -> dict[str, Tensor]:
         if key not in self.copies:
             while sum(self.sizes[copied] for copied in self.copies) + self.sizes[key] > self.bound:
                 self.copies.popitem(last=False)
@@ -64,5 +67,5 @@ class WeightCache:
         return self.copies[key]
 
 
-def _tensors(network: nn.Module) -> dict[str, torch.Tensor]:
+def _tensors(network: nn.Module) -> dict[str, Tensor]:
     return dict(network.named_parameters()) | dict(network.named_buffers())

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.placements.base import Placement
+from hpcddm.ensemble.placements.settings import PlacementSettings
 
 
-class Settings(VariantSettings):
+class Settings(PlacementSettings):
     """Variant without settings."""
 
 
-def place(settings: Settings, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable]:
-    """Return the networks as functions (x, t, condition) -> prediction, for tensors on `device`."""
-    return {key: network.to(device) for key, network in networks.items()}
+class Resident(Placement[Settings]):
+    """Networks themselves, moved to the device once."""
+
+    def place(self, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable[..., Tensor]]:
+        return {key: network.to(device) for key, network in networks.items()}

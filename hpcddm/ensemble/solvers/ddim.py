@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-import torch
 from pydantic import Field
+from torch import Tensor
 
-from hpcddm.objectives.conversions import Level, scale_per_sample
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.solvers.base import NativeSolver
+from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.objectives.conversions import Images, Level, scale_per_sample
 
 
-class Settings(VariantSettings):
+class Settings(SolverSettings):
     """Scale `eta` of the fresh noise in a step: 0 is DDIM, 1 is DDPM."""
 
     native: ClassVar[bool] = True
@@ -26,18 +27,17 @@ class Settings(VariantSettings):
         )
 
 
-def step(
-    settings: Settings, x0: torch.Tensor, eps: torch.Tensor, level: Level, next_level: Level, fresh: Callable
-) -> torch.Tensor:
-    """Compute the state at the next level from the x0 and eps of the model at this one: (N, C, H, W).
+class Ddim(NativeSolver[Settings]):
+    """Deterministic step of DDIM, or with fresh noise.
 
-    level: alpha and sigma, float64 (1,); fresh: () -> standard normal numbers (N, C, H, W).
     For a state alpha x0 + sigma eps of any schedule the fresh noise has the variance
     eta^2 (sigma'^2 / sigma^2) (sigma^2 - (alpha / alpha')^2 sigma'^2), which is eq. 16 where alpha^2 + sigma^2 = 1.
     """
-    alpha, sigma = level.alpha, level.sigma
-    lost = sigma.square() - (alpha / next_level.alpha * next_level.sigma).square()
-    variance = settings.eta**2 * (next_level.sigma / sigma).square() * lost.clamp(min=0)
-    kept = (next_level.sigma.square() - variance).clamp(min=0).sqrt()
-    there = scale_per_sample(next_level.alpha, x0) + scale_per_sample(kept, eps)
-    return there + scale_per_sample(variance.sqrt(), fresh()) if settings.eta else there
+
+    def step(self, x0: Images, eps: Images, level: Level, next_level: Level, fresh: Callable[[], Tensor]) -> Images:
+        alpha, sigma = level.alpha, level.sigma
+        lost = sigma.square() - (alpha / next_level.alpha * next_level.sigma).square()
+        variance = self.settings.eta**2 * (next_level.sigma / sigma).square() * lost.clamp(min=0)
+        kept = (next_level.sigma.square() - variance).clamp(min=0).sqrt()
+        there = scale_per_sample(next_level.alpha, x0) + scale_per_sample(kept, eps)
+        return there + scale_per_sample(variance.sqrt(), fresh()) if self.settings.eta else there

@@ -3,18 +3,21 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import torch
+from torch import Tensor
 
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.solvers.base import Solver
+from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.objectives.conversions import Images
 
 
-class Settings(VariantSettings):
+class Settings(SolverSettings):
     """Variant without settings."""
 
-    native: ClassVar[bool] = False
     nfe_per_step: ClassVar[int] = 1
 
 
-def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
-    """Step x (N, C, H, W) from t to `t_next`; velocity: (x, t) -> (N, C, H, W)."""
-    return x + (t_next - t) * velocity(x, t)
+class Euler(Solver[Settings]):
+    """Solver of one velocity evaluation per step."""
+
+    def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
+        return x + (t_next - t) * velocity(x, t)

@@ -3,25 +3,25 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import torch
+from torch import Tensor
 
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.solvers.base import Solver
+from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.objectives.conversions import Images
 
 
-class Settings(VariantSettings):
+class Settings(SolverSettings):
     """Variant without settings."""
 
-    native: ClassVar[bool] = False
     nfe_per_step: ClassVar[int] = 2
 
 
-def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
-    """Step x (N, C, H, W) from t to `t_next`; velocity: (x, t) -> (N, C, H, W).
+class Heun(Solver[Settings]):
+    """Solver whose last step is Euler's, as in alg. 1: at t = 0 there is no noise to predict. The order stays two."""
 
-    The last step is Euler's, as in alg. 1: at t = 0 there is no noise to predict. The order stays two.
-    """
-    first = velocity(x, t)
-    there = x + (t_next - t) * first
-    if t_next == 0:
-        return there
-    return x + (t_next - t) * (first + velocity(there, t_next)) / 2
+    def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
+        first = velocity(x, t)
+        there = x + (t_next - t) * first
+        if t_next == 0:
+            return there
+        return x + (t_next - t) * (first + velocity(there, t_next)) / 2

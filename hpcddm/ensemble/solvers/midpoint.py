@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import torch
+from torch import Tensor
 
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.solvers.base import Solver
+from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.objectives.conversions import Images
 
 
-class Settings(VariantSettings):
+class Settings(SolverSettings):
     """Variant without settings."""
 
-    native: ClassVar[bool] = False
     nfe_per_step: ClassVar[int] = 2
 
 
-def step(settings: Settings, velocity: Callable, x: torch.Tensor, t: float, t_next: float) -> torch.Tensor:
-    """Step x (N, C, H, W) from t to `t_next`; velocity: (x, t) -> (N, C, H, W)."""
-    middle = (t + t_next) / 2
-    return x + (t_next - t) * velocity(x + (middle - t) * velocity(x, t), middle)
+class Midpoint(Solver[Settings]):
+    """Solver of two velocity evaluations per step."""
+
+    def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
+        middle = (t + t_next) / 2
+        return x + (t_next - t) * velocity(x + (middle - t) * velocity(x, t), middle)

@@ -1,22 +1,21 @@
 """Full: every expert, weighted by its posterior (arXiv 2501.05450, eq. 4); exact for exact experts and posterior."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights
+from hpcddm.ensemble.strategies.settings import StrategySettings
 
-from hpcddm.schema import VariantSettings
 
-
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Variant without settings."""
 
     pattern: ClassVar[str] = "full"
     usage: ClassVar[str] = "full"
-    needs_router: ClassVar[bool] = True
-    per_trajectory: ClassVar[bool] = False
-    label: ClassVar[str] = "full"
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Return the posterior (N, K) as weights (N, K)."""
-    return posterior
+class Full(Strategy[Settings]):
+    """Posterior itself as weights."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        return posterior

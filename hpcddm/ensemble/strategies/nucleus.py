@@ -5,19 +5,18 @@ from typing import Any, ClassVar
 
 import torch
 
-from hpcddm.ensemble.draws import draw, tempered
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights, draw, tempered
+from hpcddm.ensemble.strategies.settings import StrategySettings
 
 
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Mass of the set, and temperature of the posterior that it is taken and drawn from."""
 
     pattern: ClassVar[str] = (
         r"nucleus-?(?P<p>[01](?:\.[0-9]{1,6})?)(?:-at-(?P<temperature>[0-9]{1,4}(?:\.[0-9]{1,6})?))?"
     )
     usage: ClassVar[str] = "nucleus-0.9, nucleus-0.9-at-0.5, ..."
-    needs_router: ClassVar[bool] = True
-    per_trajectory: ClassVar[bool] = False
 
     p: float
     temperature: float | None = None
@@ -35,11 +34,13 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-1 is its limit")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Draw one-hot weights (N, K)."""
-    sharpened = tempered(posterior, settings.temperature or 1.0)
-    likeliest, experts = sharpened.sort(dim=1, descending=True)
-    # At mass 1 rounding must not leave out the least likely ones.
-    mass = settings.p if settings.p < 1 else math.inf
-    kept = likeliest * (likeliest.cumsum(1) - likeliest < mass)
-    return draw(torch.zeros_like(posterior).scatter(1, experts, kept), context.uniform(0))
+class Nucleus(Strategy[Settings]):
+    """One-hot weights, drawn within the smallest set of the given mass."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        sharpened = tempered(posterior, self.settings.temperature or 1.0)
+        likeliest, experts = sharpened.sort(dim=1, descending=True)
+        # At mass 1 rounding must not leave out the least likely ones.
+        mass = self.settings.p if self.settings.p < 1 else math.inf
+        kept = likeliest * (likeliest.cumsum(1) - likeliest < mass)
+        return draw(torch.zeros_like(posterior).scatter(1, experts, kept), context.uniform(0))

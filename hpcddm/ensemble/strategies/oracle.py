@@ -1,13 +1,13 @@
 """Oracle: the expert of the evaluation image's own cluster (arXiv 2501.05450, sec. 3.4)."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights
+from hpcddm.ensemble.strategies.settings import StrategySettings
 
-from hpcddm.schema import VariantSettings
 
-
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Variant without settings; `velocity.oracle_posterior` of the cluster ids replaces the router's posterior.
 
     A sample whose own expert is missing takes the router's posterior over the available experts, as in `full`.
@@ -16,10 +16,10 @@ class Settings(VariantSettings):
     pattern: ClassVar[str] = "oracle"
     usage: ClassVar[str] = "oracle"
     needs_router: ClassVar[bool] = False
-    per_trajectory: ClassVar[bool] = False
-    label: ClassVar[str] = "oracle"
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Return the one-hot posterior (N, K) as weights (N, K)."""
-    return posterior
+class Oracle(Strategy[Settings]):
+    """One-hot posterior itself as weights."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        return posterior

@@ -5,24 +5,23 @@ carries noise to the distribution of its cluster, so the samples' distribution i
 the data's: exact for exact experts and posterior, at the cost of one model.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights, draw
+from hpcddm.ensemble.strategies.settings import StrategySettings
 
-from hpcddm.ensemble.draws import draw
-from hpcddm.schema import VariantSettings
 
-
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Variant without settings; both halves of guidance use the expert that was drawn."""
 
     pattern: ClassVar[str] = "per-trajectory"
     usage: ClassVar[str] = "per-trajectory"
-    needs_router: ClassVar[bool] = True
     per_trajectory: ClassVar[bool] = True
-    label: ClassVar[str] = "per-trajectory"
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Draw one-hot weights (N, K)."""
-    return draw(posterior, context.uniform(0))
+class PerTrajectory(Strategy[Settings]):
+    """One-hot weights, drawn once."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        return draw(posterior, context.uniform(0))

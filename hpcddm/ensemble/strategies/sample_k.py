@@ -4,11 +4,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from hpcddm.ensemble.draws import draw, tempered
-from hpcddm.schema import Positive, VariantSettings
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights, draw, tempered
+from hpcddm.ensemble.strategies.settings import StrategySettings
+from hpcddm.schema import Positive
 
 
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Number of experts drawn from softmax(logits / temperature).
 
     The paper leaves open whether the k draws are averaged. Here they are distinct and share the sample by their
@@ -17,8 +19,6 @@ class Settings(VariantSettings):
 
     pattern: ClassVar[str] = r"sample-?(?P<k>[1-9][0-9]*)(?:-at-(?P<temperature>[0-9]{1,4}(?:\.[0-9]{1,6})?))?"
     usage: ClassVar[str] = "sample-1, sample-2-at-0.5, ..."
-    needs_router: ClassVar[bool] = True
-    per_trajectory: ClassVar[bool] = False
 
     k: Positive
     temperature: float | None = None
@@ -36,12 +36,14 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-{self.k} is its limit")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Draw weights (N, K), rows summing to one; where fewer experts than k are possible, those share the sample."""
-    remaining = tempered(posterior, settings.temperature or 1.0)
-    drawn = torch.zeros_like(posterior)
-    for number in range(settings.k):
-        expert = draw(remaining, context.uniform(number))
-        drawn, remaining = drawn + expert, remaining * (1 - expert)
-    shares = drawn * posterior
-    return shares / shares.sum(1, keepdim=True)
+class SampleK(Strategy[Settings]):
+    """Weights of distinct drawn experts; where fewer experts than k are possible, those share the sample."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        remaining = tempered(posterior, self.settings.temperature or 1.0)
+        drawn = torch.zeros_like(posterior)
+        for number in range(self.settings.k):
+            expert = draw(remaining, context.uniform(number))
+            drawn, remaining = drawn + expert, remaining * (1 - expert)
+        shares = drawn * posterior
+        return shares / shares.sum(1, keepdim=True)

@@ -2,31 +2,27 @@
 
 from typing import Any, ClassVar
 
-import torch
+from hpcddm import plugins
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights
+from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 
-from hpcddm.ensemble import strategies
-from hpcddm.schema import VariantSettings
 
-
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Strategy `first` at times above `until`, strategy `then` for the rest of the trajectory, down to t = 0."""
 
     pattern: ClassVar[str] = (
         r"(?P<first>[a-z0-9.-]+?)-until-(?P<until>[01](?:\.[0-9]{1,6})?)-then-(?P<then>[a-z0-9.-]+)"
     )
     usage: ClassVar[str] = "full-until-0.5-then-top-1, ..."
-    needs_router: ClassVar[bool] = True
-    per_trajectory: ClassVar[bool] = False
 
     first: str
     until: float
     then: str
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> tuple[StrategySettings, StrategySettings]:
         """Return the settings of both strategies. Raises `ConfigError` with the valid names."""
-        from hpcddm import plugins
-
-        return [plugins.parse("ensemble/strategies", name) for name in (self.first, self.then)]
+        return parse(self.first), parse(self.then)
 
     @property
     def label(self) -> str:
@@ -44,7 +40,13 @@ class Settings(VariantSettings):
                 raise ValueError(f"{self.label}: {part.label} does not ask the router anew, so it cannot be switched")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Compute the weights (N, K) of the strategy in charge at the context's time."""
-    first, then = settings.parts()
-    return strategies.rule(first if context.time > settings.until else then, renormalise=False)(posterior, context)
+class Switch(Strategy[Settings]):
+    """Weights of the strategy in charge at the context's time."""
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self.first, self.then = (plugins.create(Strategy, part) for part in settings.parts())
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        strategy = self.first if context.time > self.settings.until else self.then
+        return strategy.routing_weights(posterior, context)

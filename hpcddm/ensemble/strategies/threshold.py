@@ -2,19 +2,18 @@
 
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 
-from hpcddm.schema import VariantSettings
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights
+from hpcddm.ensemble.strategies.settings import StrategySettings
 
 
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Probability above which an expert is used; where none exceeds it, the likeliest is used."""
 
     pattern: ClassVar[str] = r"threshold-?(?P<p>[01](?:\.[0-9]{1,6})?)"
     usage: ClassVar[str] = "threshold-0.05, ..."
-    needs_router: ClassVar[bool] = True
-    per_trajectory: ClassVar[bool] = False
 
     p: float
 
@@ -29,7 +28,9 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label}: needs a probability of at least 0 and below 1")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Return the posterior (N, K) with values at or below the threshold set to zero, the likeliest expert's kept."""
-    likeliest = F.one_hot(posterior.argmax(1), posterior.shape[1]).bool()
-    return posterior * ((posterior > settings.p) | likeliest)
+class Threshold(Strategy[Settings]):
+    """Posterior values above the threshold, and the likeliest expert's."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        likeliest = F.one_hot(posterior.argmax(1), posterior.shape[1]).bool()
+        return posterior * ((posterior > self.settings.p) | likeliest)

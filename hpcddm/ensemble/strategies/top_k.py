@@ -4,16 +4,17 @@ from typing import Any, ClassVar
 
 import torch
 
-from hpcddm.schema import Positive, VariantSettings
+from hpcddm.ensemble.step_context import StepContext
+from hpcddm.ensemble.strategies.base import Strategy, Weights
+from hpcddm.ensemble.strategies.settings import StrategySettings
+from hpcddm.schema import Positive
 
 
-class Settings(VariantSettings):
+class Settings(StrategySettings):
     """Number of experts per sample."""
 
     pattern: ClassVar[str] = r"top-?(?P<k>[1-9][0-9]*)"
     usage: ClassVar[str] = "top-1, top-2, ..."
-    needs_router: ClassVar[bool] = True
-    per_trajectory: ClassVar[bool] = False
 
     k: Positive
 
@@ -28,7 +29,9 @@ class Settings(VariantSettings):
             raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
 
 
-def routing_weights(settings: Settings, posterior: torch.Tensor, context: Any) -> torch.Tensor:
-    """Return the k largest values of the posterior (N, K), the others zero."""
-    values, experts = posterior.topk(settings.k, dim=1)
-    return torch.zeros_like(posterior).scatter(1, experts, values)
+class TopK(Strategy[Settings]):
+    """Values of the k most probable experts."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        values, experts = posterior.topk(self.settings.k, dim=1)
+        return torch.zeros_like(posterior).scatter(1, experts, values)

@@ -1,16 +1,21 @@
 """Equally spaced times, all equally often, as in DDPM's training (arXiv 2006.11239, alg. 1)."""
 
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from hpcddm.schema import Positive, VariantSettings
+from hpcddm.objectives.times.base import TimesDistribution
+from hpcddm.objectives.times.settings import TimesSettings
+from hpcddm.schema import Positive
 
 
-class Settings(VariantSettings):
+class Settings(TimesSettings):
     """Number of times `levels`: i / levels for i = 0 ... levels - 1."""
 
     levels: Positive = 1000
 
 
-def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Compute times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
-    return ((uniform * settings.levels).floor() / settings.levels).clamp(lowest, highest)
+class Discrete(TimesDistribution[Settings]):
+    """Times i / levels, each with probability 1 / levels."""
+
+    def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:
+        return ((uniform * self.settings.levels).floor() / self.settings.levels).clamp(lowest, highest)

@@ -3,19 +3,24 @@
 from typing import Annotated
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.times.base import TimesDistribution
+from hpcddm.objectives.times.settings import TimesSettings
 
 
-class Settings(VariantSettings):
+class Settings(TimesSettings):
     """Mean and standard deviation of log(t / (1 - t)); a positive mean prefers noise."""
 
     mean: float = 0.0
     std: Annotated[float, Field(gt=0)] = 1.0
 
 
-def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Compute times (N,) in [lowest, highest] from uniform numbers (N,) in [0, 1)."""
-    normal = torch.special.ndtri(uniform)
-    return lowest + (highest - lowest) * torch.sigmoid(settings.mean + settings.std * normal)
+class LogitNormal(TimesDistribution[Settings]):
+    """The schedule's range times the logistic function of a normal variable."""
+
+    def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:
+        normal = torch.special.ndtri(uniform)
+        return lowest + (highest - lowest) * torch.sigmoid(self.settings.mean + self.settings.std * normal)

@@ -1,14 +1,18 @@
 """Uniform times over the schedule's range (arXiv 2501.05450, alg. 1; arXiv 2006.11239, alg. 1)."""
 
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.times.base import TimesDistribution
+from hpcddm.objectives.times.settings import TimesSettings
 
 
-class Settings(VariantSettings):
+class Settings(TimesSettings):
     """Variant without settings."""
 
 
-def training_times(settings: Settings, uniform: torch.Tensor, lowest: float, highest: float) -> torch.Tensor:
-    """Compute times (N,) in [lowest, highest) from uniform numbers (N,) in [0, 1)."""
-    return lowest + (highest - lowest) * uniform
+class Uniform(TimesDistribution[Settings]):
+    """Uniform numbers over the schedule's range."""
+
+    def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:
+        return lowest + (highest - lowest) * uniform

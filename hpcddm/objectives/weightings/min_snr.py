@@ -3,20 +3,25 @@
 from typing import Annotated
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
 from hpcddm.objectives.conversions import Level, determinant
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.weightings.base import Weighting
+from hpcddm.objectives.weightings.settings import WeightingSettings
 
 
-class Settings(VariantSettings):
+class Settings(WeightingSettings):
     """SNR `gamma` above which the weight is constant."""
 
     gamma: Annotated[float, Field(gt=0)] = 5.0
 
 
-def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
-    """Compute the factor (N,) of the squared error of `prediction_type`; for epsilon it is min(SNR, gamma) / SNR."""
-    # min(SNR, gamma) sigma^2: at a given x an error of x0 is sigma / determinant that of the quantity.
-    least = torch.minimum(level.alpha.square(), settings.gamma * level.sigma.square())
-    return least / determinant(prediction_type, level).square()
+class MinSnr(Weighting[Settings]):
+    """Weight of epsilon's error min(SNR, gamma) / SNR, and of other quantities' accordingly."""
+
+    def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:
+        # min(SNR, gamma) sigma^2: at a given x an error of x0 is sigma / determinant that of the quantity.
+        least = torch.minimum(level.alpha.square(), self.settings.gamma * level.sigma.square())
+        return least / determinant(prediction_type, level).square()

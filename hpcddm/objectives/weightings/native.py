@@ -1,15 +1,20 @@
 """The plain squared error of what the network predicts (arXiv 2501.05450, eq. 6; arXiv 2006.11239, eq. 14)."""
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from hpcddm.objectives.conversions import Level
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.weightings.base import Weighting
+from hpcddm.objectives.weightings.settings import WeightingSettings
 
 
-class Settings(VariantSettings):
+class Settings(WeightingSettings):
     """Variant without settings."""
 
 
-def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
-    """Return the factor (N,) of the squared error of `prediction_type`: 1."""
-    return torch.ones_like(level.alpha)
+class Native(Weighting[Settings]):
+    """Weight 1 of what the network predicts."""
+
+    def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:
+        return torch.ones_like(level.alpha)

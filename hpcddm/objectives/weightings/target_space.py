@@ -2,13 +2,15 @@
 
 from typing import Literal
 
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from hpcddm.objectives.conversions import Level, determinant
-from hpcddm.schema import VariantSettings
+from hpcddm.objectives.weightings.base import Weighting
+from hpcddm.objectives.weightings.settings import WeightingSettings
 
 
-class Settings(VariantSettings):
+class Settings(WeightingSettings):
     """Quantity in whose space the error is measured; `velocity` is that of the linear path.
 
     Where the prediction is independent of the target (epsilon of x0 at t = 1) the weight grows without
@@ -18,6 +20,8 @@ class Settings(VariantSettings):
     prediction_type: Literal["epsilon", "x0", "v", "velocity"]
 
 
-def loss_weight(settings: Settings, prediction_type: str, level: Level) -> torch.Tensor:
-    """Compute the factor (N,) that makes the squared error of `prediction_type` that of `settings.prediction_type`."""
-    return (determinant(settings.prediction_type, level) / determinant(prediction_type, level)).square()
+class TargetSpace(Weighting[Settings]):
+    """Weight that makes the squared error that of `settings.prediction_type`."""
+
+    def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:
+        return (determinant(self.settings.prediction_type, level) / determinant(prediction_type, level)).square()

@@ -1,0 +1,47 @@
+"""Settings that all routing strategies have in common, and their names, such as 'top-2'."""
+
+import re
+from typing import ClassVar
+
+from hpcddm import plugins
+from hpcddm.errors import ConfigError
+from hpcddm.renamed import VARIANTS, hint
+from hpcddm.schema import VariantSettings
+
+
+class StrategySettings(VariantSettings):
+    """Settings of a routing strategy, written as one word."""
+
+    room: ClassVar[str] = "ensemble/strategies"
+
+    pattern: ClassVar[str]
+    """Regular expression of its names; its groups are the fields, as in 'top1' and 'top-2'."""
+    usage: ClassVar[str]
+    """Names to show as examples, as in 'top-1, top-2, ...'."""
+    needs_router: ClassVar[bool] = True
+    """False for a strategy that asks for no posterior of the router."""
+    per_trajectory: ClassVar[bool] = False
+    """True if the first weights are kept for the whole trajectory."""
+
+    @property
+    def label(self) -> str:
+        """Canonical name; that of a strategy without fields is its `usage`."""
+        return self.usage
+
+
+def parse(text: str) -> StrategySettings:
+    """Parse a strategy's settings from its name; `.label` is the canonical one.
+
+    Raises `ConfigError` with the valid names.
+    """
+    room = StrategySettings.room
+    for name in plugins.names(room):
+        if match := re.fullmatch(plugins.settings_class(room, name).pattern, text):
+            return StrategySettings.model_validate({"name": name, **match.groupdict()})
+    raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage()}")
+
+
+def usage() -> str:
+    """List the names of all strategies, with examples where they have fields."""
+    room = StrategySettings.room
+    return ", ".join(plugins.settings_class(room, name).usage for name in plugins.names(room))
