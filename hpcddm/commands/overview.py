@@ -56,7 +56,16 @@ class UnitRow:
     skipped: int
     """Steps that were skipped, because a gradient was not finite."""
     rate: float | None
-    """Images per second of a running unit."""
+    """Images per second of a running unit, since its attempt began."""
+    images_per_second: float | None
+    """Images per second of a running training, between the last two points of its loss curve."""
+    tflops: float | None
+    """10^12 floating-point operations per second of a running training, over the same time, of all ranks together."""
+    memory_gib: float | None
+    """Peak memory of rank 0 of a running training in GiB: of its GPU, or resident."""
+    learning_rate: float | None
+    gradient_norm: float | None
+    """L2 norm of the gradient of the step that was logged last, before clipping."""
     seconds_left: float | None
     saved_images: int | None
     """Images seen by the newest training state."""
@@ -195,6 +204,8 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
     running_beat = beat if is_running else None
     batch = batch_of(experiment, key)
     done, total = (beat.done, beat.total) if beat else (0, 0)
+    figures = (beat.figures or {}) if beat else {}
+    running_figures = figures if is_running else {}
     counts = total > 0 and batch > 0
     return UnitRow(
         unit=key,
@@ -210,9 +221,14 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         total=total,
         step=done // batch if counts else None,
         steps=math.ceil(total / batch) if counts else None,
-        loss=(beat.figures or {}).get("loss") if beat else None,
-        skipped=int((beat.figures or {}).get("skipped", 0)) if beat else 0,
+        loss=figures.get("loss"),
+        skipped=int(figures.get("skipped", 0)),
         rate=round(running_beat.rate, 1) if running_beat else None,
+        images_per_second=running_figures.get("images_per_second"),
+        tflops=running_figures.get("tflops"),
+        memory_gib=running_figures.get("memory_gib"),
+        learning_rate=figures.get("learning_rate"),
+        gradient_norm=figures.get("gradient_norm"),
         seconds_left=running_beat.seconds_left if running_beat else None,
         saved_images=work.saved[0] if work.saved else None,
         saved_seconds=round(now - work.saved[1], 1) if work.saved else None,

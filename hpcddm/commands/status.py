@@ -153,12 +153,16 @@ LAYOUTS = (
     Layout(),
     Layout(gap=1),
     Layout(gap=1, is_short=True),
-    Layout(gap=1, is_short=True, dropped=("step",)),
-    Layout(gap=1, is_short=True, dropped=("step", "img/s")),
-    Layout(gap=1, is_short=True, dropped=("step", "img/s", "node")),
+    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB")),
+    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB", "step")),
+    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB", "step", "img/s")),
+    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB", "step", "img/s", "node")),
 )
 """Layouts in the order of preference; dropped columns are in --json."""
-COLUMNS = ("unit", "state", "try", "cluster", "node", "images", "step", "loss", "img/s", "left", "saved", "by")
+COLUMNS = (
+    *("unit", "state", "try", "cluster", "node", "images", "step", "loss"),
+    *("img/s", "TFLOP/s", "GiB", "left", "saved", "by"),
+)
 LEFT = ("unit", "state", "cluster", "node", "by")
 
 
@@ -187,9 +191,10 @@ def _table(rows: list[UnitRow], layout: Layout) -> Table:
 
 
 def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
-    """Format a row by column; `saved` is the age of the newest training state."""
+    """Format a row by column; `saved` is the age of the newest training state, `GiB` the peak memory of rank 0."""
     is_open = row.state != State.COMPLETE
     saved = row.saved_seconds if is_open else None
+    rate = row.rate if row.images_per_second is None else row.images_per_second
     return {
         "unit": row.unit,
         "state": row.state,
@@ -199,7 +204,9 @@ def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
         "images": _of(row.done, row.total, is_short) if row.total and is_open else "",
         "step": _of(row.step or 0, row.steps, is_short) if row.steps and is_open else "",
         "loss": (f"{row.loss:.4f}" if row.loss is not None else "") + (f" ({row.skipped} skipped)" * bool(row.skipped)),
-        "img/s": "" if row.rate is None else f"{row.rate:.0f}" if row.rate >= 10 else f"{row.rate:.1f}",
+        "img/s": "" if rate is None else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}",
+        "TFLOP/s": "" if row.tflops is None else f"{row.tflops:.3g}",
+        "GiB": "" if row.memory_gib is None else f"{row.memory_gib:.3g}",
         "left": "" if row.seconds_left is None else duration(row.seconds_left),
         "saved": "" if saved is None else duration(saved),
         "by": row.user if row.user != sharing.user() and is_open else "",

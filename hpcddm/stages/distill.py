@@ -1,7 +1,7 @@
 """Stage distill: one dense student learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +9,7 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
+from hpcddm.data.batch import Batch
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import budgets, denoisers, loading
@@ -17,7 +18,7 @@ from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
-from hpcddm.training.loop import Batch, Task, train
+from hpcddm.training.loop import Task, train
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -28,10 +29,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
     loss = _loss(settings, ensemble_on, unit.key)
     start = denoisers.start(settings, unit)
-    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
+    flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
+    build = partial(denoisers.initial, settings, config)
+    task = Task(unit.key, settings.seed, build, loss, reader, start=start, flops_per_image=flops)
     trained = train(task, training, unit)
-    flops = budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs))
-    results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops}
+    results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 

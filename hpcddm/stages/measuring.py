@@ -1,6 +1,7 @@
 """Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -9,13 +10,14 @@ from torch import nn
 from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.data import noise
 from hpcddm.data import samples as sample_lists
+from hpcddm.data.batch import Batch
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.networks import budgets, measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.measuring import network_settings
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.loop import Batch, Task, load_weights, train
+from hpcddm.training.loop import Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
 STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
@@ -27,7 +29,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     network = network_settings(settings, unit.key)
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
-    task = Task(stream, network.seed, lambda: measuring.build(settings, unit.key), _loss(network, stream), reader)
+    build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
+    task = Task(stream, network.seed, build, _loss(network, stream), reader, flops_per_image=flops)
     trained = train(task, training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from hpcddm.config import Experiment, Training
 from hpcddm.data import samples as sample_lists
+from hpcddm.data.batch import Batch
 from hpcddm.data.order import BalancedOrder
 from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.devices import own_device
@@ -30,7 +32,7 @@ from hpcddm.objectives.base import LINEAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
-from hpcddm.training.loop import WEIGHTS, Batch, Task, load_weights, train
+from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
 
 SAMPLED_TOGETHER = 100
 """Images that a benchmark gives the router at once."""
@@ -87,10 +89,12 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         order = BalancedOrder(settings.seed, unit.key, clusters)
         log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
     loss = _loss(settings, unit.key)
-    task = Task(unit.key, settings.seed, lambda: initial(settings, unit), loss, reader, order)
+    flops = cache(partial(budgets.fit_flops, settings))
+    model = partial(initial, settings, unit)
+    task = Task(unit.key, settings.seed, model, loss, reader, order, flops_per_image=lambda: flops() // training.images)
     trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}
-    results |= {"train_flops": budgets.fit_flops(settings) + results.get("sampling_flops", 0)}
+    results |= {"train_flops": flops() + results.get("sampling_flops", 0)}
     return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
 
 

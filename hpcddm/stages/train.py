@@ -1,6 +1,7 @@
 """Stage train: one expert on its own samples, or the monolith on all of them."""
 
 from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -8,12 +9,13 @@ from torch import nn
 
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.data import samples as sample_lists
+from hpcddm.data.batch import Batch
 from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import expert_number
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
-from hpcddm.training.loop import Batch, Task, train
+from hpcddm.training.loop import Task, train
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -28,13 +30,15 @@ def run(settings: Experiment, unit: Unit) -> Result:
     reader = sample_lists.reader(unit, "train", samples)
     loss = _loss(settings, config, unit.key)
     start = denoisers.start(settings, unit)
-    task = Task(unit.key, settings.seed, lambda: denoisers.initial(settings, config), loss, reader, start=start)
+    flops = cache(partial(budgets.train_flops, settings, config))
+    build = partial(denoisers.initial, settings, config)
+    task = Task(unit.key, settings.seed, build, loss, reader, start=start, flops_per_image=flops)
     trained = train(task, training, unit)
     results = {
         "samples": len(samples),
         "class_counts": np.bincount(samples["label"], minlength=settings.data.num_classes).tolist(),
         "images": training.images,
-        "train_flops": training.images * budgets.train_flops(settings, config),
+        "train_flops": training.images * flops(),
     }
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch.distributed as dist
 
@@ -115,9 +115,9 @@ class Checkpoints:
         Rank 0 lists the states; each rank reads the files that it wrote and compares their digests. That takes as long
         as reading them, and leaves them in the page cache for the load that follows. None where no state is intact.
         """
-        candidates = [self.candidates() if dist.get_rank() == 0 else None]
-        dist.broadcast_object_list(candidates, src=0)
-        for folder, state in candidates[0]:
+        shared = [self.candidates() if dist.get_rank() == 0 else []]
+        dist.broadcast_object_list(shared, src=0)
+        for folder, state in shared[0]:
             faults: list[str | None] = [None] * self._world_size
             dist.all_gather_object(faults, _fault(folder, state, dist.get_rank()))
             fault = next(filter(None, faults), None)
@@ -215,7 +215,7 @@ def _fault(folder: Path, state: dict[str, Any], rank: int) -> str | None:
     return None
 
 
-def _is_of(state: Any, fingerprint: str) -> bool:
+def _is_of(state: Any, fingerprint: str) -> TypeGuard[dict[str, Any]]:
     return isinstance(state, dict) and state.get("fingerprint") == fingerprint
 
 

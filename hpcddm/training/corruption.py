@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcddm.data import noise
-from hpcddm.training.loop import Batch
+from hpcddm.data.batch import Batch
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,28 @@
 """Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
 
-import os
 from pathlib import Path
-from types import ModuleType
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from torch import nn
 
 from hpcddm.config import Training
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runtime.environment import Ranks
+from hpcddm.training import masters
+from hpcddm.training.ema import Ema, update_weight
+from hpcddm.training.schedule import constant_with_warmup
 
 PIECE = 4_000_000
 """Number of values sent at once when the weights are gathered: 16 MB."""
 TAG = "deepspeed"
 """Name of DeepSpeed's folder within a training state."""
-EMA_RAMP = 0.1
-"""Largest half-life of the EMA as a share of the images seen, so that it forgets the initial weights."""
 
 
 class Engine:
     """One model under training on all ranks of a unit; all methods are collective."""
 
     def __init__(self, model: nn.Module, training: Training, ranks: Ranks, device: torch.device) -> None:
-        deepspeed = _import_deepspeed(device)
+        deepspeed = masters.import_deepspeed(device)
         self._training = training
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -49,42 +46,39 @@ class Engine:
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
         self.model = self._engine
-        self._ema = [shard.detach().clone() for shard in self._masters]
-
-    @property
-    def _masters(self) -> list[torch.Tensor]:
-        """Shards of the flat fp32 weights on this rank, one per parameter group."""
-        return self._engine.optimizer.single_partition_of_fp32_groups
+        self._ema = Ema(masters.master_weights(self._engine))
 
     def step(self, loss: torch.Tensor, images_seen: int) -> bool:
-        """Make one optimizer step on the mean loss of this rank's images; `images_seen` includes them.
+        """Make one optimizer step on the mean loss of this rank's images; `images_seen` includes those of all ranks.
 
         Returns whether the step was made: where the gradient of any rank is not finite, no rank changes anything.
         """
-        self._set_learning_rate(images_seen)
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = constant_with_warmup(images_seen, self._training)
         self._engine.backward(loss)
         self._engine.step()
-        if self._engine.optimizer.overflow:
+        if masters.was_skipped(self._engine):
             return False
-        halflife = min(self._training.ema_halflife_images, EMA_RAMP * images_seen)
-        weight = 1 - 0.5 ** (self._training.batch / halflife)
-        torch._foreach_lerp_(self._ema, self._masters, min(weight, 1.0))
+        self._ema.update(masters.master_weights(self._engine), update_weight(images_seen, self._training))
         return True
+
+    def gradient_norm(self) -> float | None:
+        """Return the L2 norm of the last step's gradient over all ranks, before clipping; waits for the device.
+
+        None before the first step and after one that was not made.
+        """
+        return masters.gradient_norm(self._engine)
 
     def save(self, folder: Path) -> list[Path]:
         """Write this rank's part of the training state and return the files that it consists of."""
         self._engine.save_checkpoint(str(folder), tag=TAG, save_latest=False)
-        save_tensors({str(group): shard for group, shard in enumerate(self._ema)}, self._ema_file(folder))
-        optimizer = self._engine._get_zero_ckpt_name(str(folder), TAG)
-        network = [self._engine._get_ckpt_name(str(folder), TAG)] if self._engine.save_non_zero_checkpoint else []
-        return [self._ema_file(folder), Path(optimizer), *map(Path, network)]
+        self._ema.save(self._ema_file(folder))
+        return [self._ema_file(folder), *masters.state_files(self._engine, folder, TAG)]
 
     def load(self, folder: Path) -> None:
         """Continue from a training state of the same world size."""
         self._engine.load_checkpoint(str(folder), tag=TAG)
-        stored = load_file(self._ema_file(folder))
-        for group, shard in enumerate(self._ema):
-            shard.copy_(stored[str(group)])
+        self._ema.load(self._ema_file(folder))
 
     def ema_weights(self) -> dict[str, torch.Tensor]:
         """Gather the EMA of trained tensors, fp32, and the other tensors by name on the host of rank 0; elsewhere {}.
@@ -93,21 +87,15 @@ class Engine:
         """
         names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
         weights = {name: value.cpu() for name, value in self._fixed.items()} if dist.get_rank() == 0 else {}
-        for group, shard in enumerate(self._ema):
+        for shard, parameters in zip(self._ema.shards, masters.parameter_groups(self._engine), strict=True):
             flat, offset = _gather_to_first(shard), 0
             if flat is None:
                 continue
-            for parameter in self._engine.optimizer.bit16_groups[group]:
+            for parameter in parameters:
                 # A view: safetensors writes from where the values lie.
                 weights[names[id(parameter)]] = flat[offset : offset + parameter.numel()].view(parameter.shape)
                 offset += parameter.numel()
         return weights
-
-    def _set_learning_rate(self, images_seen: int) -> None:
-        warmup = self._training.warmup_images
-        factor = min(1.0, images_seen / warmup) if warmup else 1.0
-        for group in self._engine.optimizer.param_groups:
-            group["lr"] = self._training.learning_rate * factor
 
     def _ema_file(self, folder: Path) -> Path:
         return folder / f"ema-rank{dist.get_rank()}.safetensors"
@@ -115,30 +103,17 @@ class Engine:
 
 def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
     """Concatenate the shards of all ranks, (ranks x length,), on the host of rank 0; None on the others."""
-    rank, length = dist.get_rank(), shard.numel()
-    flat = torch.empty(dist.get_world_size() * length, dtype=shard.dtype) if rank == 0 else None
-    for source in range(dist.get_world_size()):
-        for start in range(0, length, PIECE):
-            piece = shard[start : start + PIECE]
-            if rank == source and source > 0:
-                dist.send(piece, 0)
-            elif rank == 0:
-                if source > 0:
-                    piece = torch.empty_like(piece)
-                    dist.recv(piece, source)
-                first = source * length + start
-                flat[first : first + len(piece)].copy_(piece)
-    return flat
-
-
-def _import_deepspeed(device: torch.device) -> ModuleType:
-    """Import DeepSpeed for this device; on CPU without compiling anything."""
-    if device.type == "cpu":
-        os.environ["DS_ACCELERATOR"] = "cpu"
-    import deepspeed
-    import deepspeed.ops
-
-    if device.type == "cpu":
-        # DeepSpeed would compile a shared-memory op at start (29 s, and it needs a compiler) that training never uses.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    return deepspeed
+    length, world_size = shard.numel(), dist.get_world_size()
+    pieces = [slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE)]
+    if dist.get_rank() > 0:
+        for piece in pieces:
+            dist.send(shard[piece], 0)
+        return None
+    flat = torch.empty(world_size, length, dtype=shard.dtype)
+    flat[0].copy_(shard)
+    for source in range(1, world_size):
+        for piece in pieces:
+            received = torch.empty_like(shard[piece])
+            dist.recv(received, source)
+            flat[source, piece].copy_(received)
+    return flat.view(-1)

@@ -5,7 +5,10 @@ import time
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
+from hpcddm.commands.overview import Queue, scan_run
+from hpcddm.commands.status import table as status_table
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.keys import expert_key
@@ -227,6 +230,33 @@ def test_everything_that_a_running_training_says_is_shown(open_run, monkeypatch)
     assert "units complete, 1 running" in shown and "experts 75.0% (48 of 64 images)" in shown and "0:01 left" in shown
 
 
+def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(open_run, monkeypatch):
+    token = submitted(open_run, [EXPERT])
+    figures = {"loss": 0.25, "learning_rate": 1e-4, "gradient_norm": 1.5}
+    figures |= {"images_per_second": 2048.25, "tflops": 0.01234, "memory_gib": 0.3333}
+    write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(16, 32, figures=figures))
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    found = row(open_run)
+    assert figures.items() <= found.items() and found["rate"] == 10.0
+    wide = status(open_run)
+    line = next(line for line in wide.splitlines() if line.startswith(EXPERT))
+    assert line.split()[6:10] == ["0.2500", "2048", "0.0123", "0.333"] and "img/s  TFLOP/s    GiB" in wide
+    narrow = "".join(_printed(open_run, 70))
+    assert "2048" in narrow and "TFLOP/s" not in narrow
+    answer(monkeypatch, {})
+    write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(16, 32, age=900, figures=figures))
+    found = row(open_run)
+    assert (found["images_per_second"], found["tflops"], found["memory_gib"]) == (None, None, None)
+    assert (found["learning_rate"], found["gradient_norm"]) == (1e-4, 1.5)
+
+
+def _printed(run, width):
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(status_table(scan_run(run, Queue.ask(run)).rows, width))
+    return captured.get()
+
+
 def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(48, 64, saved=40), verdict=verdict("requeue"))
@@ -239,7 +269,8 @@ def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monk
 def test_keys_for_programs_stay(run):
     assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
     keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
-    more = "cluster skipped saved_seconds silent_seconds user changes"
+    more = "images_per_second tflops memory_gib learning_rate gradient_norm"
+    more += " cluster skipped saved_seconds silent_seconds user changes"
     assert row(run).keys() == {*keys.split(), *more.split()}
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from hpcddm.data.batch import Batch
 from hpcddm.rundir import atomic
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -126,7 +127,7 @@ class Endurance:
             os._exit(1)
 
     def _train(self, ranks: Ranks, run: RunDir) -> None:
-        def loss(model: nn.Module, batch: loop.Batch) -> torch.Tensor:
+        def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
             noise = RANDOMNESS.gaussian(batch)
             return (model(batch.x0 + noise) - noise.flatten(1)).square().mean(1)
 

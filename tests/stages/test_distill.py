@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from hpcddm.data.batch import Batch
 from hpcddm.networks import budgets
 from hpcddm.stages import distill
 from hpcddm.training.corruption import Randomness
-from hpcddm.training.loop import Batch
 from tests.helpers import CLASSES, SIDE, tiny
 
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}

@@ -11,11 +11,14 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import deepspeed
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcddm.config import Training
+from hpcddm.data.batch import Batch
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -32,6 +35,34 @@ LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
 """Steps of a training that is interrupted between two points of its curve again and again."""
 WIDE = 4096
 """One layer of so many values squared, 64 MB: what is gathered shall stand out of what a process takes anyway."""
+
+
+class Collectives(TorchDispatchMode):
+    """Names of the collectives that were called, without those inside of DeepSpeed's backward and step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self._inside = 0
+        for name in ("backward", "step"):
+            self._pass_over(name)
+
+    def _pass_over(self, name: str) -> None:
+        method = getattr(deepspeed.DeepSpeedEngine, name)
+
+        def passed_over(*args: object, **kwargs: object) -> object:
+            self._inside += 1
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self._inside -= 1
+
+        setattr(deepspeed.DeepSpeedEngine, name, passed_over)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d" and not self._inside:
+            self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
 
 
 def on_two_ranks(work: Callable[[int], None]) -> list[int]:
@@ -65,22 +96,26 @@ class Pairs:
         owner = f"slurm-x-0123456789ab-7_0.{len(attempts(run.logs(KEY)))}"
 
         def work(rank: int) -> None:
-            ranks = Ranks(rank, rank, 2, 1, owner)
-            run.unit(KEY).mkdir(parents=True, exist_ok=True)
-            attempt = open_attempt(run.logs(KEY), ranks)
-            writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
-            unit = Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f")
+            unit = self._unit(name, rank, owner)
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
-            trained = loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
+            task = loop.Task(KEY, 0, build, loss, self.reader, flops_per_image=lambda: 10**6)
+            trained = loop.train(task, settings, unit)
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
 
         return on_two_ranks(work)
 
+    def _unit(self, name: str, rank: int, owner: str) -> Unit:
+        run, ranks = RunDir(self.root / name), Ranks(rank, rank, 2, 1, owner)
+        run.unit(KEY).mkdir(parents=True, exist_ok=True)
+        attempt = open_attempt(run.logs(KEY), ranks)
+        writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f")
+
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0
 
-        def loss(model: nn.Module, batch: loop.Batch) -> torch.Tensor:
+        def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
             nonlocal steps
             steps += 1
             if steps == stop_after:
@@ -91,6 +126,27 @@ class Pairs:
             return losses * float("nan") if batch.sample_indices.start // BATCH in bad_steps else losses
 
         return loss
+
+    def collectives(self) -> list[list[str]]:
+        """The collectives of each step on rank 0 but DeepSpeed's; every second step is logged."""
+        settings = training(images=6 * BATCH, log_images=2 * BATCH)
+
+        def work(rank: int) -> None:
+            unit = self._unit("collectives", rank, "me")
+            counts: list[int] = []
+            with Collectives() as called:
+                loss = self._loss(unit, None, range(0))
+
+                def noting(model: nn.Module, batch: Batch) -> torch.Tensor:
+                    counts.append(len(called.names))
+                    return loss(model, batch)
+
+                loop.train(loop.Task(KEY, 0, build, noting, self.reader), settings, unit)
+            steps = [called.names[start:end] for start, end in zip(counts, counts[1:], strict=False)]
+            (self.root / f"collectives-{rank}").write_text(json.dumps(steps))
+
+        assert on_two_ranks(work) == [0, 0]
+        return json.loads((self.root / "collectives-0").read_text())
 
     def chain(self, name: str, stops: list[int], bad_steps: range = range(0), **changes: object) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
@@ -147,7 +203,7 @@ def main(root: Path) -> dict:
     }
     loop.MOST_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
-    return found | {"gather": pairs.gather()}
+    return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}
 
 
 if __name__ == "__main__":

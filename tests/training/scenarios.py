@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from torch import nn
 
 from hpcddm.config import Training
 from hpcddm.data import tar
+from hpcddm.data.batch import Batch
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
@@ -65,15 +68,22 @@ class Runs:
         run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
-        heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        return Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, fingerprint)
+        writer = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, fingerprint)
 
-    def train(self, unit: Unit, settings: Training, stop_after: int | None = None, start: Path | None = None) -> str:
+    def train(
+        self,
+        unit: Unit,
+        settings: Training,
+        stop_after: int | None = None,
+        start: Path | None = None,
+        flops_per_image: Callable[[], int] | None = None,
+    ) -> str:
         """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""
         child = os.fork()
         if child == 0:
             try:
-                self._train(unit, settings, stop_after, start)
+                self._train(unit, settings, stop_after, start, flops_per_image)
                 os._exit(0)
             except Stopped:
                 os._exit(3)
@@ -82,10 +92,17 @@ class Runs:
                 os._exit(1)
         return {0: "complete", 3: "stopped"}[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
 
-    def _train(self, unit: Unit, settings: Training, stop_after: int | None, start: Path | None) -> None:
+    def _train(
+        self,
+        unit: Unit,
+        settings: Training,
+        stop_after: int | None,
+        start: Path | None,
+        flops_per_image: Callable[[], int] | None,
+    ) -> None:
         steps = 0
 
-        def loss(model: nn.Module, batch: loop.Batch) -> torch.Tensor:
+        def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
             nonlocal steps
             steps += 1
             if steps == stop_after:
@@ -97,7 +114,9 @@ class Runs:
         def begin(model: nn.Module) -> None:
             model.load_state_dict(load_file(start))
 
-        task = loop.Task(KEY, 0, build, loss, self.reader, start=begin if start else None)
+        task = loop.Task(
+            KEY, 0, build, loss, self.reader, start=begin if start else None, flops_per_image=flops_per_image
+        )
         loop.train(task, settings, unit)
 
     def chain(self, name: str, stops: list[int], settings: Training) -> dict:
@@ -126,6 +145,13 @@ def seeded(runs: Runs, settings: Training) -> dict:
     file.unlink()
     assert runs.train(runs.unit("seeded-stopped"), settings, start=file) == "complete"
     return {"seeded": runs.result("seeded"), "seeded stopped": runs.result("seeded-stopped")}
+
+
+def counted(runs: Runs, settings: Training) -> dict:
+    """A training whose FLOPs are counted, which draws random numbers, as the network is built for it."""
+    unit = runs.unit("counted")
+    assert runs.train(unit, settings, flops_per_image=lambda: int(build()[1].weight.numel())) == "complete"
+    return runs.result("counted") | {"figures": heartbeat.read(unit.attempt.folder).figures}
 
 
 def torn(runs: Runs, reference: Training) -> dict:
@@ -195,7 +221,7 @@ def main(root: Path) -> dict:
     found["saved at every step"] = runs.chain("every", [], training(checkpoint_minutes=1e-9))
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))
-    found |= seeded(runs, plain)
+    found |= seeded(runs, plain) | {"counted": counted(runs, plain)}
     return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs), "refused": refused(runs)}
 
 

@@ -51,6 +51,18 @@ def test_a_training_that_has_diverged_is_given_up(found, output):
     assert "no gradient was finite in 4 steps up to 56 images; lower the learning_rate" in output
 
 
+def test_a_step_takes_no_collective_but_deepspeeds_the_agreement_and_when_logged_the_mean_loss(found):
+    assert found["collectives"] == [["allreduce_"], ["allreduce_", "allreduce_"]] * 2 + [["allreduce_"]]
+
+
+def test_the_figures_of_two_ranks_are_shown_at_the_end(found, output):
+    figures = found["reference"]["figures"]
+    assert figures.keys() == {"loss", "learning_rate", "gradient_norm", "images_per_second", "tflops", "memory_gib"}
+    assert figures["loss"] == json.loads(found["reference"]["curve"])[-1][1] and figures["gradient_norm"] > 0
+    assert figures["tflops"] == figures["images_per_second"] * 1e6 / 1e12
+    assert "\n240 of 240 images: loss " in output and " TFLOP/s, " in output
+
+
 def test_the_end_of_a_training_takes_one_model_of_host_memory_on_rank_0_and_next_to_nothing_elsewhere(found):
     first, second = found["gather"]
     assert first["names"] == ["weight"] and first["right"] and second["names"] == []

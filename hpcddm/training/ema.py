@@ -1,0 +1,43 @@
+"""Exponential moving average (EMA) of the fp32 master weights, sharded as they are."""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from hpcddm.config import Training
+from hpcddm.models.checkpoints.writing import save_tensors
+
+RAMP = 0.1
+"""Largest half-life as a share of the images seen, so that the average forgets the initial weights."""
+
+
+def update_weight(images_seen: int, training: Training) -> float:
+    """Return the weight of the newest values in the average after a step: 1 - 0.5^(batch / half-life).
+
+    The half-life in images is `ema_halflife_images`, and at most `RAMP` of the images seen, which include the step's.
+    Source: training_loop.py of NVlabs/edm (arXiv 2206.00364), which ramps at 0.05 and leaves the step's images out.
+    """
+    halflife = min(training.ema_halflife_images, RAMP * images_seen)
+    return 1 - 0.5 ** (training.batch / halflife)
+
+
+class Ema:
+    """Average of this rank's shards of the fp32 weights, flat tensors, one per parameter group."""
+
+    def __init__(self, masters: list[torch.Tensor]) -> None:
+        self.shards = [shard.detach().clone() for shard in masters]
+
+    def update(self, masters: list[torch.Tensor], weight: float) -> None:
+        """Move every value towards its master by `weight`, in [0, 1], of their difference."""
+        torch._foreach_lerp_(self.shards, masters, weight)
+
+    def save(self, file: Path) -> None:
+        """Write the shards to a safetensors file."""
+        save_tensors({str(group): shard for group, shard in enumerate(self.shards)}, file)
+
+    def load(self, file: Path) -> None:
+        """Fill the shards with those of a file that `save` wrote."""
+        stored = load_file(file)
+        for group, shard in enumerate(self.shards):
+            shard.copy_(stored[str(group)])

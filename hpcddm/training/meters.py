@@ -1,0 +1,83 @@
+"""Measurements of a training: progress, mean loss, throughput and memory."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+PROCESS_STATUS = Path("/proc/self/status")
+
+
+@dataclass
+class Progress:
+    """Progress of a training, stored with every state."""
+
+    images: int = 0
+    loss_sums: list[float] = field(default_factory=list)
+    """Sum of losses since the last log, for each rank: resumed, they add up as without an interruption."""
+    loss_images: int = 0
+    skipped: int = 0
+    """Number of steps that were not made, because a gradient was not finite."""
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Mean losses as (images seen, loss), one for each log."""
+
+
+class MeanLoss:
+    """Mean loss over all ranks since the last log; nothing is read from the device before it is asked for."""
+
+    def __init__(self, progress: Progress, device: torch.device) -> None:
+        before = progress.loss_sums[dist.get_rank()] if progress.loss_sums else 0.0
+        self._sum = torch.tensor(before, dtype=torch.float64, device=device)
+        self.images = progress.loss_images
+        """Number of images of this rank since the last log."""
+
+    def add(self, losses: torch.Tensor) -> None:
+        """Count the losses (N,) of one step."""
+        self._sum += losses.detach().sum()
+        self.images += len(losses)
+
+    def take(self) -> float:
+        """Return the mean and start anew; collective."""
+        mean = (self._sum / self.images).float()
+        dist.all_reduce(mean)
+        self._sum.zero_()
+        self.images = 0
+        return mean.item() / dist.get_world_size()
+
+    def sums(self) -> list[float]:
+        """Return the sum of losses since the last log on each rank; collective."""
+        gathered = [torch.empty_like(self._sum) for _ in range(dist.get_world_size())]
+        dist.all_gather(gathered, self._sum)
+        return [value.item() for value in gathered]
+
+
+class Throughput:
+    """Images per second by the clock on the wall, saving and logging included."""
+
+    def __init__(self, images: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._images, self._time = images, clock()
+
+    def take(self, images: int) -> float:
+        """Return the images per second since the last call, `images` being seen now, and start anew."""
+        now = self._clock()
+        rate = (images - self._images) / max(now - self._time, 1e-9)
+        self._images, self._time = images, now
+        return rate
+
+
+def teraflops(images_per_second: float, flops_per_image: int) -> float:
+    """Return 10^12 floating-point operations per second."""
+    return images_per_second * flops_per_image / 1e12
+
+
+def peak_memory_gib(device: torch.device) -> float:
+    """Return the most memory that this process has taken so far, in GiB: of its GPU, or resident where it has none."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device) / 2**30
+    # Not getrusage, whose peak a process inherits from the one that started it.
+    lines = PROCESS_STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**20

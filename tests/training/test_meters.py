@@ -1,0 +1,55 @@
+"""Measurements of a training, with a clock that a test sets."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from hpcddm.training import meters
+from hpcddm.training.meters import MeanLoss, Progress, Throughput
+
+
+@pytest.fixture
+def alone():
+    """A process group of one."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_images_per_second_are_those_since_the_last_call():
+    times = iter([100.0, 110.0, 112.0, 112.0])
+    throughput = Throughput(1000, clock=lambda: next(times))
+    assert throughput.take(1500) == 50.0
+    assert throughput.take(1600) == 50.0
+    assert throughput.take(1601) > 0, "a clock that stands still is no reason to die"
+
+
+def test_teraflops():
+    assert meters.teraflops(200.0, 10**10) == 2.0
+
+
+def test_the_mean_loss_is_of_all_images_since_the_last_one(alone):
+    mean_loss = MeanLoss(Progress(), torch.device("cpu"))
+    mean_loss.add(torch.tensor([1.0, 2.0], requires_grad=True))
+    mean_loss.add(torch.tensor([6.0]))
+    assert (mean_loss.images, mean_loss.take(), mean_loss.images) == (3, 3.0, 0)
+    mean_loss.add(torch.tensor([5.0]))
+    assert mean_loss.take() == 5.0
+
+
+def test_a_stored_sum_goes_on_where_it_was(alone):
+    before = MeanLoss(Progress(), torch.device("cpu"))
+    before.add(torch.tensor([1.0, 2.0]))
+    after = MeanLoss(Progress(loss_sums=before.sums(), loss_images=before.images), torch.device("cpu"))
+    after.add(torch.tensor([6.0]))
+    assert after.take() == 3.0
+
+
+def test_the_peak_of_memory_stays_when_the_memory_is_given_back():
+    before = meters.peak_memory_gib(torch.device("cpu"))
+    values = torch.ones(2**28)
+    peak = meters.peak_memory_gib(torch.device("cpu"))
+    del values
+    # The kernel counts pages in batches of each processor.
+    assert before > 0 and peak == pytest.approx(before + 1, abs=0.1)
+    assert meters.peak_memory_gib(torch.device("cpu")) == pytest.approx(peak, abs=0.01)
