@@ -4,8 +4,8 @@ from hpcddm.config import Experiment, Training
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.stage import DiskSpace
 
-CURVE_POINT_BYTES = 80
-"""Bytes of one point of a loss curve, as JSON and as TensorBoard event."""
+CURVE_POINT_BYTES = 560
+"""Bytes of one point of a loss curve: as JSON, as TensorBoard events with the figures beside it, and as line of a log."""
 KEPT_STATES, STAGED_STATES = 2, 1
 STATE_FILES = 6
 """Files of a training state of one rank; every further rank writes two more."""

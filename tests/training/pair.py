@@ -28,6 +28,7 @@ from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
+from hpcddm.training.meters import peak_memory_gib
 from tests.training.scenarios import BATCH, KEY, RANDOMNESS, STEPS, build, training, write_tar
 
 BAD_STEP = 3
@@ -171,7 +172,7 @@ class Pairs:
             engine = Engine(model, training(), Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
             before = _start_peak()
             weights = engine.ema_weights()
-            grown = (_peak() - before) / (4 * WIDE * WIDE)
+            grown = (peak_memory_gib(torch.device("cpu")) - before) * 2**30 / (4 * WIDE * WIDE)
             right = rank == 1 or torch.equal(weights["weight"], model.weight.float())
             (self.root / f"gather-{rank}").write_text(json.dumps({"grown": grown, "names": [*weights], "right": right}))
             dist.barrier()
@@ -180,15 +181,10 @@ class Pairs:
         return [json.loads((self.root / f"gather-{rank}").read_text()) for rank in range(2)]
 
 
-def _start_peak() -> int:
-    """Forget the highest memory so far and return what is taken now, in bytes."""
+def _start_peak() -> float:
+    """Forget the highest memory so far and return what is taken now, in GiB."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
-
-
-def _peak() -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
+    return peak_memory_gib(torch.device("cpu"))
 
 
 def main(root: Path) -> dict:
