@@ -5,7 +5,7 @@ from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.stage import DiskSpace
 
 CURVE_POINT_BYTES = 560
-"""Bytes of one point of a loss curve: as JSON, as TensorBoard events with the figures beside it, and as line of a log."""
+"""Bytes of one point of a loss curve: as JSON, as TensorBoard events with the other figures, and as line of a log."""
 KEPT_STATES, STAGED_STATES = 2, 1
 STATE_FILES = 6
 """Files of a training state of one rank; every further rank writes two more."""
