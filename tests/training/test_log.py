@@ -59,7 +59,7 @@ def test_log_heartbeat_and_tensorboard_say_the_same(unit, capsys):
     figures = heartbeat.read(unit.attempt.folder).figures
     assert figures.keys() == NAMES
     assert (figures["loss"], figures["learning_rate"], figures["gradient_norm"]) == (0.5, 0.01, 1.5)
-    assert figures["tflops"] == figures["images_per_second"] / 1000 and 0 < figures["memory_gib"] < 100
+    assert figures["tflops"] == pytest.approx(figures["images_per_second"] / 1000) and 0 < figures["memory_gib"] < 100
     assert capsys.readouterr().out == log.line(24, 80, figures) + "\n"
     training_log.close()
     shown = scalars(unit.folder)

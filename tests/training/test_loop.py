@@ -41,7 +41,7 @@ def test_the_weights_that_a_training_starts_from_are_not_needed_once_there_is_a_
 def test_counting_the_flops_changes_no_bit_though_it_draws_random_numbers(found):
     counted = found["chains"]["counted"]
     assert counted["weights"] == found["chains"]["reference"]["weights"]
-    assert counted["figures"]["tflops"] == counted["figures"]["images_per_second"] * 64 * 32 / 1e12
+    assert counted["figures"]["tflops"] == pytest.approx(counted["figures"]["images_per_second"] * 64 * 32 / 1e12)
 
 
 def test_the_curve_has_a_point_for_every_so_many_images_and_falls(found):

@@ -59,7 +59,7 @@ def test_the_figures_of_two_ranks_are_shown_at_the_end(found, output):
     figures = found["reference"]["figures"]
     assert figures.keys() == {"loss", "learning_rate", "gradient_norm", "images_per_second", "tflops", "memory_gib"}
     assert figures["loss"] == json.loads(found["reference"]["curve"])[-1][1] and figures["gradient_norm"] > 0
-    assert figures["tflops"] == figures["images_per_second"] * 1e6 / 1e12
+    assert figures["tflops"] == pytest.approx(figures["images_per_second"] * 1e6 / 1e12)
     assert "\n240 of 240 images: loss " in output and " TFLOP/s, " in output
 
 
