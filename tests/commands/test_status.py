@@ -253,7 +253,7 @@ def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(op
 def _printed(run, width):
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(status_table(scan_run(run, Queue.ask(run)).rows, width))
+        console.print(status_table(scan_run(run, Queue.query(run)).rows, width))
     return captured.get()
 
 
