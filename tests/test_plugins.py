@@ -1,4 +1,9 @@
+import ast
+from types import ModuleType
+
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 from pydantic import ValidationError
 
 from hpcddm import plugins
@@ -90,6 +95,37 @@ def test_a_file_without_the_class_is_named():
 
     with pytest.raises(ConfigError, match=r"schedules/linear.py: has 0 classes derived from OtherBase, needs one"):
         plugins.create(OtherBase, ScheduleSettings.model_validate({"name": "linear"}))
+
+
+def test_a_class_without_a_method_of_the_contract_is_named():
+    module = ModuleType("mine")
+    module.__file__ = "objectives/schedules/mine.py"
+    exec("class Mine(Schedule):\n    def level(self, t): ...", vars(module) | {"Schedule": Schedule}, vars(module))
+    module.Mine.__module__ = "mine"
+    with pytest.raises(ConfigError, match="^objectives/schedules/mine.py: Mine lacks log_snr, time_at$"):
+        plugins._implementation(Schedule, module)
+
+
+def test_the_settings_may_mention_what_stands_in_their_file():
+    settings = "import math\nimport torch\nHALF = math.pi / 2\nclass Settings:\n    angle: float = HALF\n"
+    text = settings + "class Code:\n    settings: Settings"
+    needed = plugins._settings_and_mentioned(ast.parse(text))
+    assert [ast.unparse(node).splitlines()[0] for node in needed] == [
+        "import math",
+        "HALF = math.pi / 2",
+        "class Settings:",
+    ]
+
+
+def test_shapes_are_checked_while_tests_run_and_never_in_jobs():
+    schedule, images = (
+        plugins.create(Schedule, ScheduleSettings.model_validate({"name": "linear"})),
+        torch.zeros(2, 1, 4, 4),
+    )
+    with pytest.raises(TypeCheckError, match="parameter 't'"):
+        schedule.perturb(images, images, torch.zeros(3))
+    done = python("import sys, hpcddm.ensemble.sampler, hpcddm.networks.loading\nprint('beartype' in sys.modules)")
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_every_room_is_a_package_so_that_an_installation_holds_it():
