@@ -1,6 +1,6 @@
 """Base of all schemas: strict models, variants named by their files, errors of one line."""
 
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,7 @@ from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
 from hpcddm.pretrained import PretrainedFile
 
+M = TypeVar("M", bound="StrictModel")
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -123,7 +124,7 @@ def default_variant(name: str) -> Any:
     return Field(default={"name": name}, validate_default=True)
 
 
-def validate(schema: type[StrictModel], values: Any, place: str) -> Any:
+def validate(schema: type[M], values: Any, place: str) -> M:
     """Validate a mapping; raise `ConfigError` with one line that names `place`, the key and the valid values."""
     if not isinstance(values, dict):
         raise ConfigError(f"{place}: needs a mapping of keys, found {type(values).__name__}")

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.ensemble.conversions.settings import ConversionSettings
+from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
 from hpcddm.errors import ConfigError, UserError
@@ -82,9 +83,9 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
         raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
     if not 0 < shift < math.inf:
         raise ConfigError(f"--shift {shift:g}: needs a finite number above 0")
-    for key, room in (("solver", "ensemble/solvers"), ("conversion", "ensemble/conversions")):
+    for key, base in (("solver", SolverSettings), ("conversion", ConversionSettings)):
         if key in changes:
-            changes[key] = _variant(f"--{key} {changes[key]}", room, changes[key])
+            changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
     if strategy not in _alone(experiment):
         # One model alone has one posterior and coordinates of its own; what several cannot do says its check.
@@ -96,13 +97,11 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
     return experiment
 
 
-def _variant(option: str, room: str, text: str) -> VariantSettings:
+def _variant(option: str, base: type[VariantSettings], text: str) -> VariantSettings:
     """Parse a variant's settings from 'ddim' or 'ddim,eta=1'; raises `ConfigError`."""
     name, *rest = text.split(",")
-    if name not in plugins.names(room):
-        raise ConfigError(f"{option}: unknown name '{name}'; valid names: {', '.join(plugins.names(room))}")
     values = dict(pair.partition("=")[::2] for pair in rest)
-    return validate(plugins.settings_class(room, name), values | {"name": name}, option)
+    return validate(base, values | {"name": name}, option)
 
 
 def _strategy_error(experiment: Experiment, strategy: str) -> str | None:
