@@ -33,8 +33,9 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
     data, counts = experiment.data, {}
     for split, parts in (("train", data.shards), ("heldout", data.heldout_shards)):
         shards = [manifest.read(run.unit(f"shard/{split}-{part:03d}")) for part in range(parts)]
-        if all(shards):
-            counts[split] = sum(shard.results["images"] for shard in shards)
+        made = [shard for shard in shards if shard is not None]
+        if len(made) == parts:
+            counts[split] = sum(shard.results["images"] for shard in made)
         else:
             source = data.source.model_copy(update={"folder": str((run.root / data.source.folder).resolve())})
             counts[split] = len(plugins.load("data/sources", data.source.name).open_split(source, split))

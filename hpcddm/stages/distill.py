@@ -74,7 +74,10 @@ def _teacher(
     settings: Experiment, ensemble: Ensemble, batch: Batch, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor
 ) -> torch.Tensor:
     """Evaluate one expert's velocity for every image (N, C, H, W): that of its cluster, or the router's likeliest."""
-    by_cluster = settings.student.teacher == "cluster"
-    chosen = batch.clusters if by_cluster else ensemble.router(x, t, classes).argmax(1)
+    chosen = batch.clusters
+    if settings.student.teacher == "router":
+        if ensemble.router is None:
+            raise ValueError("the teacher is chosen by the router, which is missing")
+        chosen = ensemble.router(x, t, classes).argmax(1)
     routing_weights = F.one_hot(chosen, len(ensemble.experts)).to(x.dtype)
     return weighted_velocity(ensemble.experts, routing_weights, x, t, classes)
