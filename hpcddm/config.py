@@ -7,13 +7,17 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.encoders.settings import ImageEncoderSettings, TextEncoderSettings
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import ConfigError
+from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import Fraction, Name, Positive, StrictModel, VariantSettings, default_variant, variant, variants_of
+from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant, variants_of
 
 FEWEST_IMAGES = 20
 """Number of images of every arm that the report shows."""
@@ -22,7 +26,7 @@ FEWEST_IMAGES = 20
 class TextSettings(StrictModel):
     """A sentence for every class, as models with `condition: text` see it."""
 
-    encoder: variant("encoders", "text")
+    encoder: TextEncoderSettings
     prompts: Annotated[list[str], Field(min_length=1)]
     tokens: Positive = 24
     """Number of token states of a prompt."""
@@ -33,7 +37,7 @@ class DataSettings(StrictModel):
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"text"})
 
-    source: variant("data/sources")
+    source: SourceSettings
     image_size: Positive
     channels: Literal[1, 3] = 3
     num_classes: Positive
@@ -48,14 +52,14 @@ class DataSettings(StrictModel):
 class EncodeSettings(StrictModel):
     """The features that the clustering sees."""
 
-    encoder: variant("encoders", "image")
+    encoder: ImageEncoderSettings
 
 
 class ClusterSettings(StrictModel):
     """Partition of the training set into clusters; `experts` is K of the papers."""
 
     experts: Positive
-    clustering: variant("clusterings")
+    clustering: ClusteringSettings
 
 
 class Training(StrictModel):
@@ -91,7 +95,7 @@ class ExpertOverride(StrictModel):
     """Settings that differ for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
 
     clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-    model: variant("models", "denoiser") | None = None
+    model: DenoiserModelSettings | None = None
     objective: ObjectiveSettings | None = None
     precision: Literal["fp32", "bf16"] | None = None
     init_from: InitialWeights | None = None
@@ -102,7 +106,7 @@ class ExpertSettings(StrictModel):
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"sites"})
 
-    model: variant("models", "denoiser")
+    model: DenoiserModelSettings
     objective: ObjectiveSettings
     condition_dropout: Fraction = 0.1
     training: Training
@@ -118,7 +122,7 @@ class ExpertSettings(StrictModel):
 class ExpertConfig:
     """Settings of one denoiser: those of all experts with its cluster's overrides."""
 
-    model: VariantSettings
+    model: DenoiserModelSettings
     objective: ObjectiveSettings
     precision: str
     init_from: InitialWeights | None
@@ -133,7 +137,7 @@ class MonolithSettings(StrictModel):
 class ClassifierSettings(StrictModel):
     """A classifier trained on real images: the extractor of the distances, or the one that names samples' classes."""
 
-    model: variant("models", "classifier")
+    model: ClassifierModelSettings
     training: Training
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the network; not the experiment's, so that one network measures all seeds of an experiment."""
@@ -154,7 +158,7 @@ class ExpertSamples(StrictModel):
 class RouterSettings(StrictModel):
     """The router p(cluster | x_t, t, class) and its training."""
 
-    model: variant("models", "router")
+    model: RouterModelSettings
     training: Training | None = None
     """Training of the router; needed by routers that are trained, refused for the others."""
     frequency: Literal["natural", "balanced"] = "natural"

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from hpcddm import plugins
 from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.models.settings import NetworkSettings
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
 
@@ -79,9 +80,9 @@ def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
     return f"experts.{part}"
 
 
-def encoder_of(model: VariantSettings, text: Any) -> str | None:
+def encoder_of(model: NetworkSettings, text: Any) -> str | None:
     """Return the name of the text encoder whose states a network is trained on; None for one without text."""
-    return text.encoder.name if text and model.condition == "text" else None
+    return text.encoder.name if text and model.sees_text else None
 
 
 def header(path: Path) -> Header:

@@ -134,8 +134,11 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     folder = relative_to_run(Path(data.source.folder), run)
     if images is None and source.get("source", {}).get("folder") == folder:
         images = source.get("content")
-    content = images or plugins.load("data/sources", data.source.name).content(data.source)
-    experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": content})})
+    if not images:
+        from hpcddm.data.sources.base import Source
+
+        images = plugins.create(Source, data.source).content()
+    experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": images})})
 
     def hashed(start: InitialWeights) -> InitialWeights:
         path = Path(start.weights)

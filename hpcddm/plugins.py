@@ -20,7 +20,7 @@ from hpcddm.errors import ConfigError
 if TYPE_CHECKING:
     from hpcddm.schema import VariantSettings
 
-S = TypeVar("S", bound="VariantSettings")
+S = TypeVar("S", bound="VariantSettings", covariant=True)
 V = TypeVar("V", bound="Variant[Any]")
 
 
@@ -31,14 +31,14 @@ class Variant(ABC, Generic[S]):
         self.settings = settings
 
 
-def create(base: type[V], settings: "VariantSettings") -> V:
+def create(base: type[V], settings: "VariantSettings", *arguments: Any) -> V:
     """Create the variant that the settings name: of the class in its file that derives from the room's base.
 
-    Its own settings are of the `Settings` class of its file. Raises `ConfigError` when the file has no such class, or
-    several.
+    Its own settings are of the `Settings` class of its file; the room's base says what other arguments it takes.
+    Raises `ConfigError` when the file has no such class, or several.
     """
     module = load(settings.room, settings.name)
-    return _implementation(base, module)(module.Settings.model_validate(dict(settings)))
+    return _implementation(base, module)(module.Settings.model_validate(dict(settings)), *arguments)
 
 
 @cache
@@ -66,13 +66,11 @@ def load(room: str, name: str) -> ModuleType:
 
 
 @cache
-def names(room: str, base: "type[VariantSettings] | str | None" = None) -> tuple[str, ...]:
+def names(room: str, base: "type[VariantSettings] | None" = None) -> tuple[str, ...]:
     """List the variants in a room, in alphabetical order; `base` keeps those whose Settings derive from it."""
     variants = tuple(file.stem for file in rooms.files(room) if _definition(file) is not None)
     if base is None:
         return variants
-    if isinstance(base, str):
-        return tuple(name for name in variants if settings_class(room, name).role == base)
     return tuple(name for name in variants if issubclass(settings_class(room, name), base))
 
 

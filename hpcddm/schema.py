@@ -4,11 +4,9 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    SerializeAsAny,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -54,14 +52,8 @@ class VariantSettings(StrictModel):
 
     room: ClassVar[str]
     """Folder of the variants' files below the package or the user's folder, such as 'ensemble/solvers'."""
-    role: ClassVar[str] = ""
-    """Use of a variant, where one room holds several kinds."""
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
-    trained: ClassVar[bool] = True
-    """False for a router that is computed from the data instead of trained."""
-    uses_gpu: ClassVar[bool] = True
-    """False for an encoder that computes next to nothing."""
 
     name: str
 
@@ -94,29 +86,6 @@ class VariantSettings(StrictModel):
             return settings.model_validate(value)
         except ValidationError as error:
             raise PydanticCustomError("inner", "{text}", {"text": first_error(error, settings)}) from None
-
-
-def variant(room: str, role: str | None = None) -> Any:
-    """Return the type of a field that names a variant of `room` and holds that variant's settings."""
-
-    def validate(value: Any) -> Any:
-        """Find the variant that the mapping names and validate the rest by its own settings."""
-        if isinstance(value, VariantSettings):
-            return value
-        valid = ", ".join(plugins.names(room, role))
-        if not isinstance(value, dict) or "name" not in value:
-            raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
-        if value["name"] not in plugins.names(room, role):
-            name = str(value["name"])
-            context = {"name": name, "new": renamed.hint(renamed.VARIANTS, name), "valid": valid}
-            raise PydanticCustomError("variant", "unknown name '{name}'{new}; valid names: {valid}", context)
-        settings = plugins.settings_class(room, value["name"])
-        try:
-            return settings.model_validate(value)
-        except ValidationError as error:
-            raise PydanticCustomError("inner", "{text}", {"text": first_error(error, settings)}) from None
-
-    return Annotated[SerializeAsAny[VariantSettings], BeforeValidator(validate)]
 
 
 def default_variant(name: str) -> Any:

@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "data": FOUNDATION | {"pipeline"},
     "devices": FOUNDATION,
     "objectives": NUMERIC,
-    "models": NUMERIC,
+    "models": NUMERIC | {"encoders"},
     "encoders": NUMERIC,
     "clusterings": NUMERIC,
     "metrics": {"rooms"},
@@ -81,7 +81,8 @@ MAY_IMPORT = {
     "planning": NUMERIC | {"models", "encoders", "training", "ensemble", "networks", "site"},
 }
 LATE = {
-    "loading": {"launch"},
+    "launch": {"data"},
+    "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
     "commands": {"report", "objectives", "networks", "planning", "models", "encoders"},
 }

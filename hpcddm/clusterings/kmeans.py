@@ -4,13 +4,16 @@ from typing import Any, Literal
 
 import faiss
 import numpy as np
+from jaxtyping import Float, Float32, Float64, Int, Int64
 
-from hpcddm.schema import Positive, VariantSettings
+from hpcddm.clusterings.base import Clustering, Partition
+from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.schema import Positive
 
 ROWS_PER_BLOCK = 4096
 
 
-class Settings(VariantSettings):
+class Settings(ClusteringSettings):
     """Fine clusters, Lloyd iterations, restarts, and the assignment of a sample to a coarse cluster.
 
     `fine_lookup` takes the coarse cluster of the nearest fine centroid (what the code of MoDE does);
@@ -28,18 +31,19 @@ class Settings(VariantSettings):
             raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
 
 
-class Partition:
-    """A rule that gives every sample one of K clusters.
+class NearestCentroid(Partition):
+    """The cluster of the nearest centroid; `NearestCentroid(**partition.arrays())` is the same partition.
 
-    mean: (D,) of the training features; centroids: (M, D), compared after centring and L2-normalising
-    features; coarse: (M,) int, the cluster of each centroid.
+    mean: of the training features; centroids: compared after centring and L2-normalising features; coarse: the cluster
+    of each centroid.
     """
 
-    def __init__(self, mean: np.ndarray, centroids: np.ndarray, coarse: np.ndarray):
+    def __init__(
+        self, mean: Float[np.ndarray, " d"], centroids: Float[np.ndarray, "m d"], coarse: Int[np.ndarray, " m"]
+    ):
         self.mean, self.centroids, self.coarse = mean, centroids, coarse
 
-    def assign(self, features: np.ndarray) -> np.ndarray:
-        """Assign features (N, D) to clusters: int64 (N,), independent of how samples are batched."""
+    def assign(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         nearest = np.empty(len(features), dtype=np.int64)
         for start in range(0, len(features), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
@@ -47,51 +51,56 @@ class Partition:
         return self.coarse[nearest]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that define the partition: `Partition(**partition.arrays())` is the same one."""
         return {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
 
 
-def fit(settings: Settings, features: np.ndarray, num_clusters: int, seed: int) -> Partition:
-    """Cluster features (N, D) into `num_clusters` non-empty clusters; the number of threads changes nothing.
+class KMeans(Clustering[Settings]):
+    """Fine clusters of the features, and coarse clusters of the fine centroids."""
 
-    Raises ValueError for features that are not finite, that are fewer than the fine clusters, or that leave
-    a cluster empty.
-    """
-    if not np.isfinite(features).all():
-        raise ValueError("features contain NaN or infinity")
-    if len(features) < settings.fine:
-        raise ValueError(f"{len(features)} samples are fewer than {settings.fine} fine clusters")
-    mean = features.mean(0, dtype=np.float64)
-    points = _normalise(features, mean).astype(np.float32)
-    fine = _lloyd(points, settings.fine, settings, seed)
-    coarse = _lloyd(fine, num_clusters, settings, seed)
-    if settings.assignment == "nearest_coarse":
-        partition = Partition(mean, coarse, np.arange(num_clusters))
-    else:
-        partition = Partition(mean, fine, _nearest(fine, coarse))
-    sizes = np.bincount(partition.assign(features), minlength=num_clusters)
-    if not sizes.all():
-        raise ValueError(
-            f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
-        )
-    return partition
+    def fit(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> NearestCentroid:
+        """Cluster features into `num_clusters` non-empty clusters; the number of threads changes nothing.
+
+        Raises ValueError for features that are not finite, that are fewer than the fine clusters, or that leave
+        a cluster empty.
+        """
+        settings = self.settings
+        if not np.isfinite(features).all():
+            raise ValueError("features contain NaN or infinity")
+        if len(features) < settings.fine:
+            raise ValueError(f"{len(features)} samples are fewer than {settings.fine} fine clusters")
+        mean = features.mean(0, dtype=np.float64)
+        points = _normalise(features, mean).astype(np.float32)
+        fine = _lloyd(points, settings.fine, settings, seed)
+        coarse = _lloyd(fine, num_clusters, settings, seed)
+        if settings.assignment == "nearest_coarse":
+            partition = NearestCentroid(mean, coarse, np.arange(num_clusters))
+        else:
+            partition = NearestCentroid(mean, fine, _nearest(fine, coarse))
+        sizes = np.bincount(partition.assign(features), minlength=num_clusters)
+        if not sizes.all():
+            raise ValueError(
+                f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
+            )
+        return partition
 
 
-def _normalise(features: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Centre rows and scale them to length one, float64; a row at the mean stays zero."""
+def _normalise(features: Float[np.ndarray, "n d"], mean: Float[np.ndarray, " d"]) -> Float64[np.ndarray, "n d"]:
+    """Centre rows and scale them to length one; a row at the mean stays zero."""
     centred = features.astype(np.float64) - mean
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
 
 
-def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest centroid (M, D) of every point (N, D): int64 (N,)."""
+def _nearest(points: Float[np.ndarray, "n d"], centroids: Float[np.ndarray, "m d"]) -> Int64[np.ndarray, " n"]:
+    """Return the index of every point's nearest centroid."""
     # float64 leaves no room for the rounding that differs with the shape of a matrix product.
     centroids = centroids.astype(np.float64)
     return (points.astype(np.float64) @ centroids.T - 0.5 * np.square(centroids).sum(1)).argmax(1)
 
 
-def _lloyd(points: np.ndarray, k: int, settings: Settings, seed: int) -> np.ndarray:
-    """Return the centroids (k, D) of the best of several runs of Lloyd's algorithm."""
+def _lloyd(
+    points: Float32[np.ndarray, "n d"], k: int, settings: Settings, seed: int
+) -> Float32[np.ndarray, "{k} d"]:
+    """Return the centroids of the best of several runs of Lloyd's algorithm."""
     # faiss trains on at most 256 points per centroid unless told otherwise, and its sums depend on the threads.
     options = {"max_points_per_centroid": len(points), "min_points_per_centroid": 1}
     threads = faiss.omp_get_max_threads()

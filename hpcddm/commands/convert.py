@@ -13,9 +13,9 @@ from hpcddm.commands.terminal import table_console
 from hpcddm.config import ExpertConfig
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
+from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.rundir import atomic
 
-LAYOUTS = "models/checkpoints"
 TABLE_COLUMNS = 110
 
 
@@ -43,7 +43,7 @@ def convert(
     stored = reading.read(source)
     layout = reading.layout_of(stored) if layout == "auto" else layout
     config = experiment.expert_config(expert)
-    tensors, info = plugins.load(LAYOUTS, layout).load(stored, config.model)
+    tensors, info = reading.layout(layout).load(stored, config.model)
     place = initial_weights.place_of(experiment, expert, "model")
     target = conversion.Target(config.model, experiment.data, config.objective, place)
     made = conversion.convert(tensors, info, target, seed, keep_head)
@@ -62,7 +62,7 @@ def convert(
 
 
 def _check_options(layout: str, output: Path) -> None:
-    valid = ("auto", *plugins.names(LAYOUTS))
+    valid = ("auto", *plugins.names(LayoutSettings.room))
     if layout not in valid:
         raise ConfigError(f"--layout {layout}: valid names are {', '.join(valid)}")
     if output.suffix != ".safetensors":

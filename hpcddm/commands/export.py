@@ -66,10 +66,11 @@ def export(root: Path, unit: str, output: Path) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading
+    from hpcddm.models.checkpoints.diffusers_dit import dump
 
     stored = reading.read(run.unit(unit))
-    tensors, info = plugins.load(reading.LAYOUTS, "hpcddm").load(stored, None)
-    theirs, config = plugins.load(reading.LAYOUTS, "diffusers_dit").dump(tensors, info, PIPELINE_CLASSES)
+    tensors, info = reading.layout("hpcddm").load(stored, None)
+    theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
     try:
         _write(output, theirs, config, stored.description, scheduler)

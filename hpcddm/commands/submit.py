@@ -173,7 +173,7 @@ def _check_prompts(experiment: Experiment, decision: Decision) -> None:
     Raises `UserError` naming the prompt, or the weights that are to be fetched.
     """
     if experiment.data.text is not None and {unit.stage for unit in decision.to_run} & {"train", "distill", "route"}:
-        from hpcddm.encoders.texts import prompt_states
+        from hpcddm.encoders.base import prompt_states
 
         prompt_states(experiment.data.text)
 

@@ -9,7 +9,7 @@ import numpy as np
 import webdataset
 from PIL import Image
 
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 
 SAMPLE = np.dtype(

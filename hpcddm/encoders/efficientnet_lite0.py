@@ -4,18 +4,21 @@ The last bits of its features depend on the processor's instruction set (not on 
 different processors do not get the same clusters each for itself: one makes shard, encode and cluster, the others copy.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from jaxtyping import Float, Float32, UInt8
+from torch import Tensor, nn
 
 from hpcddm import pretrained
+from hpcddm.data.settings import ImageShape
 from hpcddm.devices import current_device
+from hpcddm.encoders.base import ImageEncoder
+from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.pretrained import PretrainedFile
-from hpcddm.schema import VariantSettings
 
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -32,10 +35,8 @@ IMAGES_AT_ONCE = 64
 """Batch size, which bounds the memory of the first stages; fixed, so that a shard always gives the same features."""
 
 
-class Settings(VariantSettings):
+class Settings(ImageEncoderSettings):
     """Side `size` that images are resized to: a larger one shows more detail and takes longer (its square)."""
-
-    role: ClassVar[str] = "image"
 
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
         PretrainedFile(
@@ -49,15 +50,14 @@ class Settings(VariantSettings):
 
     size: Literal[64, 96, 128] = 64
 
-    def dimensions(self, data: Any) -> int:
-        """Return the number of features per image."""
+    def dimensions(self, data: ImageShape) -> int:
         return 1280
 
 
 class EfficientNetLite0(nn.Module):
-    """forward(images) -> logits (N, 1000); `features(images)` -> (N, 1280).
+    """Network from images to logits of ImageNet's classes.
 
-    images: RGB (N, 3, H, W), (x - 127) / 128 of 0 ... 255; H and W multiples of 32, for which the padding is right.
+    images: RGB, (x - 127) / 128 of 0 ... 255; H and W multiples of 32, for which the padding is right.
     """
 
     def __init__(self) -> None:
@@ -74,14 +74,14 @@ class EfficientNetLite0(nn.Module):
         self.bn1 = _norm(1280)
         self.fc = nn.Linear(1280, 1000)
 
-    def features(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the pooled activations (N, 1280) before the last layer."""
+    def features(self, images: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n 1280"]:
+        """Compute the pooled activations before the last layer."""
         maps = F.relu6(self.bn0(self.conv_stem(images)))
         for block in self.blocks:
             maps = block(maps)
         return F.relu6(self.bn1(self.conv_head(maps))).mean(dim=(2, 3))
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n 1000"]:
         return self.fc(self.features(images))
 
 
@@ -97,7 +97,7 @@ class Block(nn.Module):
         self.depthwise_conv, self.bn1 = Convolution(wide, wide, kernel, stride, groups=wide), _norm(wide)
         self.project_conv, self.bn2 = Convolution(wide, outputs), _norm(outputs)
 
-    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+    def forward(self, maps: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d h2 w2"]:
         inner = F.relu6(self.bn0(self.expand_conv(maps))) if self.expands else maps
         inner = F.relu6(self.bn1(self.depthwise_conv(inner)))
         inner = self.bn2(self.project_conv(inner))
@@ -111,7 +111,7 @@ class Convolution(nn.Conv2d):
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
         self.border = ((kernel - stride) // 2, (kernel - stride + 1) // 2) * 2
 
-    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+    def forward(self, maps: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d h2 w2"]:
         return super().forward(F.pad(maps, self.border) if any(self.border) else maps)
 
 
@@ -131,19 +131,21 @@ def network() -> EfficientNetLite0:
     return model.eval().requires_grad_(False)
 
 
-def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
-    """Build a function from uint8 images (N, H, W, C) to float32 features (N, 1280)."""
-    device = current_device()
-    model = network().to(device)
+class ImageNetFeatures(ImageEncoder[Settings]):
+    """Features of the network before its last layer, of resized images."""
 
-    def encode(images: np.ndarray) -> np.ndarray:
-        return torch.cat([model.features(part) for part in prepared(images)]).cpu().numpy()
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.device = current_device()
+        self.network = network().to(self.device)
 
-    def prepared(images: np.ndarray) -> Iterator[torch.Tensor]:
+    def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
+        return torch.cat([self.network.features(part) for part in self._resized(images)]).cpu().numpy()
+
+    def _resized(self, images: UInt8[np.ndarray, "n h w c"]) -> Iterator[Tensor]:
+        """Yield the images as the network takes them, some at once."""
+        side = (self.settings.size, self.settings.size)
         for start in range(0, len(images), IMAGES_AT_ONCE):
-            part = torch.from_numpy(images[start : start + IMAGES_AT_ONCE]).to(device)
+            part = torch.from_numpy(images[start : start + IMAGES_AT_ONCE]).to(self.device)
             planes = part.permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
-            side = (settings.size, settings.size)
             yield (F.interpolate(planes, side, mode="bilinear", antialias=True) - 127) / 128
-
-    return encode

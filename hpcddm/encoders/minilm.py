@@ -1,25 +1,25 @@
 """all-MiniLM-L6-v2, a small BERT for sentences (Reimers and Gurevych, arXiv 1908.10084, on Wang et al., 2002.10957)."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Float32, Int64
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from hpcddm import pretrained
+from hpcddm.encoders.base import TextEncoder
+from hpcddm.encoders.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.pretrained import PretrainedFile
-from hpcddm.schema import VariantSettings
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 
 
-class Settings(VariantSettings):
+class Settings(TextEncoderSettings):
     """Text encoder for English sentences of at most a few dozen words, without regard to case."""
 
-    role: ClassVar[str] = "text"
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
         PretrainedFile(
             name="all_minilm_l6_v2.safetensors",
@@ -37,14 +37,12 @@ class Settings(VariantSettings):
         ),
     )
 
-    @property
-    def width(self) -> int:
-        """Number of values of one token's state."""
-        return 384
+    def dimensions(self) -> int:
+        return WIDTH
 
 
 class MiniLM(nn.Module):
-    """forward(tokens) -> states (N, L, 384) of tokens (N, L), L <= 512, without padding: every token is attended to."""
+    """Network from tokens to their states, at most 512 of them, without padding: every token is attended to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +52,7 @@ class MiniLM(nn.Module):
         self.norm = _norm()
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: Int64[Tensor, "n l"]) -> Float[Tensor, "n l 384"]:
         places = torch.arange(tokens.shape[1], device=tokens.device)
         states = self.norm(self.word(tokens) + self.position(places) + self.kind.weight[0])
         for layer in self.layers:
@@ -71,7 +69,7 @@ class Layer(nn.Module):
         self.widen, self.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
         self.attention_norm, self.norm = _norm(), _norm()
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Float[Tensor, "n l d"]) -> Float[Tensor, "n l d"]:
         heads = [part(states).unflatten(2, (HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)]
         attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
         states = self.attention_norm(states + self.out(attended))
@@ -114,25 +112,23 @@ def network() -> MiniLM:
     return model.eval().requires_grad_(False)
 
 
-def build(settings: Settings) -> Callable[[str], torch.Tensor]:
-    """Build a function from a sentence to its token states (L, 384), with those of the start and end tokens.
+class Sentences(TextEncoder[Settings]):
+    """States of the tokens of a sentence, with those of the start and end tokens."""
 
-    Raises `UserError` when the weights were not fetched, or the package `tokenizers` is not installed.
-    """
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise UserError(
-            "encoder minilm: needs the package tokenizers; install it with: pip install tokenizers"
-        ) from None
-    tokenizer = Tokenizer.from_file(str(pretrained.find(Settings.pretrained[1])))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    model = network()
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise UserError(
+                "encoder minilm: needs the package tokenizers; install it with: pip install tokenizers"
+            ) from None
+        self.tokenizer = Tokenizer.from_file(str(pretrained.find(Settings.pretrained[1])))
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        self.network = network()
 
-    def encode(prompt: str) -> torch.Tensor:
+    def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
         # Tokens beyond the last position cannot be encoded; callers compare the length with a smaller limit anyway.
-        tokens = tokenizer.encode(prompt).ids[:POSITIONS]
-        return model(torch.tensor([tokens]))[0]
-
-    return encode
+        tokens = self.tokenizer.encode(prompt).ids[:POSITIONS]
+        return self.network(torch.tensor([tokens]))[0]

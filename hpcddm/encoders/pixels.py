@@ -1,25 +1,26 @@
 """Down-sampled pixels as features, without weights or dependencies, for clustering small centred images."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float32, UInt8
 
-from hpcddm.schema import Positive, VariantSettings
+from hpcddm.data.settings import ImageShape
+from hpcddm.encoders.base import ImageEncoder
+from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.schema import Positive
 
 
-class Settings(VariantSettings):
+class Settings(ImageEncoderSettings):
     """Side `size` of the down-sampled image: features have size^2 x channels values."""
 
-    role: ClassVar[str] = "image"
     uses_gpu: ClassVar[bool] = False
 
     size: Positive = 7
 
-    def dimensions(self, data: Any) -> int:
-        """Return the number of features per image."""
+    def dimensions(self, data: ImageShape) -> int:
         return self.size**2 * data.channels
 
     def check(self, experiment: Any) -> None:
@@ -28,11 +29,9 @@ class Settings(VariantSettings):
             raise ValueError(f"pixel size {self.size} exceeds image_size {experiment.data.image_size}")
 
 
-def build(settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
-    """Build a function from uint8 images (N, H, W, C) to float32 features (N, D) in [0, 1]."""
+class Pixels(ImageEncoder[Settings]):
+    """Means of areas, scaled to [0, 1]."""
 
-    def encode(images: np.ndarray) -> np.ndarray:
+    def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
         planes = torch.from_numpy(images).permute(0, 3, 1, 2).float()
-        return (F.adaptive_avg_pool2d(planes, settings.size).flatten(1) / 255).numpy()
-
-    return encode
+        return (F.adaptive_avg_pool2d(planes, self.settings.size).flatten(1) / 255).numpy()

@@ -2,40 +2,41 @@
 
 import hashlib
 import re
-from collections.abc import Callable
-from typing import ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float32
+from torch import Tensor
 
-from hpcddm.schema import Positive, VariantSettings
+from hpcddm.encoders.base import TextEncoder
+from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.schema import Positive
 
 END = "</s>"
 """End token, which equals no word and follows every prompt, so that an empty one has a state too."""
 
 
-class Settings(VariantSettings):
+class Settings(TextEncoderSettings):
     """Number of values `width` of one word's state. The order of the words has no effect on it."""
-
-    role: ClassVar[str] = "text"
 
     width: Positive = 64
 
+    def dimensions(self) -> int:
+        return self.width
 
-def build(settings: Settings) -> Callable[[str], torch.Tensor]:
-    """Build a function from a sentence to unit vectors (L, width), one for each word and one for the end.
+
+class Words(TextEncoder[Settings]):
+    """Unit vectors, one for each word and one for the end.
 
     A word's vector is a function of its letters alone, in lower case, on every machine.
     """
 
-    def encode(prompt: str) -> torch.Tensor:
+    def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
         tokens = [*re.findall(r"\w+", prompt.lower()), END]
-        return torch.from_numpy(np.stack([_direction(word, settings.width) for word in tokens]))
-
-    return encode
+        return torch.from_numpy(np.stack([_direction(word, self.settings.width) for word in tokens]))
 
 
-def _direction(word: str, width: int) -> np.ndarray:
-    """Hash a word to a unit vector (width,), float32, without a preferred direction over all words."""
+def _direction(word: str, width: int) -> Float32[np.ndarray, " {width}"]:
+    """Hash a word to a unit vector without a preferred direction over all words."""
     values = np.frombuffer(hashlib.shake_256(word.encode()).digest(width), np.uint8) - 127.5
     return (values / np.linalg.norm(values)).astype(np.float32)

@@ -30,6 +30,8 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
     Raises `UserError` naming what is wrong with the source.
     """
+    from hpcddm.data.sources.base import Source
+
     data, counts = experiment.data, {}
     for split, parts in (("train", data.shards), ("heldout", data.heldout_shards)):
         shards = [manifest.read(run.unit(f"shard/{split}-{part:03d}")) for part in range(parts)]
@@ -38,7 +40,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
             counts[split] = sum(shard.results["images"] for shard in made)
         else:
             source = data.source.model_copy(update={"folder": str((run.root / data.source.folder).resolve())})
-            counts[split] = len(plugins.load("data/sources", data.source.name).open_split(source, split))
+            counts[split] = len(plugins.create(Source, source).open_split(split))
     return counts
 
 

@@ -85,10 +85,12 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
 
 def _check_source(experiment: Experiment) -> None:
     """Check that the images exist, in the classes that the experiment names, with enough held-out ones."""
+    from hpcddm.data.sources.base import Source
+
     data, evaluate = experiment.data, experiment.evaluate
-    source = plugins.load("data/sources", data.source.name)
+    source = plugins.create(Source, data.source)
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
-        records = source.open_split(data.source, split)
+        records = source.open_split(split)
         labels = records.labels
         counts = [int((labels == label).sum()) for label in range(data.num_classes)]
         if sum(counts) < len(labels):

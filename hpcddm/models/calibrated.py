@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from hpcddm.models.base import Condition, Images, Logits, Times
 
 
 class CalibratedRouter(nn.Module):
-    """Router with logits (logits + log prior) / T(t): forward(x, t, condition) -> (N, K).
+    """Router with logits (logits + log prior) / T(t).
 
     log_prior: K numbers, zero where the router was trained at the natural frequency. Trained with all clusters equally
     often and each cluster's own images and classes, a router learns q(k | x, t, c) ~ p(x, t, c | k) / K; the natural
@@ -15,9 +18,9 @@ class CalibratedRouter(nn.Module):
     temperatures: those of increasing `levels` (arXiv 1706.04599, eq. 9), linear in between, constant outside.
     """
 
-    log_prior: torch.Tensor
-    levels: torch.Tensor
-    temperatures: torch.Tensor
+    log_prior: Tensor
+    levels: Tensor
+    temperatures: Tensor
 
     def __init__(
         self, router: nn.Module, log_prior: Sequence[float], levels: Sequence[float], temperatures: Sequence[float]
@@ -28,11 +31,11 @@ class CalibratedRouter(nn.Module):
         for name, values in (("log_prior", log_prior), ("levels", levels), ("temperatures", temperatures)):
             self.register_buffer(name, torch.tensor(values, dtype=torch.float32, device=device), persistent=False)
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
         return (self.router(x, t, condition) + self.log_prior) / self.temperature(t)[:, None]
 
-    def temperature(self, t: torch.Tensor) -> torch.Tensor:
-        """Interpolate the temperatures (N,) at times t (N,)."""
+    def temperature(self, t: Times) -> Float[Tensor, " n"]:
+        """Interpolate the temperatures at times t."""
         t = t.to(self.levels.dtype).contiguous()
         after = torch.searchsorted(self.levels, t).clamp(1, len(self.levels) - 1)
         start, stop = self.levels[after - 1], self.levels[after]

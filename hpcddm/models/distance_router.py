@@ -1,32 +1,29 @@
 """A router by the distance to the clusters' means, in the space of the images: each cluster is one round Gaussian."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 
 from hpcddm.data.reader import Reader, to_tensor
-from hpcddm.models.training_free import TrainingFree, blocks, frozen_parameter
-from hpcddm.schema import VariantSettings
+from hpcddm.data.settings import NetworkData
+from hpcddm.models.base import Images, Logits, Times
+from hpcddm.models.settings import PriorRouterSettings
+from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
 
 
-class Settings(VariantSettings):
+class Settings(PriorRouterSettings):
     """Temperature that divides the score, and the clusters' prior."""
 
-    role: ClassVar[str] = "router"
-    trained: ClassVar[bool] = False
-
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    prior: Literal["equal", "natural", "class"] = "class"
 
-    def parameters(self, data: Any, num_outputs: int) -> int:
-        """Count the stored numbers."""
+    def parameters(self, data: NetworkData, num_clusters: int) -> int:
         values = data.channels * data.image_size**2
-        return (data.num_classes + 1 + values + 1) * num_outputs
+        return (data.num_classes + 1 + values + 1) * num_clusters
 
 
-class DistanceRouter(TrainingFree):
+class DistanceRouter(PriorRouter[Settings]):
     """Router with logits log p(k | c) + log N(x; (1 - t) m_k, (t^2 + (1 - t)^2 s_k^2) I) / temperature.
 
     m_k is the mean of cluster k's images and s_k^2 their variance around it, averaged over the pixels: this is the
@@ -34,13 +31,12 @@ class DistanceRouter(TrainingFree):
     other, so it is overconfident where there is little noise; temperature scaling mends that.
     """
 
-    def __init__(self, settings: Settings, data: Any, num_clusters: int):
+    def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
-        self.temperature = settings.temperature
         self.means = frozen_parameter(num_clusters, data.channels * data.image_size**2)
         self.variances = frozen_parameter(num_clusters)
 
-    def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    def score(self, x: Images, t: Times) -> Logits:
         x, means, t = x.flatten(1), self.means.to(x.dtype), t.to(x.dtype)[:, None]
         # |x|^2 may not be left out: it is divided by each cluster's own variance.
         lengths, products = x.square().sum(1, keepdim=True), x @ means.T
@@ -48,7 +44,7 @@ class DistanceRouter(TrainingFree):
         variances = t.square() + (1 - t).square() * self.variances.to(x.dtype)
         # At t = 0 a cluster of equal images has no variance.
         variances = variances.clamp(min=torch.finfo(x.dtype).eps)
-        return -(x.shape[1] * variances.log() + distances.clamp(min=0) / variances) / (2 * self.temperature)
+        return -(x.shape[1] * variances.log() + distances.clamp(min=0) / variances) / (2 * self.settings.temperature)
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
@@ -66,8 +62,3 @@ class DistanceRouter(TrainingFree):
         means = sums / counts[:, None]
         self.means.copy_(means)
         self.variances.copy_((squares / counts - means.square().sum(1)).clamp(min=0) / means.shape[1])
-
-
-def build(settings: Settings, data: Any, num_outputs: int | None = None) -> DistanceRouter:
-    """Build the router of `num_outputs` clusters, unfitted; `data` has channels, image_size, num_classes."""
-    return DistanceRouter(settings, data, num_outputs)

@@ -1,19 +1,24 @@
 """DiT: a diffusion transformer with adaLN, conditioned on time and on class, text or nothing (arXiv 2212.09748).
 
-The whole forward pass is here, from its first step to its last: `Embeddings`, `Trunk`, `Transformer`,
-`ImageTransformer`; the blocks' layers are in `layers`. Router and MMDiT share what is theirs, too.
+The whole forward pass is here, from its first step to its last: `Embeddings`, `Trunk`, `Transformer`, `DiT`; the
+blocks' layers are in `layers`. Router and MMDiT share what is theirs, too.
 """
 
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from jaxtyping import Float, Float32
+from torch import Tensor, nn
 
+from hpcddm.data.settings import NetworkData
+from hpcddm.models.base import Condition, Denoiser, Images, Times
 from hpcddm.models.layers import (
     Block,
+    Conditions,
     Modulated,
     Prompt,
+    Tokens,
     embedding_table,
     grid_positions,
     init_embedding,
@@ -23,37 +28,34 @@ from hpcddm.models.layers import (
     time_waves,
     unpatchify,
 )
-from hpcddm.models.size import (
+from hpcddm.models.parameter_counts import count_head, count_trunk
+from hpcddm.models.settings import (
     BLOCK_VECTORS,
     FREQUENCIES,
     LAST_VECTORS,
-    DenoiserSettings,
+    DenoisingTransformerSettings,
     TransformerSettings,
-    head_size,
-    trunk_size,
 )
 
 
-class Settings(DenoiserSettings):
+class Settings(DenoisingTransformerSettings):
     """Width, depth and heads, or the name of a size; patch, modulation, condition."""
 
     size: Literal["S", "B", "L", "XL"] | None = None
 
-    def parameters(self, data: Any, num_outputs: int | None = None) -> int:
-        """Count the network's parameters."""
-        return trunk_size(self, data) + head_size(self, self.outputs(data))
+    def parameters(self, data: NetworkData) -> int:
+        return count_trunk(self, data) + count_head(self, self.outputs(data))
 
 
 class Embeddings(nn.Module):
     """Embeddings of images, times and classes or text; the parameters may be bf16: inputs are cast to their dtype.
 
-    `data` has channels, image_size, num_classes, and for text models text.tokens and text.encoder.width. Class number
-    `num_classes` is the null class; its prompt is the empty one.
+    Class number `num_classes` is the null class; its prompt is the empty one.
     """
 
-    prompts: torch.Tensor
+    prompts: Tensor
 
-    def __init__(self, settings: TransformerSettings, data: Any):
+    def __init__(self, settings: TransformerSettings, data: NetworkData):
         super().__init__()
         width, self.patch, self.time_spacing = settings.width, settings.patch, settings.time_spacing
         self.embed_patch = linear(data.channels * self.patch**2, width)
@@ -63,20 +65,20 @@ class Embeddings(nn.Module):
         self.embed_class = embedding_table(data.num_classes + 1, width) if settings.condition == "class" else None
         self.embed_text = None
         if settings.condition == "text":
-            self.embed_text = linear(data.text.encoder.width, width)
-            states = torch.zeros(data.num_classes + 1, data.text.tokens, data.text.encoder.width)
+            self.embed_text = linear(data.text.encoder.dimensions(), width)
+            states = torch.zeros(data.num_classes + 1, data.text.tokens, data.text.encoder.dimensions())
             self.register_buffer("prompts", states)
         single = settings.modulation == "single"
         self.modulation = linear(width, BLOCK_VECTORS * width, nn.init.zeros_) if single else None
 
-    def tokens(self, x: torch.Tensor) -> torch.Tensor:
-        """Embed images (N, C, H, W) as tokens (N, T, D), in the parameters' dtype."""
+    def tokens(self, x: Images) -> Tokens:
+        """Embed images as tokens, in the parameters' dtype."""
         return self.embed_patch(patchify(x.to(self.embed_patch.weight.dtype), self.patch))
 
-    def conditions(self, t: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def conditions(self, t: Times, condition: Condition) -> tuple[Conditions, Conditions]:
         """Compute the condition of the blocks and that of the last layer, the inputs of `Modulated.vectors`.
 
-        t: (N,) in [0, 1]. As in the published models the last layer of adaLN-single has no activation before it.
+        As in the published models the last layer of adaLN-single has no activation before it.
         """
         # The angles need float32: bf16 cannot tell 1000 t = 997 from 1000.
         embedding = self.embed_time(time_waves(t, self.time_spacing).to(self.embed_patch.weight.dtype))
@@ -87,8 +89,8 @@ class Embeddings(nn.Module):
             return active, active
         return self.modulation(active).view(len(t), BLOCK_VECTORS, -1), embedding[:, None]
 
-    def prompt(self, condition: torch.Tensor) -> Prompt:
-        """Embed the text of class ids (N,) or states (N, L, D), whose rows of zeros are padding.
+    def prompt(self, condition: Condition) -> Prompt:
+        """Embed the text of classes, or text given as states, whose rows of zeros are padding.
 
         Raises ValueError for a model without text.
         """
@@ -108,9 +110,9 @@ class Trunk(Embeddings):
     cls: prepend a CLS token to the image's tokens.
     """
 
-    positions: torch.Tensor
+    positions: Tensor
 
-    def __init__(self, settings: TransformerSettings, data: Any, cls: bool = False):
+    def __init__(self, settings: TransformerSettings, data: NetworkData, cls: bool = False):
         super().__init__(settings, data)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.depth))
         self.cls = None
@@ -120,11 +122,7 @@ class Trunk(Embeddings):
         positions = grid_positions(data.image_size // self.patch, settings.width)
         self.register_buffer("positions", positions, persistent=False)
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return tokens (N, T, D) and the last layer's condition.
-
-        x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) or (N, L, D).
-        """
+    def forward(self, x: Images, t: Times, condition: Condition) -> tuple[Tokens, Conditions]:
         tokens = self.tokens(x)
         tokens = tokens + self.positions.to(tokens.dtype)
         if self.cls is not None:
@@ -144,8 +142,8 @@ class Transformer(Modulated):
         self.trunk = trunk
         self.head = linear(settings.width, outputs, nn.init.zeros_)
 
-    def normalised(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """Compute the input of the head: normalised and modulated tokens (N, T, D)."""
+    def normalised(self, x: Images, t: Times, condition: Condition) -> Tokens:
+        """Compute the input of the head: normalised and modulated tokens."""
         tokens, last = self.trunk(x, t, condition)
         return modulate(tokens, *self.vectors(last))
 
@@ -153,12 +151,7 @@ class Transformer(Modulated):
         """Return the last layer's parameters by name: new, and trained alone, when the outputs change."""
         return {name: value for name, value in self.named_parameters() if not name.startswith("trunk.")}
 
-    def set_prompts(self, states: torch.Tensor) -> None:
-        """Set the states of every class's prompt and of the empty one in a text model.
-
-        states: (num_classes + 1, L, D), rows of zeros being padding. Raises ValueError for another shape, and for a
-        model without text.
-        """
+    def set_prompts(self, states: Float[Tensor, "prompts l width"]) -> None:
         prompts = self.trunk.prompts if self.trunk.embed_text is not None else None
         if prompts is None or prompts.shape != states.shape:
             needed = "no text: its condition is another" if prompts is None else f"prompts of shape {(*prompts.shape,)}"
@@ -166,27 +159,21 @@ class Transformer(Modulated):
         prompts.copy_(states)
 
 
-class ImageTransformer(Transformer):
-    """Denoiser from noisy images to its prediction: forward(x, t, condition) -> (N, C, H, W) float32.
+class DiT(Transformer, Denoiser[DenoisingTransformerSettings]):
+    """Denoiser of one stream of tokens; a subclass with another `trunk_class` is another network."""
 
-    x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) classes, `num_classes` being the null class, or for text models
-    token states (N, L, D), too.
-    """
+    trunk_class: ClassVar[type[Embeddings]] = Trunk
 
-    def __init__(self, settings: DenoiserSettings, data: Any, trunk: Embeddings):
-        super().__init__(settings, trunk, settings.outputs(data))
+    def __init__(self, settings: DenoisingTransformerSettings, data: NetworkData):
+        super().__init__(settings, self.trunk_class(settings, data), settings.outputs(data))
+        self.settings = settings
         self.patch, self.channels, self.image_size = settings.patch, data.channels, data.image_size
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Images, t: Times, condition: Condition) -> Float32[Tensor, "n c h w"]:
         return self.with_sigma(x, t, condition)[:, : self.channels]
 
-    def with_sigma(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """Compute all outputs, (N, 2 C, H, W) with learned sigma: the prediction, then the variance's interpolation."""
+    def with_sigma(self, x: Images, t: Times, condition: Condition) -> Float32[Tensor, "n channels h w"]:
+        """Compute all outputs, 2 C channels with learned sigma: the prediction, then the variance's interpolation."""
         patches = self.head(self.normalised(x, t, condition))
         channels = patches.shape[2] // self.patch**2
         return unpatchify(patches, self.patch, channels, self.image_size).float()
-
-
-def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """Build the network; `data` has channels, image_size, num_classes, and text for text models."""
-    return ImageTransformer(settings, data, Trunk(settings, data))

@@ -2,63 +2,62 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated
 
-import numpy as np
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
 from hpcddm import plugins
 from hpcddm.data.reader import Reader, to_images
-from hpcddm.models.training_free import TrainingFree, blocks, frozen_parameter
-from hpcddm.schema import VariantSettings, variant
+from hpcddm.data.settings import NetworkData
+from hpcddm.encoders.base import ImageEncoder
+from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.models.base import Images, Logits, Times
+from hpcddm.models.settings import PriorRouterSettings
+from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
 
 
-class Settings(VariantSettings):
+class Settings(PriorRouterSettings):
     """Encoder, which may be that of the clustering; temperature that divides squared distances; the clusters' prior."""
 
-    role: ClassVar[str] = "router"
-    trained: ClassVar[bool] = False
-
-    encoder: variant("encoders", "image")
+    encoder: ImageEncoderSettings
     temperature: Annotated[float, Field(gt=0)] = 0.1
-    prior: Literal["equal", "natural", "class"] = "class"
 
-    def parameters(self, data: Any, num_outputs: int) -> int:
-        """Count the stored numbers."""
-        return (data.num_classes + 1) * num_outputs + (1 + num_outputs) * self.encoder.dimensions(data)
+    def parameters(self, data: NetworkData, num_clusters: int) -> int:
+        return (data.num_classes + 1) * num_clusters + (1 + num_clusters) * self.encoder.dimensions(data)
 
 
-class FeatureRouter(TrainingFree):
+class FeatureRouter(PriorRouter[Settings]):
     """Router with logits log p(k | c) - |f - m_k|^2 / temperature (arXiv 2303.14177), f being the features of x_t.
 
     The encoder sees x_t / (1 - t), clamped to [-1, 1]: the image with the noise that is left. Features are centred and
     of length one, as the clustering sees them, so that the temperature means the same for every encoder.
     """
 
-    def __init__(self, settings: Settings, data: Any, num_clusters: int):
+    def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
-        self.temperature, self.encoder = settings.temperature, settings.encoder
         dimensions = settings.encoder.dimensions(data)
         self.mean, self.centroids = frozen_parameter(dimensions), frozen_parameter(num_clusters, dimensions)
 
     @cached_property
-    def encode(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Function of the encoder from images to features, built on first use: it may read weights."""
-        return plugins.load("encoders", self.encoder.name).build(self.encoder)
+    def encoder(self) -> ImageEncoder[ImageEncoderSettings]:
+        """Encoder, created on first use: it may read weights."""
+        return plugins.create(ImageEncoder, self.settings.encoder)
 
-    def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    def score(self, x: Images, t: Times) -> Logits:
         # At t = 1 there is no image left; the clamp makes black and white of the noise.
         remaining = (1 - t).clamp(min=1e-3).view(-1, 1, 1, 1)
         features = F.normalize(self._features(x / remaining).to(x.dtype) - self.mean.to(x.dtype))
-        return -torch.cdist(features, self.centroids.to(x.dtype)).square() / self.temperature
+        return -torch.cdist(features, self.centroids.to(x.dtype)).square() / self.settings.temperature
 
-    def _features(self, images: torch.Tensor) -> torch.Tensor:
+    def _features(self, images: Images) -> Float[Tensor, "n d"]:
         if images.is_meta:
             # The encoder is no module: counts of operations on the meta device are those of the distance alone.
             return images.new_zeros(len(images), len(self.mean))
-        return torch.from_numpy(self.encode(to_images(images.clamp(-1, 1)))).to(images.device)
+        return torch.from_numpy(self.encoder.encode(to_images(images.clamp(-1, 1)))).to(images.device)
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
@@ -66,7 +65,7 @@ class FeatureRouter(TrainingFree):
         super().fit(reader, advance)
         encoded = []
         for rows in blocks(reader):
-            encoded.append(torch.from_numpy(self.encode(reader.images(rows))))
+            encoded.append(torch.from_numpy(self.encoder.encode(reader.images(rows))))
             advance(rows.stop)
         features = torch.cat(encoded).double()
         mean = features.mean(0)
@@ -76,8 +75,3 @@ class FeatureRouter(TrainingFree):
         counts = torch.bincount(clusters, minlength=self.num_clusters).clamp(min=1)
         self.mean.copy_(mean)
         self.centroids.copy_(sums / counts[:, None])
-
-
-def build(settings: Settings, data: Any, num_outputs: int | None = None) -> FeatureRouter:
-    """Build the router of `num_outputs` clusters, unfitted; `data` has channels, image_size, num_classes."""
-    return FeatureRouter(settings, data, num_outputs)

@@ -2,23 +2,22 @@
 
 import copy
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 
-def forward_flops(model: nn.Module, *inputs: torch.Tensor) -> int:
+def forward_flops(model: nn.Module, *inputs: Tensor) -> int:
     """Count the operations of one forward pass on inputs of these shapes: matrix products, convolutions, attention."""
     return _count(model, inputs, backward=False)
 
 
-def training_flops(model: nn.Module, *inputs: torch.Tensor) -> int:
+def training_flops(model: nn.Module, *inputs: Tensor) -> int:
     """Count the operations of one forward and backward pass on inputs of these shapes, without the optimiser."""
     return _count(model, inputs, backward=True)
 
 
-def _count(model: nn.Module, inputs: tuple[torch.Tensor, ...], backward: bool) -> int:
+def _count(model: nn.Module, inputs: tuple[Tensor, ...], backward: bool) -> int:
     # On the meta device nothing is computed. The counter has no formula for the fused attention of CPUs;
     # the unfused one is made of matrix products, so it counts the same everywhere.
     model = copy.deepcopy(model).to("meta").train()

@@ -6,58 +6,70 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from jaxtyping import Bool, Float, Float32, Float64
+from torch import Tensor, nn
 
-from hpcddm.models.size import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
+from hpcddm.models.settings import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
+
+Tokens = Float[Tensor, "n t d"]
+Heads = Float[Tensor, "n heads t d"]
+Vector = Float[Tensor, "n 1 d"]
+"""Shift, scale or gate of the tokens of every image."""
+Conditions = Float[Tensor, "n d"] | Float[Tensor, "n _ d"]
+"""Condition of a layer for adaLN-zero, or the vectors that layers share for adaLN-single."""
 
 LONGEST_PERIOD = 10000
 """Base of the frequencies: the slowest sine of an embedding has nearly 2 pi times this period."""
 
 
-def patchify(x: torch.Tensor, patch: int) -> torch.Tensor:
-    """Cut images (N, C, H, W) into tokens (N, H W / patch^2, C patch^2)."""
+def patchify(
+    x: Float[Tensor, "n c h w"], patch: int
+) -> Float[Tensor, "n {x.shape[2]*x.shape[3]//patch**2} {x.shape[1]*patch**2}"]:
+    """Cut images into square tokens, row by row; in a token, channels come first."""
     n, c, h, w = x.shape
     x = x.view(n, c, h // patch, patch, w // patch, patch)
     return x.permute(0, 2, 4, 1, 3, 5).reshape(n, -1, c * patch * patch)
 
 
-def unpatchify(tokens: torch.Tensor, patch: int, channels: int, size: int) -> torch.Tensor:
-    """Put tokens (N, size^2 / patch^2, C patch^2) together to images (N, C, size, size)."""
+def unpatchify(
+    tokens: Float[Tensor, "n t d"], patch: int, channels: int, size: int
+) -> Float[Tensor, "n {channels} {size} {size}"]:
+    """Put tokens together to images: the inverse of `patchify`."""
     grid = size // patch
     tokens = tokens.view(len(tokens), grid, grid, channels, patch, patch)
     return tokens.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, size, size)
 
 
-def angles(position: torch.Tensor, count: int, parts: int | None = None) -> torch.Tensor:
-    """Multiply positions (N,) by `count` frequencies: (N, count), in the positions' dtype.
+def angles(position: Float[Tensor, " n"], count: int, steps: int | None = None) -> Float[Tensor, "n {count}"]:
+    """Multiply positions by `count` frequencies, in the positions' dtype.
 
-    The frequencies fall from 1 towards 1/10000 in steps of 1/parts of the way in log space; without `parts` the last
-    one stops a step before it.
+    The frequencies fall from 1 towards 1/10000, which they would reach in so many steps, equal in log space; by default
+    the last one stops a step before it.
     """
-    steps = torch.arange(count, dtype=position.dtype, device=position.device)
+    step = torch.arange(count, dtype=position.dtype, device=position.device)
     # In the public implementations' order: of 1000 radians the last bit of a frequency is 1e-4.
-    return position[:, None] * torch.exp(-math.log(LONGEST_PERIOD) * steps / (parts or count))
+    return position[:, None] * torch.exp(-math.log(LONGEST_PERIOD) * step / (steps or count))
 
 
-def time_waves(t: torch.Tensor, spacing: str) -> torch.Tensor:
-    """Compute `sinusoids` of 1000 t for times t (N,) in [0, 1]: (N, 256) float32; spacing: see `time_spacing`."""
+def time_waves(t: Float[Tensor, " n"], spacing: str) -> Float32[Tensor, "n 256"]:
+    """Compute `sinusoids` of 1000 t for times in [0, 1]; spacing: see `TransformerSettings.time_spacing`."""
     return sinusoids(1000 * t, FREQUENCIES, FREQUENCIES // 2 - (spacing == "diffusers"))
 
 
-def sinusoids(position: torch.Tensor, width: int, parts: int | None = None) -> torch.Tensor:
-    """Compute cosines, then sines of positions (N,) at width / 2 frequencies: (N, width) float32."""
-    angle = angles(position.float(), width // 2, parts)
+def sinusoids(position: Float[Tensor, " n"], width: int, steps: int | None = None) -> Float32[Tensor, "n {width}"]:
+    """Compute cosines, then sines of positions at width / 2 frequencies, those of `angles`."""
+    angle = angles(position.float(), width // 2, steps)
     return torch.cat([angle.cos(), angle.sin()], dim=1)
 
 
-def grid_axes(grid: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return row and column of every token of a square grid, row by row: twice (grid^2,) float64."""
+def grid_axes(grid: int) -> tuple[Float64[Tensor, " {grid**2}"], Float64[Tensor, " {grid**2}"]]:
+    """Return row and column of every token of a square grid, row by row."""
     axis = torch.arange(grid, dtype=torch.float64)
     return axis.repeat_interleave(grid), axis.repeat(grid)
 
 
-def grid_positions(grid: int, width: int) -> torch.Tensor:
-    """Compute the fixed position embeddings of a square grid, (grid^2, width) float32, as in the original DiT's code.
+def grid_positions(grid: int, width: int) -> Float32[Tensor, "{grid**2} {width}"]:
+    """Compute the fixed position embeddings of a square grid as in the original DiT's code.
 
     Half of the width for the column, half for the row; of each half the first half are sines, the rest cosines.
     """
@@ -65,11 +77,8 @@ def grid_positions(grid: int, width: int) -> torch.Tensor:
     return torch.cat([columns.sin(), columns.cos(), rows.sin(), rows.cos()], dim=1).float()
 
 
-def modulate(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Apply layer norm without parameters, then scale and shift from the condition.
-
-    x: (N, T, D); shift, scale: (N, 1, D).
-    """
+def modulate(x: Tokens, shift: Vector, scale: Vector) -> Tokens:
+    """Apply layer norm without parameters, then scale and shift from the condition."""
     return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=1e-6), 1 + scale)
 
 
@@ -81,7 +90,7 @@ def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_unif
     return layer
 
 
-def init_embedding(weight: torch.Tensor) -> None:
+def init_embedding(weight: Tensor) -> None:
     """Initialise an embedding: normal, of standard deviation 0.02."""
     nn.init.normal_(weight, std=0.02)
 
@@ -93,8 +102,13 @@ def embedding_table(count: int, width: int) -> nn.Embedding:
     return table
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
-    """Compute softmax(q k^T / sqrt(D)) v; q, k, v: (N, heads, T, D); visible: mask of k, (N, 1, 1, T) bool."""
+def attend(
+    q: Float[Tensor, "n heads t d"],
+    k: Float[Tensor, "n heads s d"],
+    v: Float[Tensor, "n heads s d"],
+    visible: Bool[Tensor, "n 1 1 s"] | None = None,
+) -> Float[Tensor, "n heads t d"]:
+    """Compute softmax(q k^T / sqrt(D)) v over the visible keys, by default over all."""
     if q.device.type == "cpu":
         # On CPU the fused kernel's bf16 backward pass takes 5 times as long as these operators' (torch 2.13).
         scores = q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)
@@ -104,25 +118,26 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Ten
     return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
 
-def split_heads(x: torch.Tensor, parts: int, heads: int) -> torch.Tensor:
-    """Take (N, T, parts * width) apart into heads: (parts, N, heads, T, width / heads)."""
-    return x.view(*x.shape[:2], parts, heads, -1).permute(2, 0, 3, 1, 4)
+def split_heads(x: Tokens, kinds: int, heads: int) -> Float[Tensor, "{kinds} n {heads} t head"]:
+    """Take tokens apart into queries, keys and values, or so many kinds of them, and these into heads."""
+    return x.view(*x.shape[:2], kinds, heads, -1).permute(2, 0, 3, 1, 4)
 
 
-def merge_heads(x: torch.Tensor) -> torch.Tensor:
-    """Put heads (N, heads, T, D) together: (N, T, heads * D)."""
+def merge_heads(x: Heads) -> Float[Tensor, "n t heads*d"]:
+    """Put the heads of every token together."""
     return x.transpose(1, 2).flatten(2)
 
 
 class Prompt(NamedTuple):
-    """Text for cross- or joint attention: tokens (N, L, D); visible (N, 1, 1, L) bool, at least one True in a row."""
+    """Text for cross- or joint attention."""
 
-    tokens: torch.Tensor
-    visible: torch.Tensor | None
+    tokens: Float[Tensor, "n l d"]
+    visible: Bool[Tensor, "n 1 1 l"] | None
+    """Mask of the tokens that are no padding, at least one for every image; None where all are visible."""
 
 
 def head_norm(settings: TransformerSettings) -> nn.Module:
-    """Make the QK norm of queries or keys (N, heads, T, D): root mean square (arXiv 2403.03206, sec. 5.3.2)."""
+    """Make the QK norm of the heads of queries or keys: root mean square (arXiv 2403.03206, sec. 5.3.2)."""
     return nn.RMSNorm(settings.width // settings.heads, eps=1e-6) if settings.qk_norm else nn.Identity()
 
 
@@ -136,18 +151,18 @@ class Attention(nn.Module):
         self.out = linear(width, width)
         self.norm_q, self.norm_k = head_norm(settings), head_norm(settings)
 
-    def project(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Compute queries, keys and values, each (N, heads, T, D)."""
+    def project(self, x: Tokens) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute queries, keys and values, each (N, heads, T, D / heads)."""
         q, k, v = split_heads(self.qkv(x), 3, self.heads)
         return self.norm_q(q), self.norm_k(k), v
 
-    def merge(self, heads: torch.Tensor) -> torch.Tensor:
-        """Merge heads (N, heads, T, D) and project them to tokens (N, T, heads * D)."""
+    def merge(self, heads: Heads) -> Float[Tensor, "n t heads*d"]:
+        """Merge the heads of every token and project them."""
         return self.out(merge_heads(heads))
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention of tokens (N, T, D) to a prompt; it starts as zero (arXiv 2310.00426, sec. 2.3)."""
+    """Multi-head attention of tokens to a prompt; it starts as zero (arXiv 2310.00426, sec. 2.3)."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__()
@@ -157,7 +172,7 @@ class CrossAttention(nn.Module):
         self.out = linear(width, width, nn.init.zeros_)
         self.norm_q, self.norm_k = head_norm(settings), head_norm(settings)
 
-    def forward(self, x: torch.Tensor, prompt: Prompt) -> torch.Tensor:
+    def forward(self, x: Tokens, prompt: Prompt) -> Tokens:
         (q,) = split_heads(self.q(x), 1, self.heads)
         k, v = split_heads(self.kv(prompt.tokens), 2, self.heads)
         return self.out(merge_heads(attend(self.norm_q(q), self.norm_k(k), v, prompt.visible)))
@@ -177,10 +192,10 @@ class Modulated(nn.Module):
         self.modulation = None if single else linear(width, count * width, nn.init.zeros_)
         self.table = nn.Parameter(torch.zeros(count, width)) if single else None
 
-    def vectors(self, condition: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Compute `count` vectors (N, 1, D).
+    def vectors(self, condition: Conditions) -> tuple[Vector, ...]:
+        """Compute `count` vectors of a condition, (N, D) for adaLN-zero.
 
-        condition: (N, D) for adaLN-zero, (N, 1 or at least count, D) for adaLN-single.
+        For adaLN-single it is (N, 1 or at least count, D).
         """
         if self.modulation is None:
             vectors = condition[:, : self.count]
@@ -202,17 +217,17 @@ class Stream(Modulated):
             linear(width, MLP_RATIO * width), nn.GELU(approximate="tanh"), linear(MLP_RATIO * width, width)
         )
 
-    def project(self, x: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Compute queries, keys and values of tokens (N, T, D), each (N, heads, T, D / heads)."""
+    def project(self, x: Tokens, vectors: tuple[Vector, ...]) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute queries, keys and values of tokens, each (N, heads, T, D / heads)."""
         shift, scale = vectors[:2]
         return self.attention.project(modulate(x, shift, scale))
 
-    def attended(self, x: torch.Tensor, heads: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Add the gated attention output, heads (N, heads, T, D / heads), to tokens x (N, T, D)."""
+    def attended(self, x: Tokens, heads: Float[Tensor, "n heads t head"], vectors: tuple[Vector, ...]) -> Tokens:
+        """Add the gated attention output to tokens."""
         return torch.addcmul(x, vectors[2], self.attention.merge(heads))
 
-    def transformed(self, x: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Add the gated MLP output to tokens x (N, T, D)."""
+    def transformed(self, x: Tokens, vectors: tuple[Vector, ...]) -> Tokens:
+        """Add the gated MLP output to tokens."""
         shift, scale, gate = vectors[3:]
         return torch.addcmul(x, gate, self.mlp(modulate(x, shift, scale)))
 
@@ -224,7 +239,7 @@ class Block(Stream):
         super().__init__(settings)
         self.cross = CrossAttention(settings) if settings.condition == "text" else None
 
-    def forward(self, x: torch.Tensor, condition: torch.Tensor, prompt: Prompt | None = None) -> torch.Tensor:
+    def forward(self, x: Tokens, condition: Conditions, prompt: Prompt | None = None) -> Tokens:
         vectors = self.vectors(condition)
         x = self.attended(x, attend(*self.project(x, vectors)), vectors)
         if self.cross is not None:

@@ -1,15 +1,20 @@
 """MMDiT: image and text as two streams that attend jointly (arXiv 2403.03206, sec. 4), with rotary positions."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from torch import nn
+from jaxtyping import Bool, Float, Float32
+from torch import Tensor, nn
 
-from hpcddm.models.dit import Embeddings, ImageTransformer
+from hpcddm.data.settings import NetworkData
+from hpcddm.models.base import Condition, Images, Times
+from hpcddm.models.dit import DiT, Embeddings
 from hpcddm.models.layers import (
+    Conditions,
     Modulated,
     Prompt,
     Stream,
+    Tokens,
     angles,
     attend,
     grid_axes,
@@ -18,19 +23,23 @@ from hpcddm.models.layers import (
     modulate,
     split_heads,
 )
-from hpcddm.models.size import (
-    LAST_VECTORS,
-    DenoiserSettings,
-    embeddings_size,
-    head_size,
-    linear_size,
-    modulated_size,
-    norm_size,
-    stream_size,
+from hpcddm.models.parameter_counts import (
+    count_embeddings,
+    count_head,
+    count_linear,
+    count_modulated,
+    count_norm,
+    count_stream,
 )
+from hpcddm.models.settings import LAST_VECTORS, DenoisingTransformerSettings
+
+AnyHeads = Float[Tensor, "n heads _ d"]
+"""Queries, keys or values of image, text or both."""
+Rotation = Float[Tensor, "2 t half"]
+"""Rotary cosines and sines of image tokens, for half of a head's width."""
 
 
-class Settings(DenoiserSettings):
+class Settings(DenoisingTransformerSettings):
     """Width, depth and heads of both streams, or the name of a size.
 
     Width 2560 and depth 30 (arXiv 2501.05450, sec. 4) with two full streams count 4.7 B parameters before any
@@ -46,11 +55,10 @@ class Settings(DenoiserSettings):
     condition: Literal["class", "text"] = "class"
     """A class is one token of the text stream, and it modulates as in DiT; text does not modulate."""
 
-    def parameters(self, data: Any, num_outputs: int | None = None) -> int:
-        """Count the network's parameters."""
-        last_text = modulated_size(self, LAST_VECTORS) + linear_size(self.width, 2 * self.width) + norm_size(self)
-        streams = (2 * self.depth - 1) * stream_size(self)
-        return embeddings_size(self, data) + streams + last_text + head_size(self, self.outputs(data))
+    def parameters(self, data: NetworkData) -> int:
+        last_text = count_modulated(self, LAST_VECTORS) + count_linear(self.width, 2 * self.width) + count_norm(self)
+        streams = (2 * self.depth - 1) * count_stream(self)
+        return count_embeddings(self, data) + streams + last_text + count_head(self, self.outputs(data))
 
 
 class LastText(Modulated):
@@ -62,14 +70,14 @@ class LastText(Modulated):
         self.kv = linear(settings.width, 2 * settings.width)
         self.norm_k = head_norm(settings)
 
-    def project(self, tokens: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute keys and values, each (N, heads, L, D)."""
+    def project(self, tokens: Tokens, condition: Conditions) -> tuple[Tensor, Tensor]:
+        """Compute keys and values, each (N, heads, L, D / heads)."""
         k, v = split_heads(self.kv(modulate(tokens, *self.vectors(condition))), 2, self.heads)
         return self.norm_k(k), v
 
 
 class JointBlock(nn.Module):
-    """Two streams, one attention over all tokens; forward(x, text, condition, rotation, visible) -> x, text."""
+    """Two streams, one attention over all tokens."""
 
     def __init__(self, settings: Settings):
         super().__init__()
@@ -77,16 +85,15 @@ class JointBlock(nn.Module):
 
     def forward(
         self,
-        x: torch.Tensor,
-        text: torch.Tensor,
-        condition: torch.Tensor,
-        rotation: torch.Tensor,
-        visible: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x: Float[Tensor, "n t d"],
+        text: Float[Tensor, "n l d"],
+        condition: Conditions,
+        rotation: Rotation,
+        visible: Bool[Tensor, "n 1 1 t+l"] | None,
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n l d"]]:
         """Compute both streams after the block.
 
-        x: (N, T, D); text: (N, L, D); condition: as `conditions` gives it; rotation: of the image's tokens; visible:
-        mask of the tokens that are no padding, None where none is.
+        rotation: of the image's tokens x; visible: mask of the tokens that are no padding, None where none is.
         """
         of_image, of_text = self.image.vectors(condition), self.text.vectors(condition)
         q, k, v = self.image.project(x, of_image)
@@ -105,12 +112,12 @@ class LastBlock(nn.Module):
 
     def forward(
         self,
-        x: torch.Tensor,
-        text: torch.Tensor,
-        condition: torch.Tensor,
-        rotation: torch.Tensor,
-        visible: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x: Float[Tensor, "n t d"],
+        text: Float[Tensor, "n l d"],
+        condition: Conditions,
+        rotation: Rotation,
+        visible: Bool[Tensor, "n 1 1 t+l"] | None,
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n l d"]]:
         """Compute the image's tokens after the block; the text stays as it is. Arguments as those of a `JointBlock`."""
         vectors = self.image.vectors(condition)
         q, k, v = self.image.project(x, vectors)
@@ -120,20 +127,19 @@ class LastBlock(nn.Module):
 
 
 class TwoStreams(Embeddings):
-    """Joint blocks over the tokens of image and text: (x, t, condition) -> tokens, condition of the last layer."""
+    """Everything but the last layer: joint blocks over the tokens of image and text."""
 
-    def __init__(self, settings: Settings, data: Any):
+    rotation: Tensor
+
+    def __init__(self, settings: Settings, data: NetworkData):
         super().__init__(settings, data)
         joint = [JointBlock(settings) for _ in range(settings.depth - 1)]
         self.blocks = nn.ModuleList([*joint, LastBlock(settings)])
         rotation = grid_rotation(data.image_size // self.patch, settings.width // settings.heads)
         self.register_buffer("rotation", rotation, persistent=False)
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return tokens (N, T, D) and the last layer's condition.
-
-        x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) or (N, L, D).
-        """
+    def forward(self, x: Images, t: Times, condition: Condition) -> tuple[Tokens, Conditions]:
+        """Compute the image's tokens and the condition of the last layer."""
         tokens, (text, text_mask) = self.tokens(x), self.prompt(condition)
         each, last = self.conditions(t, condition)
         rotation = self.rotation.to(tokens.dtype)
@@ -144,20 +150,15 @@ class TwoStreams(Embeddings):
             tokens, text = block(tokens, text, each, rotation, visible)
         return tokens, last
 
-    def prompt(self, condition: torch.Tensor) -> Prompt:
+    def prompt(self, condition: Condition) -> Prompt:
         """Return the tokens of the text stream: those of the text, or the class's one."""
         if self.embed_class is None:
             return super().prompt(condition)
         return Prompt(self.embed_class(condition)[:, None], None)
 
 
-def joined(first: tuple[torch.Tensor, ...], second: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    """Concatenate heads (N, heads, T, D) of two streams along the tokens, kind by kind (q, k, v)."""
-    return [torch.cat(pair, dim=2) for pair in zip(first, second, strict=True)]
-
-
-def grid_rotation(grid: int, width: int) -> torch.Tensor:
-    """Compute the rotary cosines and sines of image tokens for a head of `width`: (2, grid^2, width / 2) float32.
+def grid_rotation(grid: int, width: int) -> Float32[Tensor, "2 {grid**2} {width//2}"]:
+    """Compute the rotary cosines and sines of image tokens for a head of `width`.
 
     Axial rotary positions (arXiv 2104.09864, eq. 34, on two axes): a quarter of the width turns in planes with another
     quarter by the row, the other half by the column. Text is not turned: its encoder has encoded the order.
@@ -167,12 +168,18 @@ def grid_rotation(grid: int, width: int) -> torch.Tensor:
     return torch.stack([turned.cos(), turned.sin()]).float()
 
 
-def rotate(x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-    """Turn heads (N, heads, T, D) in the planes of entries i and D / 2 + i by (cosines, sines), (2, T, D / 2)."""
+def rotate(x: Float[Tensor, "n heads t d"], rotation: Float[Tensor, "2 t d//2"]) -> Float[Tensor, "n heads t d"]:
+    """Turn heads in the planes of entries i and D / 2 + i by cosines and sines."""
     (cos, sin), (a, b) = rotation, x.chunk(2, dim=3)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3)
 
 
-def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """Build the network; `data` has channels, image_size, num_classes, and text for text models."""
-    return ImageTransformer(settings, data, TwoStreams(settings, data))
+def joined(first: tuple[AnyHeads, ...], second: tuple[AnyHeads, ...]) -> list[AnyHeads]:
+    """Concatenate the heads of two streams along the tokens, kind by kind (q, k, v)."""
+    return [torch.cat(pair, dim=2) for pair in zip(first, second, strict=True)]
+
+
+class MMDiT(DiT):
+    """Denoiser of two streams of tokens, of the image and of its text or class."""
+
+    trunk_class = TwoStreams

@@ -1,44 +1,32 @@
 """The router: a small DiT that classifies noisy images by cluster (arXiv 2501.05450, sec. 3.2-3.3)."""
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-import torch
-from torch import nn
-
+from hpcddm.data.settings import NetworkData
+from hpcddm.models.base import Condition, Images, Logits, Times, TrainedRouter
 from hpcddm.models.dit import Transformer, Trunk
-from hpcddm.models.size import TransformerSettings, head_size, trunk_size
+from hpcddm.models.parameter_counts import count_head, count_trunk
+from hpcddm.models.settings import RouterModelSettings, TransformerSettings
 
 
-class Settings(TransformerSettings):
+class Settings(TransformerSettings, RouterModelSettings):
     """A transformer's settings; `pool` is the classifier's input: the tokens' mean, or a CLS token."""
-
-    role: ClassVar[str] = "router"
 
     size: Literal["S", "B", "L", "XL"] | None = None
     pool: Literal["mean", "cls"] = "mean"
 
-    def parameters(self, data: Any, num_outputs: int) -> int:
-        """Count the network's parameters."""
+    def parameters(self, data: NetworkData, num_clusters: int) -> int:
         cls = self.width if self.pool == "cls" else 0
-        return trunk_size(self, data) + cls + head_size(self, num_outputs)
+        return count_trunk(self, data) + cls + count_head(self, num_clusters)
 
 
-class RouterDiT(Transformer):
-    """Logits of p(cluster | x, t, condition): forward(x, t, condition) -> (N, K) float32.
+class RouterDiT(Transformer, TrainedRouter[Settings]):
+    """A trunk whose pooled tokens are classified."""
 
-    x: (N, C, H, W); t: (N,) in [0, 1]; condition: (N,) classes, `num_classes` being the null class, or for text models
-    token states (N, L, D), too; with condition none it is ignored.
-    """
+    def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
+        super().__init__(settings, Trunk(settings, data, cls=settings.pool == "cls"), num_clusters)
+        self.settings = settings
 
-    def __init__(self, settings: Settings, data: Any, num_clusters: int):
-        cls = settings.pool == "cls"
-        super().__init__(settings, Trunk(settings, data, cls), num_clusters)
-
-    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
         tokens = self.normalised(x, t, condition)
-        return self.head(tokens.mean(dim=1) if self.trunk.cls is None else tokens[:, 0]).float()
-
-
-def build(settings: Settings, data: Any, num_outputs: int | None = None) -> nn.Module:
-    """Build the network for `num_outputs` clusters; `data` as for `dit.Embeddings`."""
-    return RouterDiT(settings, data, num_outputs)
+        return self.head(tokens.mean(dim=1) if self.settings.pool == "mean" else tokens[:, 0]).float()

@@ -1,49 +1,57 @@
 """Routers that are computed from the run's data instead of trained: the prior of the clusters, and a score of x."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import torch
-from torch import nn
+from jaxtyping import Float64, Int64
+from torch import Tensor, nn
 
 from hpcddm.data.reader import Reader
+from hpcddm.data.settings import NetworkData
+from hpcddm.models.base import ComputedRouter, Condition, Images, Logits, Times
+from hpcddm.models.settings import PriorRouterSettings
 
+P = TypeVar("P", bound=PriorRouterSettings)
 IMAGES_AT_ONCE = 256
 
 
-class TrainingFree(nn.Module):
-    """Router with logits log p(k | c) + score(x, t): forward(x, t, classes) -> logits (N, K), in the dtype of x.
+class PriorRouter(ComputedRouter[P]):
+    """Router with logits log p(k | c) + score(x, t), in the dtype of x.
 
     settings.prior: 'class' for p(k | c) from counts with add-one smoothing, 'natural' for p(k), 'equal' for neither;
-    the null class has p(k). Nothing here has a gradient; `fit` computes everything.
+    the null class has p(k).
     """
 
-    def __init__(self, settings: Any, data: Any, num_clusters: int):
+    log_prior: nn.Parameter
+
+    def __init__(self, settings: P, data: NetworkData, num_clusters: int):
         super().__init__()
-        self.prior, self.num_clusters, self.num_classes = settings.prior, num_clusters, data.num_classes
+        self.settings, self.num_clusters, self.num_classes = settings, num_clusters, data.num_classes
         self.log_prior = frozen_parameter(data.num_classes + 1, num_clusters)
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        return self.log_prior.to(x.dtype)[classes] + self.score(x, t)
+    def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
+        return self.log_prior.to(x.dtype)[condition] + self.score(x, t)
 
-    def score(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """Estimate log p(x_t | k) of noisy images x (N, C, H, W) up to a constant per image: (N, K); here zero."""
+    def score(self, x: Images, t: Times) -> Logits:
+        """Estimate log p(x_t | k) of noisy images up to a constant per image; here zero."""
         return x.new_zeros(len(x), self.num_clusters)
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
-        """Compute everything from the images of a reader; `advance` is called with the number of images read."""
         rows = range(len(reader))
         self.log_prior.copy_(self._log_prior(reader.labels(rows), reader.clusters(rows)))
 
-    def _log_prior(self, labels: torch.Tensor, clusters: torch.Tensor) -> torch.Tensor:
+    def _log_prior(
+        self, labels: Int64[Tensor, " n"], clusters: Int64[Tensor, " n"]
+    ) -> Float64[Tensor, "{self.num_classes+1} {self.num_clusters}"]:
         counts = torch.zeros(self.num_classes + 1, self.num_clusters, dtype=torch.float64)
         ones = torch.ones(len(labels), dtype=torch.float64)
         counts.index_put_((labels, clusters), ones, accumulate=True)
         counts[-1] = counts.sum(0)
-        if self.prior == "natural":
+        if self.settings.prior == "natural":
             counts = counts[-1:].expand_as(counts)
-        if self.prior == "equal":
+        if self.settings.prior == "equal":
             counts = torch.zeros_like(counts)
         smoothed = counts + 1
         return (smoothed / smoothed.sum(1, keepdim=True)).log()

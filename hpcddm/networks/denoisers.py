@@ -14,25 +14,26 @@ from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import UserError, require
 from hpcddm.initial_weights import InitRequest
+from hpcddm.models.base import Denoiser, Network
+from hpcddm.models.settings import DenoiserModelSettings, NetworkSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Unit
-from hpcddm.schema import VariantSettings
 
 START = "start.json"
 """File that describes a unit's initial weights, whose own file may be gone when the unit is complete; no output."""
 
 
-def build(settings: Experiment, config: ExpertConfig) -> nn.Module:
+def build(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
     """Build a denoiser, freshly initialised."""
-    return plugins.load("models", config.model.name).build(config.model, settings.data)
+    return plugins.create(Denoiser, config.model, settings.data)
 
 
-def initial(settings: Experiment, config: ExpertConfig) -> nn.Module:
+def initial(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
     """Build a denoiser as it is before its training: random weights, its prompts filled in."""
     model = build(settings, config)
-    fill_prompts(model, config.model, settings)
+    fill_prompts(model, settings)
     return model
 
 
@@ -42,10 +43,10 @@ def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | Non
     return None if request is None else partial(load_initial_weights, request=request, unit=unit)
 
 
-def fill_prompts(model: nn.Module, model_settings: VariantSettings, settings: Experiment) -> None:
+def fill_prompts(model: Network[NetworkSettings], settings: Experiment) -> None:
     """Give a model that is conditioned on text the prompts of the experiment; any other stays as it is."""
-    if model_settings.condition == "text":
-        from hpcddm.encoders.texts import prompt_states
+    if model.settings.sees_text:
+        from hpcddm.encoders.base import prompt_states
 
         model.set_prompts(prompt_states(settings.data.text))
 

@@ -13,6 +13,8 @@ from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
+from hpcddm.models.base import Classifier
+from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.rundir import manifest
@@ -56,9 +58,11 @@ def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> 
 
 def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
-) -> nn.Module:
+) -> Classifier[ClassifierModelSettings]:
     """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    return _verified(measuring.build(settings, key), folder_of(key)).to(device)
+    network = measuring.build(settings, key)
+    _verified(network, folder_of(key))
+    return network.to(device)
 
 
 def _ready(device: torch.device, network: nn.Module, folder: Path, precision: str) -> nn.Module:

@@ -1,18 +1,19 @@
 """Measuring networks: the extractor of the distances and the classifier of samples."""
 
 import torch
-from torch import nn
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
+from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops
+from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.pipeline.measuring import network_settings
 
 
-def build(settings: Experiment, key: str) -> nn.Module:
+def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]:
     """Build the network of the unit `key`, freshly initialised."""
     model, classes = network_settings(settings, key).model, settings.data.num_classes
-    return plugins.load("models", model.name).build(model, settings.data, classes)
+    return plugins.create(Classifier, model, settings.data, classes)
 
 
 def train_flops(settings: Experiment, key: str) -> int:

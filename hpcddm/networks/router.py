@@ -11,7 +11,9 @@ from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import require
 from hpcddm.initial_weights import InitRequest
+from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
+from hpcddm.models.settings import RouterModelSettings
 from hpcddm.networks import denoisers
 from hpcddm.rundir import manifest
 from hpcddm.runtime.unit import Unit
@@ -20,27 +22,31 @@ CALIBRATION = "calibration.json"
 """File with the arguments of `CalibratedRouter`; missing where there is nothing to correct."""
 
 
-def build(settings: Experiment) -> nn.Module:
+def build(settings: Experiment) -> Router[RouterModelSettings]:
     """Build a router as it is before any training."""
-    model = settings.router.model
-    return plugins.load("models", model.name).build(model, settings.data, settings.cluster.experts)
+    return plugins.create(Router, settings.router.model, settings.data, settings.cluster.experts)
 
 
-def trainable(settings: Experiment) -> nn.Module:
+def computed(settings: Experiment) -> ComputedRouter[RouterModelSettings]:
+    """Build a router that is computed instead of trained, before it is computed."""
+    return plugins.create(ComputedRouter, settings.router.model, settings.data, settings.cluster.experts)
+
+
+def trainable(settings: Experiment) -> TrainedRouter[RouterModelSettings]:
     """Build a router whose body is frozen where it is refitted."""
-    router = build(settings)
+    router = _trained(settings)
     if settings.router.refit is not None:
         _freeze_body(router)
     return router
 
 
-def initial(settings: Experiment, unit: Unit) -> nn.Module:
+def initial(settings: Experiment, unit: Unit) -> TrainedRouter[RouterModelSettings]:
     """Build a router ready to be trained: its prompts filled in, and for a refit all but the head copied and frozen.
 
     Raises `UserError` naming the file and the tensor when the other router's weights do not fit.
     """
-    router = build(settings)
-    denoisers.fill_prompts(router, settings.router.model, settings)
+    router = _trained(settings)
+    denoisers.fill_prompts(router, settings)
     request = initial_weights.router_request(settings)
     if request is not None:
         _copy_body(router, request, unit)
@@ -65,7 +71,11 @@ def precision(settings: Experiment) -> str:
     return settings.router.training.precision if settings.router.training else "fp32"
 
 
-def _copy_body(router: nn.Module, request: InitRequest, unit: Unit) -> None:
+def _trained(settings: Experiment) -> TrainedRouter[RouterModelSettings]:
+    return plugins.create(TrainedRouter, settings.router.model, settings.data, settings.cluster.experts)
+
+
+def _copy_body(router: TrainedRouter[RouterModelSettings], request: InitRequest, unit: Unit) -> None:
     path, stored = denoisers.read_initial_weights(request, unit)
     for name, parameter in _body(router).items():
         shape = stored.get(name, torch.empty(0)).shape
@@ -77,12 +87,12 @@ def _copy_body(router: nn.Module, request: InitRequest, unit: Unit) -> None:
         parameter.data.copy_(stored[name])
 
 
-def _freeze_body(router: nn.Module) -> None:
+def _freeze_body(router: TrainedRouter[RouterModelSettings]) -> None:
     for parameter in _body(router).values():
         parameter.requires_grad_(False)
 
 
-def _body(router: nn.Module) -> dict[str, nn.Parameter]:
+def _body(router: TrainedRouter[RouterModelSettings]) -> dict[str, nn.Parameter]:
     """Return all parameters but the head's, by name."""
     head = router.head_parameters()
     return {name: parameter for name, parameter in router.named_parameters() if name not in head}

@@ -37,7 +37,7 @@ def denoiser_disk(experiment: Experiment, expert: int | None, ranks: int) -> Dis
     """Estimate the training of an expert's network; expert None: of the monolith's and the student's."""
     config = experiment.expert_config(expert)
     training = experiment.experts.training.model_copy(update={"precision": config.precision})
-    return disk.of_training(config.model.parameters(experiment.data, None), training, ranks)
+    return disk.of_training(config.model.parameters(experiment.data), training, ranks)
 
 
 class TrainStage(Stage):

@@ -19,7 +19,9 @@ import torch.distributed as dist
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
+from hpcddm.data.sources.base import Source
 from hpcddm.devices import current_device
+from hpcddm.encoders.base import ImageEncoder
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR
 from hpcddm.planning.costs import Costs
 from hpcddm.runtime.environment import Ranks
@@ -48,13 +50,13 @@ def _step(
 ) -> Callable[[], object]:
     data, encoder = costs.settings.data, costs.settings.encode.encoder
     if network == TAR:
-        records = plugins.load("data/sources", data.source.name).open_split(data.source, "train")
+        records = plugins.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]
         return lambda: tar.write_tar(
             folder / "x.tar", (records[number] for number in numbers), data.image_size, data.channels
         )
     if network == ENCODER:
-        encode = plugins.load("encoders", encoder.name).build(encoder)
+        encode = plugins.create(ImageEncoder, encoder).encode
         images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)
         return lambda: encode(images)
     device = current_device() if on_gpu else torch.device("cpu")

@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins, rooms
 from hpcddm.config import Experiment, Training
+from hpcddm.encoders.base import ImageEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR, Work, Workload
@@ -68,7 +69,7 @@ class Costs:
 
     def _encoder_flops(self) -> int:
         data, encoder = self.settings.data, self.settings.encode.encoder
-        function = plugins.load("encoders", encoder.name).build(encoder)
+        function = plugins.create(ImageEncoder, encoder).encode
         image = np.zeros((1, data.image_size, data.image_size, data.channels), dtype=np.uint8)
         with FlopCounterMode(display=False) as counter:
             function(image)

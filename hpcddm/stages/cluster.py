@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 
 from hpcddm import plugins
+from hpcddm.clusterings.base import Clustering
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.errors import require
@@ -21,9 +22,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     sample_lists.balanced(heldout, class_names(settings, unit.inputs), settings.evaluate.images)
     training = sample_lists.indices(unit, "train")
     features = _features(unit, "train")
-    clustering = plugins.load("clusterings", settings.cluster.clustering.name)
+    clustering = plugins.create(Clustering, settings.cluster.clustering)
     try:
-        partition = clustering.fit(settings.cluster.clustering, features, num_experts, settings.seed)
+        partition = clustering.fit(features, num_experts, settings.seed)
     except ValueError as error:
         require(False, f"cluster.clustering: {error}")
     training["cluster"] = partition.assign(features)

@@ -7,6 +7,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
+from hpcddm.encoders.base import ImageEncoder
 from hpcddm.networks.workload import ENCODER, Work, Workload
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.shard import INDEX, TAR
@@ -25,7 +26,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     encoder = settings.encode.encoder
     if encoder.uses_gpu:
         own_device(unit)
-    encode = plugins.load("encoders", encoder.name).build(encoder)
+    encode = plugins.create(ImageEncoder, encoder).encode
     blocks = []
     for start in range(0, len(samples), IMAGES_AT_ONCE):
         unit.leave_if_told()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import h5py
 import numpy as np
 import torch
-from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
@@ -16,6 +15,7 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import ImageSet
 from hpcddm.metrics.statistics import Statistics
+from hpcddm.models.base import Classifier
 from hpcddm.networks import loading
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
@@ -72,7 +72,7 @@ class Arm:
     usage: np.ndarray | None = None
 
     @torch.no_grad()
-    def add(self, images: np.ndarray, extractor: nn.Module, classifier: nn.Module) -> None:
+    def add(self, images: np.ndarray, extractor: Classifier, classifier: Classifier) -> None:
         """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the classifier names."""
         tensor = to_tensor(images).to(next(classifier.parameters()).device)
         self.images.append(images)

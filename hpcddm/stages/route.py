@@ -22,6 +22,7 @@ from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.router import (
     CALIBRATION,
     build,
+    computed,
     initial,
     precision,
 )
@@ -102,7 +103,7 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     """Compute a router that is not trained from all training images; one rank does it."""
     results = {"images": 0, "train_flops": 0}
     if unit.ranks.rank == 0:
-        reader, router = _clustered(unit), build(settings)
+        reader, router = _clustered(unit), computed(settings)
         results["images"] = len(reader)
 
         def advance(done: int) -> None:

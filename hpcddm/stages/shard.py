@@ -7,7 +7,7 @@ import numpy as np
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Record, Source, Split
 from hpcddm.errors import require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
@@ -27,7 +27,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     parts = data.shards if split == "train" else data.heldout_shards
     folder = str((unit.run.root / data.source.folder).resolve())
     source = data.source.model_copy(update={"folder": folder})
-    records = plugins.load("data/sources", data.source.name).open_split(source, split)
+    records = plugins.create(Source, source).open_split(split)
     start, stop = (len(records) * edge // parts for edge in (int(part), int(part) + 1))
     require(stop > start, f"{folder}: {len(records)} {split} images are too few for {parts} shards")
     path = unit.folder / TAR
@@ -50,7 +50,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(TAR_WORK, False, workload.images_of(key), IMAGES_TIMED)]
 
 
-def _pick(records: object, start: int, stop: int, unit: Unit) -> Iterator[Record]:
+def _pick(records: Split, start: int, stop: int, unit: Unit) -> Iterator[Record]:
     for number in range(start, stop):
         if number % BEAT_EVERY == 0:
             unit.leave_if_told()

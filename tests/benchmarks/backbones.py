@@ -15,8 +15,9 @@ from torch import nn
 
 from hpcddm import plugins
 from hpcddm.models.flops import forward_flops, training_flops
+from tests.models.examples import network as built
 
-TEXT = SimpleNamespace(tokens=77, encoder=SimpleNamespace(width=768))
+TEXT = SimpleNamespace(tokens=77, encoder=SimpleNamespace(dimensions=lambda: 768))
 DATA = SimpleNamespace(channels=4, image_size=32, num_classes=1000, text=TEXT)
 CLUSTERS = 8
 MILLION, GMAC = 1e6, 2e9
@@ -79,9 +80,9 @@ PUBLISHED = [
 
 def network(backbone: Backbone) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """The network and its inputs for one image, on the meta device."""
-    module = plugins.load("models", backbone.variant)
+    settings = plugins.settings_class("models", backbone.variant)(name=backbone.variant, **backbone.options)
     with torch.device("meta"):
-        model = module.build(module.Settings(name=backbone.variant, **backbone.options), DATA, CLUSTERS)
+        model = built(settings, DATA, CLUSTERS)
         return model, (torch.zeros(1, 4, 32, 32), torch.zeros(1), torch.zeros(1, dtype=torch.long))
 
 

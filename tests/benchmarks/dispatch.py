@@ -20,6 +20,7 @@ from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
+from hpcddm.models.base import Network
 from hpcddm.objectives.base import Objective
 from hpcddm.objectives.settings import ObjectiveSettings
 
@@ -38,7 +39,8 @@ class Data:
 def network(name: str, data: Data, size: str, patch: int, outputs: int | None = None) -> torch.nn.Module:
     """A network of random weights in the precision of its device."""
     settings = plugins.settings_class("models", name).model_validate({"name": name, "size": size, "patch": patch})
-    built = plugins.load("models", name).build(settings, data, outputs).eval().requires_grad_(False)
+    arguments = () if outputs is None else (outputs,)
+    built = plugins.create(Network, settings, data, *arguments).eval().requires_grad_(False)
     return built.to("cuda", torch.bfloat16) if torch.cuda.is_available() else built
 
 

@@ -14,6 +14,7 @@ from hpcddm.commands.export import scheduler_config
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
+from hpcddm.models.base import Denoiser
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.rundir import atomic, manifest
@@ -42,7 +43,7 @@ def trained(tmp_path, unit="train/expert-01", results=None, **changes):
     run.root.mkdir(exist_ok=True)
     store_experiment(within_run(experiment, run), run)
     model = experiment.expert_config().model
-    network = plugins.load("models", model.name).build(model, experiment.data).eval().requires_grad_(False)
+    network = plugins.create(Denoiser, model, experiment.data).eval().requires_grad_(False)
     torch.manual_seed(5)
     for values in network.parameters():
         values.add_(0.2 * torch.randn_like(values))
@@ -72,7 +73,7 @@ def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, 
     assert done.exit_code == 0, done.output
     tensors, own = load_file(tmp_path / "seed.safetensors"), metadata(tmp_path / "seed.safetensors")
     experiment = tiny(tmp_path, **SMALL)
-    plugins.load("models", "dit").build(experiment.experts.model, experiment.data).load_state_dict(tensors)
+    plugins.create(Denoiser, experiment.experts.model, experiment.data).load_state_dict(tensors)
     assert own["source"] == "DiT.pt"
     assert own["source_sha256"] == atomic.sha256(tmp_path / "DiT.pt")
     assert own["layout"] == "original_dit"

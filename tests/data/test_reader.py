@@ -5,7 +5,7 @@ from PIL import Image
 
 from hpcddm.data import tar
 from hpcddm.data.reader import ArrayReader, TarReader, to_images, to_tensor
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 from tests.helpers import SIDE
 

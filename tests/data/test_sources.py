@@ -5,13 +5,15 @@ import pytest
 from PIL import Image
 
 from hpcddm import plugins
+from hpcddm.data.sources.base import Source
+from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
 from tests.helpers import SIDE, write_idx, write_source
 
 
 def open_split(name, folder, split="train"):
-    source = plugins.load("data/sources", name)
-    return source.open_split(source.Settings(name=name, folder=str(folder)), split)
+    settings = SourceSettings.model_validate({"name": name, "folder": str(folder)})
+    return plugins.create(Source, settings).open_split(split)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -7,7 +7,7 @@ import webdataset
 from PIL import Image
 
 from hpcddm.data import tar
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 from tests.helpers import SIDE
 

@@ -63,7 +63,8 @@ def test_features_tell_rough_texture_from_smooth_colour(network):
     generator = np.random.default_rng(0)
     rough = generator.integers(0, 256, (6, 64, 64, 3), dtype=np.uint8)
     smooth = np.broadcast_to(generator.integers(0, 256, (6, 1, 1, 3), dtype=np.uint8), rough.shape)
-    features = encoder.build(encoder.Settings(name="efficientnet_lite0"))(np.concatenate([rough, smooth]))
+    encode = encoder.ImageNetFeatures(encoder.Settings(name="efficientnet_lite0")).encode
+    features = encode(np.concatenate([rough, smooth]))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     similarity = features @ features.T - 2 * np.eye(12)
     assert ((similarity.argmax(axis=1) < 6) == (np.arange(12) < 6)).all()
@@ -72,7 +73,7 @@ def test_features_tell_rough_texture_from_smooth_colour(network):
 def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="efficientnet_lite0-579344248a93e230.pth: missing; .* run: hpcddm prefetch"):
-        encoder.build(encoder.Settings(name="efficientnet_lite0"))
+        encoder.ImageNetFeatures(encoder.Settings(name="efficientnet_lite0"))
 
 
 def test_weights_of_other_bytes_are_not_loaded(tmp_path, monkeypatch):

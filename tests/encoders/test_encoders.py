@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from hpcddm import plugins
+from hpcddm.encoders.base import ImageEncoder
+from hpcddm.encoders.settings import ImageEncoderSettings
 
 SHAPES = [(28, 28, 1), (28, 28, 3), (64, 64, 3), (96, 96, 1), (200, 200, 3)]
 
@@ -14,13 +16,12 @@ def images(count, shape):
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-@pytest.fixture(params=plugins.names("encoders", "image"))
+@pytest.fixture(params=plugins.names("encoders", ImageEncoderSettings))
 def encoder(request, fetched):
     """The settings and the function of one encoder."""
     fetched(request.param)
-    module = plugins.load("encoders", request.param)
-    settings = module.Settings(name=request.param)
-    return settings, module.build(settings)
+    settings = plugins.settings_class("encoders", request.param)(name=request.param)
+    return settings, plugins.create(ImageEncoder, settings).encode
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

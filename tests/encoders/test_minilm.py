@@ -20,7 +20,7 @@ def encode(fetched):
     """The encoder with its weights."""
     pytest.importorskip("tokenizers")
     fetched("minilm")
-    return minilm.build(SETTINGS)
+    return minilm.Sentences(SETTINGS).encode
 
 
 def test_similarities_are_the_published_ones(encode):
@@ -72,10 +72,10 @@ def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeyp
     pytest.importorskip("tokenizers")
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="all_minilm_l6_v2_tokenizer-be50c3628f2bf5bb.json: missing; .*hpcddm prefetch"):
-        minilm.build(SETTINGS)
+        minilm.Sentences(SETTINGS)
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(UserError, match="needs the package tokenizers; install it with"):
-        minilm.build(SETTINGS)
+        minilm.Sentences(SETTINGS)

@@ -5,13 +5,14 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.config import TextSettings
-from hpcddm.encoders.texts import prompt_states
+from hpcddm.encoders.base import prompt_states
+from hpcddm.encoders.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 
 PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "naïve 猫"]
 
 
-@pytest.fixture(params=plugins.names("encoders", "text"))
+@pytest.fixture(params=plugins.names("encoders", TextEncoderSettings))
 def text(request, fetched):
     """A function that makes the settings of some prompts in one encoder."""
     if request.param == "minilm":
@@ -26,7 +27,7 @@ def lengths(states):
 
 def test_states_stand_at_the_front_and_nothing_stands_behind(text):
     states = prompt_states(text(tokens=16))
-    assert states.shape == (5, 16, text().encoder.width) and states.dtype == torch.float32
+    assert states.shape == (5, 16, text().encoder.dimensions()) and states.dtype == torch.float32
     there = states.ne(0).any(2)
     assert there[:, 0].all() and not there[:, -1].any()
     assert (there[:, :-1] | ~there[:, 1:]).all(), "a row of zeros before a token"

@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from hpcddm import plugins
+from hpcddm.models.base import Network
+from hpcddm.models.settings import DenoiserModelSettings, NetworkSettings
 
-TEXT = SimpleNamespace(tokens=5, encoder=SimpleNamespace(width=12))
+TEXT = SimpleNamespace(tokens=5, encoder=SimpleNamespace(dimensions=lambda: 12))
 DATA = SimpleNamespace(channels=2, image_size=8, num_classes=3, text=TEXT)
 EXPERIMENT = SimpleNamespace(data=DATA, cluster=SimpleNamespace(experts=4))
 OUTPUTS = 5
@@ -23,12 +25,18 @@ def settings(name: str, **options: Any) -> Any:
     return schema(name=name, **{key: value for key, value in SMALL.items() if key in needed} | options)
 
 
-def combinations(*roles: str) -> list[tuple[str, dict[str, Any]]]:
-    """All trained variants of these roles with all values of their options, but for named sizes."""
+def network(settings: Any, data: Any, outputs: int) -> Network:
+    """The network of some settings; a denoiser has as many outputs as it needs."""
+    arguments = () if isinstance(settings, DenoiserModelSettings) else (outputs,)
+    return plugins.create(Network, settings, data, *arguments)
+
+
+def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any]]]:
+    """All trained variants of these bases with all values of their options, but for named sizes."""
     found = []
-    for name in (name for role in roles for name in plugins.names("models", role)):
+    for name in (name for base in bases for name in plugins.names("models", base)):
         schema = plugins.settings_class("models", name)
-        if schema.trained:
+        if getattr(schema, "trained", True):
             values = {key: _values(field.annotation) for key, field in schema.model_fields.items()}
             several = {key: of_key for key, of_key in values.items() if of_key}
             products = itertools.product(*several.values())
@@ -54,7 +62,7 @@ def fresh(name: str, seed: int = 0, **options: Any) -> nn.Module:
     one = settings(name, **options)
     one.check(EXPERIMENT)
     torch.manual_seed(seed)
-    model = plugins.load("models", name).build(one, DATA, OUTPUTS).eval()
+    model = network(one, DATA, OUTPUTS).eval()
     if options.get("condition") == "text":
         model.set_prompts(states())
     return model

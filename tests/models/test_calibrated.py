@@ -30,20 +30,25 @@ class Counted(nn.Module):
         self.logits = nn.Parameter(counts.log(), requires_grad=False)
 
     def forward(self, x, t, classes):
-        return self.logits[x, classes]
+        return self.logits[x.flatten().long(), classes]
+
+
+def images(*numbers):
+    """The images of these numbers, one pixel each."""
+    return torch.tensor(numbers, dtype=torch.float32).view(-1, 1, 1, 1)
 
 
 def posterior(router):
     """p(k | x, class) for every image and class there is, the null class included."""
     x, classes = (one.flatten() for one in torch.meshgrid(torch.arange(5), torch.arange(3), indexing="ij"))
     seen = Counted(range(len(CLUSTERS))).logits[x, classes].isfinite().any(1)
-    return router(x, torch.full((15,), 0.5), classes).softmax(1)[seen]
+    return router(images(*x), torch.full((15,), 0.5), classes).softmax(1)[seen]
 
 
 def corrected(log_prior):
     # So many places that every sample of every cluster comes equally often.
     return CalibratedRouter(
-        Counted(BalancedOrder(0, "s", CLUSTERS).dataset_indices(range(3 * 210))), log_prior, [0, 1], [1, 1]
+        Counted(BalancedOrder(0, "s", CLUSTERS).dataset_indices(range(3 * 210))), log_prior, [0.0, 1.0], [1.0, 1.0]
     )
 
 
@@ -61,7 +66,7 @@ def test_the_prior_within_the_class_would_be_the_wrong_correction():
     router = corrected([0.0, 0.0, 0.0])
     router.log_prior = within
     of_class = torch.zeros(5, dtype=torch.long)
-    found, expected = (one(torch.arange(5), torch.zeros(5), of_class).softmax(1) for one in (router, _natural()))
+    found, expected = (one(images(*range(5)), torch.zeros(5), of_class).softmax(1) for one in (router, _natural()))
     assert (found - expected)[expected.isfinite().all(1)].abs().max() > 0.02
 
 
@@ -79,6 +84,6 @@ def test_temperatures_are_interpolated_in_time_and_constant_outside(dtype):
 
 def test_the_prior_is_part_of_what_the_temperature_divides():
     router = CalibratedRouter(_natural(), [1.0, 0.0, -2.0], [0.0, 1.0], [1.0, 3.0])
-    x, t, classes = torch.tensor([0, 1]), torch.tensor([0.0, 0.5]), torch.tensor([NULL, NULL])
+    x, t, classes = images(0, 1), torch.tensor([0.0, 0.5]), torch.tensor([NULL, NULL])
     expected = (_natural()(x, t, classes) + torch.tensor([1.0, 0.0, -2.0])) / torch.tensor([[1.0], [2.0]])
     torch.testing.assert_close(router(x, t, classes), expected.to(torch.float64))

@@ -4,15 +4,16 @@ import pytest
 import torch
 
 from hpcddm import plugins
+from hpcddm.models.base import Classifier
+from hpcddm.models.settings import ClassifierModelSettings
 
-each_classifier = pytest.mark.parametrize("name", plugins.names("models", "classifier"))
+each_classifier = pytest.mark.parametrize("name", plugins.names("models", ClassifierModelSettings))
 
 
 def build(name, size=28, **changed):
-    module = plugins.load("models", name)
-    data = SimpleNamespace(channels=1, image_size=size, num_classes=10)
+    data = SimpleNamespace(channels=1, image_size=size, num_classes=10, text=None)
     torch.manual_seed(0)
-    return module.build(module.Settings(name=name, **changed), data, num_outputs=10)
+    return plugins.create(Classifier, ClassifierModelSettings.model_validate({"name": name} | changed), data, 10)
 
 
 @each_classifier

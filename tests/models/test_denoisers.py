@@ -6,9 +6,10 @@ import torch.nn.functional as F
 
 from hpcddm import plugins
 from hpcddm.models import layers, mmdit
+from hpcddm.models.settings import DenoiserModelSettings
 from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, states, trained
 
-DENOISERS = combinations("denoiser")
+DENOISERS = combinations(DenoiserModelSettings)
 TEXT = [(name, options) for name, options in DENOISERS if options["condition"] == "text"]
 LEARNERS = [(name, options) for name, options in DENOISERS if options["qk_norm"] and not options["learned_sigma"]]
 

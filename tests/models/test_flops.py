@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm import plugins
+from hpcddm.models.dit import DiT, Settings
 from hpcddm.models.flops import forward_flops, training_flops
 
-DATA = SimpleNamespace(channels=1, image_size=28, num_classes=10)
+DATA = SimpleNamespace(channels=1, image_size=28, num_classes=10, text=None)
 WIDTH, DEPTH, TOKENS, PATCH, FREQUENCIES = 64, 3, 49, 16, 256
 
 
@@ -16,8 +16,7 @@ def dit_inputs(count):
 
 
 def dit():
-    module = plugins.load("models", "dit")
-    return module.build(module.Settings(name="dit", width=WIDTH, depth=DEPTH, heads=4, patch=4), DATA)
+    return DiT(Settings(name="dit", width=WIDTH, depth=DEPTH, heads=4, patch=4), DATA)
 
 
 def by_hand():

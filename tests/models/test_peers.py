@@ -5,7 +5,7 @@ from diffusers import PixArtTransformer2DModel
 
 from tests.models.examples import DATA, TEXT, batch, fresh, states
 
-WIDTH, DEPTH, HEADS, PATCH = TEXT.encoder.width * 4, 2, 2, 2
+WIDTH, DEPTH, HEADS, PATCH = TEXT.encoder.dimensions() * 4, 2, 2, 2
 LINEAR = {
     "trunk.embed_time.0": "adaln_single.emb.timestep_embedder.linear_1",
     "trunk.embed_time.2": "adaln_single.emb.timestep_embedder.linear_2",

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from hpcddm.models.settings import RouterModelSettings
 from tests.models.examples import OUTPUTS, batch, combinations, fresh, label, states, trained
 
-ROUTERS = combinations("router")
+ROUTERS = combinations(RouterModelSettings)
 TEXT = [(name, options) for name, options in ROUTERS if options["condition"] == "text"]
 
 each_router = pytest.mark.parametrize("name, options", ROUTERS, ids=label)

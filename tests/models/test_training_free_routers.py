@@ -9,18 +9,22 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.data.reader import ArrayReader
+from hpcddm.encoders.base import ImageEncoder
+from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
+from hpcddm.models.settings import PriorRouterSettings, RouterModelSettings
 
-DATA = SimpleNamespace(channels=1, image_size=8, num_classes=3)
+DATA = SimpleNamespace(channels=1, image_size=8, num_classes=3, text=None)
 CLUSTERS = 4
-NAMES = [name for name in plugins.names("models", "router") if not plugins.settings_class("models", name).trained]
+NAMES = plugins.names("models", PriorRouterSettings)
 OPTIONS = {"feature_router": {"encoder": {"name": "pixels", "size": 4}}}
 each_router = pytest.mark.parametrize("name", NAMES)
 
 
 def build(name, **options):
-    module = plugins.load("models", name)
-    return module.build(module.Settings(name=name, **OPTIONS.get(name, {}) | options), DATA, CLUSTERS)
+    settings = RouterModelSettings.model_validate({"name": name} | OPTIONS.get(name, {}) | options)
+    return plugins.create(ComputedRouter, settings, DATA, CLUSTERS)
 
 
 def reader(count=400, seed=0):
@@ -161,7 +165,7 @@ def test_the_feature_router_scores_the_denoised_image_among_centred_unit_feature
     router, data = fitted("feature_router", prior="equal", temperature=0.3), reader()
     rows = range(len(data))
     encoder = OPTIONS["feature_router"]["encoder"]
-    encode = plugins.load("encoders", "pixels").build(plugins.settings_class("encoders", "pixels")(**encoder))
+    encode = plugins.create(ImageEncoder, ImageEncoderSettings.model_validate(encoder)).encode
 
     def unit(features):
         return features / np.linalg.norm(features, axis=1, keepdims=True)

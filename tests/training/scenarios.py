@@ -24,7 +24,7 @@ from hpcddm.config import Training
 from hpcddm.data import tar
 from hpcddm.data.batch import Batch
 from hpcddm.data.reader import TarReader
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter

@@ -5,40 +5,31 @@ import hashlib
 import struct
 import zlib
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
+from jaxtyping import UInt8
 from PIL import Image
 
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
-from hpcddm.schema import VariantSettings
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 
 
-class Settings(VariantSettings):
+class Settings(SourceSettings):
     """A folder with four IDX files, plain or gzipped."""
 
-    not_hashed = frozenset({"folder"})
 
-    folder: str
-
-
-class IdxSplit:
-    """Images and labels of one split; `labels` is int64 (N,); IDX files have no class names."""
-
-    class_names: ClassVar[list[str]] = []
+class IdxSplit(Split):
+    """Images and labels of one split; IDX files have no class names."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        self.split = split
+        self.split, self.class_names = split, []
         self.labels = _read(folder, f"{PREFIX[split]}-labels", dimensions=1).astype(np.int64)
         self._folder = folder
         self._images: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
     def __getitem__(self, number: int) -> Record:
         if self._images is None:
@@ -48,20 +39,18 @@ class IdxSplit:
         return Record(f"{self.split}-{number:07d}", Image.fromarray(self._images[number]), int(self.labels[number]))
 
 
-def open_split(settings: Settings, split: str) -> IdxSplit:
-    """Open the split 'train' or 'heldout'; only the labels are read until an image is accessed.
+class Idx(Source[Settings]):
+    """Labels are read when a split is opened, images when the first one is accessed."""
 
-    Raises `UserError` naming the file that is missing or wrong.
-    """
-    return IdxSplit(Path(settings.folder), split)
+    def open_split(self, split: str) -> IdxSplit:
+        return IdxSplit(Path(self.settings.folder), split)
 
-
-def content(settings: Settings) -> str:
-    """Hash the four files."""
-    folder = Path(settings.folder)
-    prefixes = [f"{PREFIX[split]}-{kind}" for split in PREFIX for kind in ("images", "labels")]
-    files = [_find(folder, prefix) for prefix in prefixes]
-    return hashlib.sha256("".join(atomic.sha256(file) for file in files).encode()).hexdigest()
+    def content(self) -> str:
+        """Hash the four files."""
+        folder = Path(self.settings.folder)
+        prefixes = [f"{PREFIX[split]}-{kind}" for split in PREFIX for kind in ("images", "labels")]
+        files = [_find(folder, prefix) for prefix in prefixes]
+        return hashlib.sha256("".join(atomic.sha256(file) for file in files).encode()).hexdigest()
 
 
 def _find(folder: Path, prefix: str) -> Path:
@@ -73,10 +62,11 @@ def _find(folder: Path, prefix: str) -> Path:
     return matches[0]
 
 
-def _read(folder: Path, prefix: str, dimensions: int) -> np.ndarray:
+def _read(folder: Path, prefix: str, dimensions: int) -> UInt8[np.ndarray, "..."]:
     path = _find(folder, prefix)
     try:
-        content = (gzip.open(path) if path.suffix == ".gz" else path.open("rb")).read()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            content = stream.read()
         magic = content[:4]
         shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
         values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * dimensions)

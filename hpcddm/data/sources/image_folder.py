@@ -9,27 +9,21 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hpcddm.data.record import Record
+from hpcddm.data.sources.base import SPLITS, Record, Source, Split
+from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
-from hpcddm.schema import VariantSettings
 
 EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
-
-
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 """Valid names for the folder of each split."""
 
 
-class Settings(VariantSettings):
+class Settings(SourceSettings):
     """Folder that holds `train` and `heldout`, or `val`."""
 
-    not_hashed = frozenset({"folder"})
 
-    folder: str
-
-
-class FolderSplit:
-    """Image files of one split; `labels` is int64 (N,), an index into `class_names`."""
+class FolderSplit(Split):
+    """Image files of one split."""
 
     def __init__(self, folder: Path, split: str) -> None:
         root = _split_folder(folder, split)
@@ -37,7 +31,7 @@ class FolderSplit:
         # The training folders number the classes of both splits: a class may have no held-out images.
         self.class_names = _class_names(folder / "train")
         classes = {name: label for label, name in enumerate(self.class_names)}
-        self.files = []
+        self.files: list[tuple[int, Path]] = []
         for name in _class_names(root):
             if name not in classes:
                 raise UserError(f"{root / name}: no such class in {folder / 'train'} ({', '.join(classes)})")
@@ -46,9 +40,6 @@ class FolderSplit:
         if not self.files:
             raise UserError(f"data.source.folder: {root}/<class>/ holds no images ({', '.join(sorted(EXTENSIONS))})")
         self.labels = np.array([label for label, _ in self.files], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.files)
 
     def __getitem__(self, number: int) -> Record:
         label, path = self.files[number]
@@ -80,18 +71,15 @@ def _class_names(root: Path) -> list[str]:
     return sorted(place.name for place in root.glob("[!.]*") if place.is_dir())
 
 
-def open_split(settings: Settings, split: str) -> FolderSplit:
-    """Open the split 'train' or 'heldout'; no image is opened until it is accessed.
+class ImageFolder(Source[Settings]):
+    """No image is opened until it is accessed."""
 
-    Raises `UserError` naming the folder or the file that is missing or wrong.
-    """
-    return FolderSplit(Path(settings.folder), split)
+    def open_split(self, split: str) -> FolderSplit:
+        return FolderSplit(Path(self.settings.folder), split)
 
-
-def content(settings: Settings) -> str:
-    """Hash the names and sizes of all images: reading a million of them at every submit would take too long."""
-    splits = [open_split(settings, split) for split in ("train", "heldout")]
-    files = [
-        (str(path.relative_to(settings.folder)), path.stat().st_size) for split in splits for _, path in split.files
-    ]
-    return hashlib.sha256(repr(files).encode()).hexdigest()
+    def content(self) -> str:
+        """Hash the names and sizes of all images: reading a million of them at every submit would take too long."""
+        folder = self.settings.folder
+        paths = [path for split in SPLITS for _, path in self.open_split(split).files]
+        files = [(str(path.relative_to(folder)), path.stat().st_size) for path in paths]
+        return hashlib.sha256(repr(files).encode()).hexdigest()

@@ -13,14 +13,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import PROMPTS, encoder_of
-from hpcddm.models.checkpoints.reading import CheckpointInfo
+from hpcddm.models.base import Denoiser
+from hpcddm.models.checkpoints.base import CheckpointInfo
 from hpcddm.models.layers import time_waves
-from hpcddm.models.size import BLOCK_VECTORS, LAST_VECTORS
-from hpcddm.schema import VariantSettings
+from hpcddm.models.settings import BLOCK_VECTORS, LAST_VECTORS
+from hpcddm.objectives.settings import ObjectiveSettings
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5
@@ -39,7 +41,7 @@ class Target:
 
     model: Any
     data: Any
-    objective: VariantSettings
+    objective: ObjectiveSettings
     place: str = "experts.model"
     """Dotted key of `model`, for errors."""
 
@@ -48,7 +50,7 @@ class Target:
 class Converted:
     """Tensors of the new network, and (verdict, reason) for every tensor of either network by its name here."""
 
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, Tensor]
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def table(self) -> list[tuple[str, int, str, str]]:
@@ -68,7 +70,7 @@ class Converted:
 class _Work:
     """Tensors and verdicts in the course of a conversion; the rules below change both."""
 
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, Tensor]
     source: CheckpointInfo
     target: Target
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -78,23 +80,23 @@ class _Work:
         self.verdicts[name] = (verdict, reason)
         self.tensors.pop(name, None)
 
-    def take(self, name: str, verdict: str, reason: str) -> torch.Tensor:
+    def take(self, name: str, verdict: str, reason: str) -> Tensor:
         """Remove a tensor and return it: others are computed from it."""
         self.verdicts[name] = (verdict, reason)
         return self.tensors.pop(name)
 
-    def put(self, name: str, values: torch.Tensor, like: torch.Tensor, reason: str) -> None:
+    def put(self, name: str, values: Tensor, like: Tensor, reason: str) -> None:
         """Set a tensor that was computed from others, in the dtype of `like`."""
         self.tensors[name] = values.to(like.dtype)
         self.verdicts[name] = ("folded", reason)
 
-    def linear(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def linear(self, name: str) -> tuple[Tensor, Tensor]:
         """Return weight and bias of a layer in float64."""
         return self.tensors[f"{name}.weight"].double(), self.tensors[f"{name}.bias"].double()
 
 
 def convert(
-    tensors: dict[str, torch.Tensor], source: CheckpointInfo, target: Target, seed: int = 0, keep_head: bool = False
+    tensors: dict[str, Tensor], source: CheckpointInfo, target: Target, seed: int = 0, keep_head: bool = False
 ) -> Converted:
     """Convert the source's tensors to the target's; new ones are initialised from `seed`.
 
@@ -271,26 +273,26 @@ RULES: tuple[Callable[[_Work], None], ...] = (
 """Rules in their order: the null class is part of the embedding at which the modulation is folded."""
 
 
-def reference_embedding(tensors: dict[str, torch.Tensor], time_spacing: str = "original") -> torch.Tensor:
+def reference_embedding(tensors: dict[str, Tensor], time_spacing: str = "original") -> Tensor:
     """Compute the embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
     return embeddings_at(tensors, torch.tensor([REFERENCE_TIME], dtype=torch.float64), time_spacing)[0]
 
 
-def embeddings_at(tensors: dict[str, torch.Tensor], t: torch.Tensor, time_spacing: str) -> torch.Tensor:
+def embeddings_at(tensors: dict[str, Tensor], t: Tensor, time_spacing: str) -> Tensor:
     """Compute the embeddings (N, D) float64 of times t (N,) and, where there are classes, of the null class."""
     first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
     embedding = F.linear(F.silu(F.linear(time_waves(t, time_spacing).double(), *first)), *second)
     return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
 
 
-def _fresh(target: Target, seed: int) -> dict[str, torch.Tensor]:
+def _fresh(target: Target, seed: int) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = plugins.load("models", target.model.name).build(target.model, target.data)
+        model = plugins.create(Denoiser, target.model, target.data)
     return {name: values for name, values in model.state_dict().items() if name != PROMPTS}
 
 
-def _complete(work: _Work, fresh: dict[str, torch.Tensor]) -> Converted:
+def _complete(work: _Work, fresh: dict[str, Tensor]) -> Converted:
     """Collect every tensor of the target: the source's after the rules, else a freshly initialised one."""
     made = Converted({})
     for name, new in fresh.items():

@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
+from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
-from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
-from hpcddm.models.size import FREQUENCIES, MLP_RATIO
-from hpcddm.schema import VariantSettings
+from hpcddm.models.checkpoints.settings import LayoutSettings
+from hpcddm.models.settings import FREQUENCIES, MLP_RATIO
+from hpcddm.objectives.settings import ObjectiveSettings
 
 EMBEDDINGS = {
     "trunk.embed_time.0": ("timestep_embedder.linear_1", FREQUENCIES, 0),
@@ -39,45 +41,45 @@ REQUIRED = {
 NORM_EPS = 1e-6
 
 
-class Settings(VariantSettings):
+class Settings(LayoutSettings):
     """Variant without settings."""
 
 
-def recognises(stored: Stored) -> bool:
-    """Tell if these are the tensors of this layout."""
-    return stored.tensors.keys() >= {"pos_embed.proj.weight", f"transformer_blocks.0.{CLASSES}"}
+class DiffusersDiT(Layout[Settings]):
+    """Tensors of a DiT as diffusers names them; the one layout that can also be written."""
 
+    def recognises(self, stored: Stored) -> bool:
+        return stored.tensors.keys() >= {"pos_embed.proj.weight", f"transformer_blocks.0.{CLASSES}"}
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
-    """Rename the tensors to our names and describe their network.
+    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+        """Rename the tensors and describe their network; `like` gives the time spacing where the file does not.
 
-    like: settings of the target; its `time_spacing` is taken where the file does not state it.
-    Raises `UserError` when config.json is missing or of another network, when tensors are missing, unknown or of a
-    wrong shape, or when the blocks' copies of the embeddings differ.
-    """
-    config = _checked_config(stored)
-    source = Tensors(stored.tensors, stored.path)
-    embed = source.take("pos_embed.proj.weight", None, config["in_channels"], None, config["patch_size"])
-    width, channels, patch, _ = embed.shape
-    ours = {"trunk.embed_patch.weight": embed.flatten(1)}
-    ours["trunk.embed_patch.bias"] = source.take("pos_embed.proj.bias", width)
-    for block in range(config["num_layers"]):
-        _load_block(ours, source, block, width)
-    image_side(source, "pos_embed.pos_embed", width, patch)
-    for name, theirs in LAST.items():
-        ours[f"{name}.weight"] = source.take(f"{theirs}.weight", None, width)
-        ours[f"{name}.bias"] = source.take(f"{theirs}.bias", len(ours[f"{name}.weight"]))
-    for name in ("head.weight", "head.bias"):
-        ours[name] = channels_first(ours[name], patch)
-    source.finish()
-    ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
-    return ours, _info(stored, config, width, len(table) - 1, like)
+        Raises `UserError` also when config.json is missing or of another network, or when the blocks' copies of the
+        embeddings differ.
+        """
+        config = _checked_config(stored)
+        source = Tensors(stored.tensors, stored.path)
+        embed = source.take("pos_embed.proj.weight", None, config["in_channels"], None, config["patch_size"])
+        width, channels, patch, _ = embed.shape
+        ours = {"trunk.embed_patch.weight": embed.flatten(1)}
+        ours["trunk.embed_patch.bias"] = source.take("pos_embed.proj.bias", width)
+        for block in range(config["num_layers"]):
+            _load_block(ours, source, block, width)
+        image_side(source, "pos_embed.pos_embed", width, patch)
+        for name, theirs in LAST.items():
+            ours[f"{name}.weight"] = source.take(f"{theirs}.weight", None, width)
+            ours[f"{name}.bias"] = source.take(f"{theirs}.bias", len(ours[f"{name}.weight"]))
+        for name in ("head.weight", "head.bias"):
+            ours[name] = channels_first(ours[name], patch)
+        source.finish()
+        ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
+        return ours, _info(stored, config, width, len(table) - 1, like)
 
 
 def dump(
-    tensors: dict[str, torch.Tensor], info: CheckpointInfo, num_classes: int = 0
-) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Rename the tensors to diffusers' names and make config.json; the inverse of `load`.
+    tensors: dict[str, Tensor], info: CheckpointInfo, num_classes: int = 0
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Rename the tensors to diffusers' names and make config.json; the inverse of `DiffusersDiT.load`.
 
     num_classes: least number of classes in the table; classes that are added are copies of the null class.
     Raises `UserError` for a network that `DiTTransformer2DModel` cannot represent.
@@ -105,7 +107,7 @@ def dump(
     return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(info)
 
 
-def _load_block(ours: dict[str, torch.Tensor], source: Tensors, block: int, width: int) -> None:
+def _load_block(ours: dict[str, Tensor], source: Tensors, block: int, width: int) -> None:
     prefix = f"transformer_blocks.{block}."
     for kind, shape in (("weight", (width, width)), ("bias", (width,))):
         rows = [source.take(f"{prefix}attn1.to_{part}.{kind}", *shape) for part in "qkv"]
@@ -127,7 +129,7 @@ def _load_block(ours: dict[str, torch.Tensor], source: Tensors, block: int, widt
             )
 
 
-def _dump_block(tensors: dict[str, torch.Tensor], block: int) -> dict[str, torch.Tensor]:
+def _dump_block(tensors: dict[str, Tensor], block: int) -> dict[str, Tensor]:
     ours, prefix, theirs = f"trunk.blocks.{block}.", f"transformer_blocks.{block}.", {}
     for kind in ("weight", "bias"):
         for part, rows in zip("qkv", tensors[f"{ours}attention.qkv.{kind}"].chunk(3), strict=True):
@@ -139,7 +141,7 @@ def _dump_block(tensors: dict[str, torch.Tensor], block: int) -> dict[str, torch
     return theirs | {f"{prefix}{CLASSES}": tensors["trunk.embed_class.weight"]}
 
 
-def _channels_last(rows: torch.Tensor, patch: int) -> torch.Tensor:
+def _channels_last(rows: Tensor, patch: int) -> Tensor:
     """Invert `channels_first`. rows: (C patch^2, ...)."""
     return rows.view(-1, patch, patch, *rows.shape[1:]).movedim(0, 2).reshape(rows.shape)
 
@@ -158,7 +160,7 @@ def _checked_config(stored: Stored) -> dict[str, Any]:
     return stored.config
 
 
-def _own_classes(stored: Stored, table: torch.Tensor) -> torch.Tensor:
+def _own_classes(stored: Stored, table: Tensor) -> Tensor:
     """Return the class table without the rows that `hpcddm export` adds for the pipeline."""
     num_classes = stored.description.get("data", {}).get("num_classes", len(table) - 1)
     return torch.cat([table[:num_classes], table[-1:]])
@@ -198,7 +200,7 @@ def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
     return taken, (f"nothing says how the time's frequencies are spaced: taken to be {taken}, as in the target",)
 
 
-def _objective(stored: Stored) -> tuple[VariantSettings, tuple[str, ...]]:
+def _objective(stored: Stored) -> tuple[ObjectiveSettings, tuple[str, ...]]:
     """Return the objective, from our own exports or else the published networks', and notes on the assumption."""
     exported = stored.description.get("objective")
     if exported is not None:

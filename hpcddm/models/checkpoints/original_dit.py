@@ -7,14 +7,15 @@ embedding is a convolution, and a predicted patch is (row, column, channel) wher
 from collections.abc import Collection
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored, Tensors
+from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
+from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import grid_positions
-from hpcddm.models.size import FREQUENCIES, MLP_RATIO
-from hpcddm.schema import VariantSettings
+from hpcddm.models.settings import FREQUENCIES, MLP_RATIO
+from hpcddm.objectives.settings import ObjectiveSettings
 
 TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
@@ -30,13 +31,45 @@ BLOCK = {
 """Our name of a block's linear layer -> theirs, its inputs and outputs in widths."""
 
 
-class Settings(VariantSettings):
+class Settings(LayoutSettings):
     """Variant without settings."""
 
 
-def recognises(stored: Stored) -> bool:
-    """Tell if these are the tensors of this layout, without the arguments of SiT's train.py."""
-    return has_tensors(stored.tensors) and "path_type" not in stored.arguments
+class OriginalDiT(Layout[Settings]):
+    """Tensors of a DiT as its authors named them."""
+
+    def recognises(self, stored: Stored) -> bool:
+        """Tell if these are the tensors of this layout, without the arguments of SiT's train.py."""
+        return has_tensors(stored.tensors) and "path_type" not in stored.arguments
+
+    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+        """Rename the tensors and describe their network; `like` gives the heads where the width is no published one."""
+        source = Tensors(stored.tensors, stored.path)
+        embed = source.take("x_embedder.proj.weight", None, None, None, None)
+        width, channels, patch, _ = embed.shape
+        ours = {"trunk.embed_patch.weight": embed.flatten(1)}
+        ours["trunk.embed_patch.bias"] = source.take("x_embedder.proj.bias", width)
+        table = ours["trunk.embed_class.weight"] = source.take("y_embedder.embedding_table.weight", None, width)
+        depth = source.count("blocks.")
+
+        def move(our_name: str, their_name: str, inputs: int, outputs: int) -> None:
+            ours[f"{our_name}.weight"] = source.take(f"{their_name}.weight", outputs, inputs)
+            ours[f"{our_name}.bias"] = source.take(f"{their_name}.bias", outputs)
+
+        move("trunk.embed_time.0", "t_embedder.mlp.0", FREQUENCIES, width)
+        move("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
+        for block in range(depth):
+            for name, (theirs, inputs, outputs) in BLOCK.items():
+                move(f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}", inputs * width, outputs * width)
+        move("modulation", "final_layer.adaLN_modulation.1", width, 2 * width)
+        weight = source.take("final_layer.linear.weight", None, width)
+        ours["head.weight"] = channels_first(weight, patch)
+        ours["head.bias"] = channels_first(source.take("final_layer.linear.bias", len(weight)), patch)
+        image_size = image_side(source, "pos_embed", width, patch)
+        source.finish()
+        heads = HEADS.get(width, getattr(like, "heads", None))
+        values = {"width": width, "depth": depth, "heads": heads, "patch": patch}
+        return ours, _info(stored, values, channels, len(table) - 1, len(weight), image_size)
 
 
 def has_tensors(names: Collection[str]) -> bool:
@@ -44,40 +77,7 @@ def has_tensors(names: Collection[str]) -> bool:
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
 
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
-    """Rename the tensors to our names and describe their network.
-
-    like: settings of the target; its heads are taken where the width is none of the published ones.
-    Raises `UserError` when tensors are missing, unknown, of a wrong shape, or not those of this layout.
-    """
-    source = Tensors(stored.tensors, stored.path)
-    embed = source.take("x_embedder.proj.weight", None, None, None, None)
-    width, channels, patch, _ = embed.shape
-    ours = {"trunk.embed_patch.weight": embed.flatten(1)}
-    ours["trunk.embed_patch.bias"] = source.take("x_embedder.proj.bias", width)
-    table = ours["trunk.embed_class.weight"] = source.take("y_embedder.embedding_table.weight", None, width)
-    depth = source.count("blocks.")
-
-    def move(our_name: str, their_name: str, inputs: int, outputs: int) -> None:
-        ours[f"{our_name}.weight"] = source.take(f"{their_name}.weight", outputs, inputs)
-        ours[f"{our_name}.bias"] = source.take(f"{their_name}.bias", outputs)
-
-    move("trunk.embed_time.0", "t_embedder.mlp.0", FREQUENCIES, width)
-    move("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
-    for block in range(depth):
-        for name, (theirs, inputs, outputs) in BLOCK.items():
-            move(f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}", inputs * width, outputs * width)
-    move("modulation", "final_layer.adaLN_modulation.1", width, 2 * width)
-    weight = source.take("final_layer.linear.weight", None, width)
-    ours["head.weight"] = channels_first(weight, patch)
-    ours["head.bias"] = channels_first(source.take("final_layer.linear.bias", len(weight)), patch)
-    image_size = image_side(source, "pos_embed", width, patch)
-    source.finish()
-    values = {"width": width, "depth": depth, "heads": HEADS.get(width, getattr(like, "heads", None)), "patch": patch}
-    return ours, _info(stored, values, channels, len(table) - 1, len(weight), image_size)
-
-
-def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
+def channels_first(rows: Tensor, patch: int) -> Tensor:
     """Reorder rows of a last layer from (row, column, channel) inside a patch to our (channel, row, column).
 
     rows: (patch^2 C, ...).
@@ -86,7 +86,7 @@ def channels_first(rows: torch.Tensor, patch: int) -> torch.Tensor:
     return split.movedim(2, 0).reshape(rows.shape)
 
 
-def original_objective() -> VariantSettings:
+def original_objective() -> ObjectiveSettings:
     """Return the settings of the objective that the published networks were trained for."""
     return plugins.settings_class("objectives", "epsilon")(
         name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}

@@ -4,8 +4,6 @@ import argparse
 import json
 import pickle
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,77 +13,12 @@ from safetensors import SafetensorError, safe_open
 from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS, described
+from hpcddm.models.checkpoints.base import Layout, Stored
+from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.rundir import atomic
-from hpcddm.schema import VariantSettings
 
-LAYOUTS = "models/checkpoints"
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Contents of a file: tensors in float32 under their stored names, and the JSON stored with them."""
-
-    path: Path
-    sha256: str
-    tensors: dict[str, torch.Tensor]
-    config: dict[str, Any] = field(default_factory=dict)
-    """config.json of a diffusers folder."""
-    description: dict[str, Any] = field(default_factory=dict)
-    """Description by hpcddm: the file's metadata, or the manifest beside it."""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """Command-line arguments of the public train.py that left the file."""
-
-
-@dataclass(frozen=True)
-class CheckpointInfo:
-    """Settings of the network that the tensors belong to, and the objective and data of its training."""
-
-    model: Any
-    """Settings of the variant `dit`, or of any other denoiser of ours."""
-    channels: int
-    num_classes: int
-    objective: VariantSettings
-    image_size: int | None = None
-    encoder: str | None = None
-    """Encoder of the text that the network was trained with, where that is known."""
-    notes: tuple[str, ...] = ()
-
-
-class Tensors:
-    """State dict that gives up its tensors by name and shape, so that none is missed and none is left over.
-
-    remaining: tensors not yet taken; place: the file that errors name.
-    """
-
-    def __init__(self, tensors: Mapping[str, torch.Tensor], place: Path):
-        self.remaining, self.place = dict(tensors), place
-
-    def take(self, name: str, *shape: int | None) -> torch.Tensor:
-        """Take one tensor; None in `shape` fits every length.
-
-        Raises `UserError` when it is missing or of another shape.
-        """
-        if name not in self.remaining:
-            raise UserError(f"{self.place}: no tensor '{name}'; the file is not complete, or its layout is another one")
-        tensor = self.remaining.pop(name)
-        if len(tensor.shape) != len(shape) or any(a not in (None, b) for a, b in zip(shape, tensor.shape, strict=True)):
-            expected = " x ".join("any" if length is None else str(length) for length in shape)
-            raise UserError(f"{self.place}: tensor '{name}' is {tuple(tensor.shape)} and should be {expected}")
-        return tensor
-
-    def count(self, prefix: str) -> int:
-        """Count the different numbers that follow `prefix` in the names: 'blocks.' counts the blocks."""
-        return len({name[len(prefix) :].split(".")[0] for name in self.remaining if name.startswith(prefix)})
-
-    def finish(self) -> None:
-        """Raise `UserError` when tensors are left that this layout does not know."""
-        if self.remaining:
-            more = f" and {len(self.remaining) - 1} more" if len(self.remaining) > 1 else ""
-            raise UserError(
-                f"{self.place}: unknown tensor '{next(iter(self.remaining))}'{more}; the layout is another one"
-            )
 
 
 def read(path: Path) -> Stored:
@@ -113,17 +46,29 @@ def read(path: Path) -> Stored:
     return Stored(file, digest, tensors, config, described(file, metadata, digest), arguments)
 
 
+def layout_names() -> tuple[str, ...]:
+    """List the names of all layouts."""
+    return plugins.names(LayoutSettings.room)
+
+
+def layout(name: str) -> Layout[LayoutSettings]:
+    """Return the layout of this name.
+
+    Raises `ConfigError` with the names of all layouts.
+    """
+    return plugins.create(Layout, plugins.settings_class(LayoutSettings.room, name)(name=name))
+
+
 def layout_of(stored: Stored) -> str:
     """Return the name of the layout that recognises a file's tensors.
 
     Raises `UserError` with the names of all layouts.
     """
-    valid = plugins.names(LAYOUTS)
-    for layout in valid:
-        if plugins.load(LAYOUTS, layout).recognises(stored):
-            return layout
+    for name in layout_names():
+        if layout(name).recognises(stored):
+            return name
     some = ", ".join(sorted(stored.tensors)[:3])
-    raise UserError(f"{stored.path}: none of the layouts {', '.join(valid)} has tensors such as {some}")
+    raise UserError(f"{stored.path}: none of the layouts {', '.join(layout_names())} has tensors such as {some}")
 
 
 def _weights_of(path: Path) -> Path:

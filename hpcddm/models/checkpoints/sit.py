@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints import original_dit
-from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
+from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
+from hpcddm.models.checkpoints.original_dit import TAKEN_FOR_DIT, OriginalDiT, has_tensors
+from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import angles
-from hpcddm.models.size import FREQUENCIES
-from hpcddm.schema import VariantSettings
+from hpcddm.models.settings import FREQUENCIES
 
 PATH, PREDICTION = "path_type", "prediction"
 KNOWN = {PATH: "Linear", PREDICTION: "velocity"}
@@ -26,33 +27,35 @@ FIT_TIMES, SMALLEST_SINGULAR = 1001, 1e-7
 TIME, HEAD = "trunk.embed_time.0", "head"
 
 
-class Settings(VariantSettings):
+class Settings(LayoutSettings):
     """Variant without settings."""
 
 
-def recognises(stored: Stored) -> bool:
-    """Tell if SiT's train.py wrote this file; the tensors alone are those of a DiT."""
-    return original_dit.has_tensors(stored.tensors) and PATH in stored.arguments
+class SiT(OriginalDiT):
+    """Tensors of a DiT in another convention of time and sign."""
 
+    def recognises(self, stored: Stored) -> bool:
+        """Tell if SiT's train.py wrote this file; the tensors alone are those of a DiT."""
+        return has_tensors(stored.tensors) and PATH in stored.arguments
 
-def load(stored: Stored, like: Any) -> tuple[dict[str, torch.Tensor], CheckpointInfo]:
-    """Convert the tensors to our names and convention and describe their network; see `original_dit.load`.
+    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+        """Convert the tensors to our names and convention and describe their network.
 
-    Raises `UserError` also where the arguments name another path or another prediction.
-    """
-    for key, value in KNOWN.items():
-        if stored.arguments.get(key, value) != value:
-            raise UserError(f"{stored.path}: trained with {key} {stored.arguments[key]}; only {value} can be read")
-    tensors, info = original_dit.load(stored, like)
-    for kind in ("weight", "bias"):
-        tensors[f"{HEAD}.{kind}"] = -tensors[f"{HEAD}.{kind}"]
-    weight, bias = tensors[f"{TIME}.weight"].double(), tensors[f"{TIME}.bias"].double()
-    waves, constant = _reversed_waves()
-    tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
-    tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
-    flow = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
-    notes = tuple(note for note in info.notes if note != original_dit.TAKEN_FOR_DIT)
-    return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
+        Raises `UserError` also where the arguments name another path or another prediction.
+        """
+        for key, value in KNOWN.items():
+            if stored.arguments.get(key, value) != value:
+                raise UserError(f"{stored.path}: trained with {key} {stored.arguments[key]}; only {value} can be read")
+        tensors, info = super().load(stored, like)
+        for kind in ("weight", "bias"):
+            tensors[f"{HEAD}.{kind}"] = -tensors[f"{HEAD}.{kind}"]
+        weight, bias = tensors[f"{TIME}.weight"].double(), tensors[f"{TIME}.bias"].double()
+        waves, constant = _reversed_waves()
+        tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
+        tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
+        flow = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
+        notes = tuple(note for note in info.notes if note != TAKEN_FOR_DIT)
+        return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
 
 
 def _assumed(stored: Stored) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ def _assumed(stored: Stored) -> tuple[str, ...]:
     return ("nothing says how SiT was trained: taken to be the linear path and the velocity, as the published ones",)
 
 
-def _reversed_waves() -> tuple[torch.Tensor, torch.Tensor]:
+def _reversed_waves() -> tuple[Tensor, Tensor]:
     """Fit SiT's waves of 1 - t by a linear map (256, 256) of ours of t, and a constant (256,); float64."""
     t = torch.linspace(0, 1, FIT_TIMES, dtype=torch.float64)
     ours = torch.cat([_waves(1000 * t), torch.ones(FIT_TIMES, 1, dtype=torch.float64)], dim=1)
@@ -73,7 +76,7 @@ def _reversed_waves() -> tuple[torch.Tensor, torch.Tensor]:
     return coefficients[:-1].T, coefficients[-1]
 
 
-def _waves(position: torch.Tensor) -> torch.Tensor:
+def _waves(position: Tensor) -> Tensor:
     """Compute cosines, then sines of positions (N,): (N, 256) float64."""
     angle = angles(position, FREQUENCIES // 2)
     return torch.cat([angle.cos(), angle.sin()], dim=1)

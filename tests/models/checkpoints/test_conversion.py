@@ -10,14 +10,15 @@ import torch.nn.functional as F
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.models import dit
+from hpcddm.models import dit, mmdit
 from hpcddm.models.checkpoints import original_dit
+from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
 from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
-from hpcddm.models.checkpoints.reading import CheckpointInfo, Stored
+from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import sinusoids, unpatchify
 from tests.models.checkpoints import public
 
-TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(width=12, name="words"))
+TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(dimensions=lambda: 12, name="words"))
 DATA = SimpleNamespace(channels=4, image_size=8, num_classes=10, text=TEXT)
 EPSILON = original_dit.original_objective()
 FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
@@ -25,7 +26,7 @@ FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching
 
 def source(outputs=2, dtype=torch.float64):
     tensors = public.random_original(outputs, dtype)
-    return original_dit.load(Stored(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
+    return layout("original_dit").load(Stored(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
 
 
 def target(info, objective=EPSILON, data=DATA, **changes):
@@ -34,7 +35,7 @@ def target(info, objective=EPSILON, data=DATA, **changes):
 
 def build(tensors, model, data=DATA):
     """The network in float64, with the prompts that the file leaves to the experiment."""
-    network = dit.build(model, data).double()
+    network = dit.DiT(model, data).double()
     missing, unexpected = network.load_state_dict(tensors, strict=False)
     assert set(missing) <= {"trunk.prompts"}
     assert not unexpected
@@ -161,7 +162,7 @@ def test_at_the_reference_the_folded_network_says_the_same_and_elsewhere_it_does
 def shaken(model, data=DATA):
     """A network of random weights, nothing zero; its tensors without the prompts."""
     torch.manual_seed(1)
-    network = dit.build(model, data).double()
+    network = dit.DiT(model, data).double()
     with torch.no_grad():
         for values in network.parameters():
             values.add_(0.3 * torch.randn_like(values))
@@ -316,13 +317,12 @@ def test_other_classes_begin_as_the_null_class(modulation):
 
 @pytest.mark.parametrize("modulation", ["zero", "single"])
 def test_blocks_that_no_rule_knows_are_kept_where_they_fit_and_reset_where_not(modulation):
-    mmdit = plugins.load("models", "mmdit")
     settings = mmdit.Settings(name="mmdit", width=64, depth=2, heads=4, patch=2, modulation="zero")
-    tensors = mmdit.build(settings, DATA).state_dict()
+    tensors = mmdit.MMDiT(settings, DATA).state_dict()
     info = CheckpointInfo(settings, 4, 10, EPSILON, 8)
     made = convert(tensors, info, target(info, modulation=modulation))
     verdicts = checked(made, tensors)
     changed = settings.model_copy(update={"modulation": modulation})
-    mmdit.build(changed, DATA).load_state_dict(made.tensors)
+    mmdit.MMDiT(changed, DATA).load_state_dict(made.tensors)
     assert {"kept"} <= set(verdicts.values()) <= {"kept", "reset", "dropped"}
     assert (set(verdicts.values()) == {"kept"}) == (modulation == "zero")

@@ -1,5 +1,6 @@
 """The public layouts against diffusers, which is an independent implementation; it must be installed."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,11 +8,11 @@ import pytest
 import torch
 from diffusers import DiTTransformer2DModel
 
-from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models import dit
-from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading, sit
-from hpcddm.models.checkpoints.reading import Stored
+from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading
+from hpcddm.models.checkpoints.base import Stored
+from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import unpatchify
 from tests.models.checkpoints import public
 
@@ -23,8 +24,10 @@ def stored(tensors, config=None, own=None, arguments=None):
 
 
 def ours(tensors, info):
-    data = SimpleNamespace(channels=info.channels, num_classes=info.num_classes, image_size=info.image_size)
-    model = dit.build(info.model, data)
+    data = SimpleNamespace(
+        channels=info.channels, num_classes=info.num_classes, image_size=info.image_size, text=None
+    )
+    model = dit.DiT(info.model, data)
     model.load_state_dict(tensors)
     return model.to(tensors["head.weight"].dtype).eval()
 
@@ -44,17 +47,17 @@ def peer(tensors, outputs=2, **config):
 
 def test_every_layout_recognises_its_own_tensors_only():
     original = public.random_original()
-    tensors, info = original_dit.load(stored(original), public.LIKE)
+    tensors, info = layout("original_dit").load(stored(original), public.LIKE)
     kinds = {
         "original_dit": stored(original),
         "sit": stored(original, arguments=public.SIT_ARGUMENTS),
         "diffusers_dit": stored(public.as_diffusers(original)),
         "hpcddm": stored(tensors),
     }
-    assert set(kinds) == set(plugins.names(reading.LAYOUTS))
+    assert set(kinds) == set(reading.layout_names())
     for name, file in kinds.items():
         assert reading.layout_of(file) == name
-        found = [one for one in kinds if plugins.load(reading.LAYOUTS, one).recognises(file)]
+        found = [one for one in kinds if layout(one).recognises(file)]
         assert found == [name]
     with pytest.raises(UserError, match="weights.pt: none of the layouts .* has tensors such as conv.weight"):
         reading.layout_of(stored({"conv.weight": torch.zeros(1)}))
@@ -64,8 +67,8 @@ def test_every_layout_recognises_its_own_tensors_only():
 def test_sit_becomes_the_velocity_of_our_convention():
     original = public.random_original(dtype=torch.float64)
     # The original network embeds 1000 t and SiT s, so that at t = s / 1000 it is SiT's.
-    theirs = ours(*original_dit.load(stored(original), public.LIKE)).double()
-    tensors, info = sit.load(stored(original), public.LIKE)
+    theirs = ours(*layout("original_dit").load(stored(original), public.LIKE)).double()
+    tensors, info = layout("sit").load(stored(original), public.LIKE)
     found = ours(tensors, info).double()
     assert tensors["trunk.embed_time.0.weight"].abs().max() < 1e4
     x, _, classes = public.batch(dtype=torch.float64)
@@ -78,16 +81,16 @@ def test_sit_becomes_the_velocity_of_our_convention():
 
 def test_what_tells_sit_from_dit_is_used_and_its_lack_is_said():
     original = public.random_original()
-    _, dit_info = original_dit.load(stored(original), public.LIKE)
+    _, dit_info = layout("original_dit").load(stored(original), public.LIKE)
     assert any("--layout sit" in note for note in dit_info.notes)
-    _, sit_info = sit.load(stored(original), public.LIKE)
+    _, sit_info = layout("sit").load(stored(original), public.LIKE)
     assert any("nothing says how SiT was trained" in note for note in sit_info.notes)
-    for layout, arguments in ((original_dit, {"model": "DiT-XL/2"}), (sit, public.SIT_ARGUMENTS)):
-        _, info = layout.load(stored(original, arguments=arguments), public.LIKE)
+    for name, arguments in (("original_dit", {"model": "DiT-XL/2"}), ("sit", public.SIT_ARGUMENTS)):
+        _, info = layout(name).load(stored(original, arguments=arguments), public.LIKE)
         assert not any("SiT" in note for note in info.notes)
     for changed in ({"path_type": "GVP"}, {"prediction": "noise"}):
         with pytest.raises(UserError, match=f"trained with {next(iter(changed))} .*; only .* can be read"):
-            sit.load(stored(original, arguments=public.SIT_ARGUMENTS | changed), public.LIKE)
+            layout("sit").load(stored(original, arguments=public.SIT_ARGUMENTS | changed), public.LIKE)
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -95,7 +98,7 @@ def test_what_tells_sit_from_dit_is_used_and_its_lack_is_said():
 @torch.no_grad()
 def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(outputs, dtype, tolerance):
     original = public.random_original(outputs, dtype)
-    tensors, info = original_dit.load(stored(original), public.LIKE)
+    tensors, info = layout("original_dit").load(stored(original), public.LIKE)
     assert info.model.learned_sigma == (outputs == 2)
     assert (info.image_size, info.channels, info.num_classes) == (8, 4, 10)
     x, steps, classes = public.batch(dtype=dtype)
@@ -109,7 +112,7 @@ def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(output
 
 @torch.no_grad()
 def test_forward_is_epsilon_and_with_sigma_has_both():
-    tensors, info = original_dit.load(stored(public.random_original()), public.LIKE)
+    tensors, info = layout("original_dit").load(stored(public.random_original()), public.LIKE)
     model, (x, steps, classes) = ours(tensors, info), public.batch()
     t = steps.double() / 1000
     torch.testing.assert_close(model(x, t, classes), everything(model, x, steps, classes)[:, :4])
@@ -119,15 +122,15 @@ def test_forward_is_epsilon_and_with_sigma_has_both():
 def test_published_widths_tell_their_heads_and_others_need_the_targets():
     assert original_dit.HEADS == {384: 6, 768: 12, 1024: 16, 1152: 16}
     with pytest.raises(UserError, match="weights.pt: width 64 is no published one; name the heads"):
-        original_dit.load(stored(public.random_original()), None)
-    _, info = original_dit.load(stored(public.random_original()), SimpleNamespace(heads=2))
+        layout("original_dit").load(stored(public.random_original()), None)
+    _, info = layout("original_dit").load(stored(public.random_original()), SimpleNamespace(heads=2))
     assert info.model.heads == 2
     assert any("number of heads: taken to be 2" in note for note in info.notes)
 
 
 def test_what_diffusers_stores_comes_back_to_the_bit():
     theirs = public.as_diffusers(public.random_original())
-    tensors, info = diffusers_dit.load(stored(theirs, public.diffusers_config()), None)
+    tensors, info = layout("diffusers_dit").load(stored(theirs, public.diffusers_config()), None)
     again, config = diffusers_dit.dump(tensors, info)
     assert again.keys() == theirs.keys()
     assert all(torch.equal(again[name], theirs[name]) for name in theirs)
@@ -136,8 +139,9 @@ def test_what_diffusers_stores_comes_back_to_the_bit():
 
 def test_both_public_layouts_make_the_same_network():
     original = public.random_original()
-    one, of_original = original_dit.load(stored(original), public.LIKE)
-    other, of_diffusers = diffusers_dit.load(stored(public.as_diffusers(original), public.diffusers_config()), None)
+    one, of_original = layout("original_dit").load(stored(original), public.LIKE)
+    theirs = stored(public.as_diffusers(original), public.diffusers_config())
+    other, of_diffusers = layout("diffusers_dit").load(theirs, None)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert of_original.model == of_diffusers.model
@@ -147,7 +151,7 @@ def test_both_public_layouts_make_the_same_network():
 @torch.no_grad()
 def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
     original = public.random_original()
-    tensors, info = original_dit.load(stored(original), public.LIKE)
+    tensors, info = layout("original_dit").load(stored(original), public.LIKE)
     theirs, config = diffusers_dit.dump(tensors, info, 1000)
     assert config["num_embeds_ada_norm"] == 1000
     x, steps, classes = public.batch()
@@ -155,7 +159,7 @@ def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
     null = torch.where(classes == 10, 1000, classes)
     expected = peer(public.as_diffusers(original))(x, steps, classes).sample
     torch.testing.assert_close(padded(x, steps, null).sample, expected)
-    again, same = diffusers_dit.load(stored(theirs, config, {"data": {"num_classes": 10}}), None)
+    again, same = layout("diffusers_dit").load(stored(theirs, config, {"data": {"num_classes": 10}}), None)
     assert same.num_classes == 10
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
 
@@ -165,7 +169,7 @@ def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
 def test_the_spacing_of_times_is_the_files_own_or_else_the_targets_which_is_said(own, like, expected):
     said = {"model": {"time_spacing": own}} if own else {}
     theirs = stored(public.as_diffusers(public.random_original()), public.diffusers_config(), said)
-    _, info = diffusers_dit.load(theirs, SimpleNamespace(time_spacing=like))
+    _, info = layout("diffusers_dit").load(theirs, SimpleNamespace(time_spacing=like))
     assert info.model.time_spacing == expected
     assert any(f"spaced: taken to be {like}" in note for note in info.notes) == (own is None)
 
@@ -175,7 +179,7 @@ def test_blocks_with_different_embeddings_are_refused():
     name = "transformer_blocks.1.norm1.emb.timestep_embedder.linear_2.bias"
     theirs[name] = theirs[name] + 1e-3
     with pytest.raises(UserError, match="weights.pt: block 1 has another embedding .*trunk.embed_time.2.bias"):
-        diffusers_dit.load(stored(theirs, public.diffusers_config()), None)
+        layout("diffusers_dit").load(stored(theirs, public.diffusers_config()), None)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_blocks_with_different_embeddings_are_refused():
 def test_a_config_that_is_not_this_network_is_refused(changes, message):
     config = public.diffusers_config() | changes
     with pytest.raises(UserError, match=message):
-        diffusers_dit.load(stored(public.as_diffusers(public.random_original()), config), None)
+        layout("diffusers_dit").load(stored(public.as_diffusers(public.random_original()), config), None)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +213,13 @@ def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
     tensors = public.random_original()
     change(tensors)
     with pytest.raises(UserError, match=f"weights.pt: .*{message}"):
-        original_dit.load(stored(tensors), public.LIKE)
+        layout("original_dit").load(stored(tensors), public.LIKE)
 
 
 @pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
 def test_what_diffusers_has_no_model_for_is_not_exported(changes):
-    tensors, info = original_dit.load(stored(public.random_original()), public.LIKE)
-    other = SimpleNamespace(**vars(info) | {"model": info.model.model_copy(update=changes)})
+    tensors, info = layout("original_dit").load(stored(public.random_original()), public.LIKE)
+    other = replace(info, model=info.model.model_copy(update=changes))
     key, value = next(iter(changes.items()))
     with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):
         diffusers_dit.dump(tensors, other)

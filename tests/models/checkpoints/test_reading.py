@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints import hpcddm, reading
+from hpcddm.models.checkpoints import reading
 from hpcddm.rundir import atomic
 
 TENSORS = {"a.weight": torch.arange(6.0).view(2, 3), "a.bias": torch.zeros(2)}
@@ -111,4 +111,4 @@ def test_a_diffusers_folder_comes_with_its_config(tmp_path, below):
 def test_our_own_weights_without_their_run_say_what_is_missing(tmp_path):
     save_file(TENSORS, tmp_path / "weights.safetensors")
     with pytest.raises(UserError, match="weights.safetensors: nothing says what denoiser this is; .*RUN/train/UNIT"):
-        hpcddm.load(reading.read(tmp_path), None)
+        reading.layout("hpcddm").load(reading.read(tmp_path), None)

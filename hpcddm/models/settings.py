@@ -1,10 +1,12 @@
-"""Settings of a transformer and its number of parameters; without torch, for planning on the login node."""
+"""Settings that networks have in common in an experiment's YAML: denoisers, routers, classifiers, and transformers."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
+from hpcddm.data.settings import NetworkData
 from hpcddm.schema import Positive, VariantSettings
 
 FREQUENCIES = 256
@@ -16,12 +18,59 @@ LAST_VECTORS = 2
 """Shift and scale before the head, or of the text stream of the last joint block."""
 
 
-def linear_size(inputs: int, outputs: int) -> int:
-    """Count the parameters of a linear layer with bias; a convolution has `inputs` = channels x kernel^2."""
-    return (inputs + 1) * outputs
+class NetworkSettings(VariantSettings):
+    """Settings of a network of any kind."""
+
+    @property
+    def sees_text(self) -> bool:
+        """True for a network that is conditioned on text."""
+        return False
 
 
-class TransformerSettings(VariantSettings):
+class DenoiserModelSettings(NetworkSettings):
+    """Settings of a network that denoises images."""
+
+    room: ClassVar[str] = "models"
+
+    @abstractmethod
+    def parameters(self, data: NetworkData) -> int:
+        """Count the network's parameters."""
+
+
+class RouterModelSettings(NetworkSettings):
+    """Settings of a network that tells the clusters of noisy images."""
+
+    room: ClassVar[str] = "models"
+    trained: ClassVar[bool] = True
+    """False for a router that is computed from the data instead of trained."""
+
+    @abstractmethod
+    def parameters(self, data: NetworkData, num_clusters: int) -> int:
+        """Count the network's parameters, or the numbers that a router stores which is not trained."""
+
+
+class PriorRouterSettings(RouterModelSettings):
+    """Settings of a router that is computed: the clusters' prior by class, by size ('natural'), or none ('equal')."""
+
+    trained: ClassVar[bool] = False
+
+    prior: Literal["equal", "natural", "class"] = "class"
+
+
+class ClassifierModelSettings(NetworkSettings):
+    """Settings of a network that tells the classes of images."""
+
+    room: ClassVar[str] = "models"
+
+    features: Positive
+    """Number of features of an image."""
+
+    @abstractmethod
+    def parameters(self, data: NetworkData, num_classes: int) -> int:
+        """Count the network's parameters."""
+
+
+class TransformerSettings(NetworkSettings):
     """Size, modulation and condition of a transformer."""
 
     sizes: ClassVar[dict[str, tuple[int, int, int]]] = {
@@ -62,6 +111,10 @@ class TransformerSettings(VariantSettings):
                 raise PydanticCustomError("inner", "{text}", {"text": text})
         return values | filled
 
+    @property
+    def sees_text(self) -> bool:
+        return self.condition == "text"
+
     def check(self, experiment: Any) -> None:
         """Raise ValueError unless patches tile the image, the width splits into heads and a text model has prompts."""
         if experiment.data.image_size % self.patch:
@@ -72,59 +125,11 @@ class TransformerSettings(VariantSettings):
             raise ValueError("condition text needs data.text: an encoder and a prompt for every class")
 
 
-class DenoiserSettings(TransformerSettings):
+class DenoisingTransformerSettings(TransformerSettings, DenoiserModelSettings):
     """A transformer's settings; `learned_sigma` gives it the outputs for the variance that published models have."""
-
-    role: ClassVar[str] = "denoiser"
 
     learned_sigma: bool = False
 
-    def outputs(self, data: Any) -> int:
+    def outputs(self, data: NetworkData) -> int:
         """Count the network's outputs for a patch."""
         return (1 + self.learned_sigma) * data.channels * self.patch**2
-
-
-def embeddings_size(settings: TransformerSettings, data: Any) -> int:
-    """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share."""
-    width = settings.width
-    of_condition = {
-        "class": lambda: (data.num_classes + 1) * width,
-        "text": lambda: linear_size(data.text.encoder.width, width),
-        "none": lambda: 0,
-    }
-    shared = linear_size(width, BLOCK_VECTORS * width) if settings.modulation == "single" else 0
-    time = linear_size(FREQUENCIES, width) + linear_size(width, width)
-    return linear_size(data.channels * settings.patch**2, width) + time + of_condition[settings.condition]() + shared
-
-
-def modulated_size(settings: TransformerSettings, vectors: int) -> int:
-    """Count the parameters of `layers.Modulated`: a linear layer of its own or a table."""
-    return vectors * settings.width if settings.modulation == "single" else _linear(settings, 1, vectors)
-
-
-def stream_size(settings: TransformerSettings) -> int:
-    """Count the parameters of a block without cross-attention: modulation, self-attention, MLP."""
-    mlp = _linear(settings, 1, MLP_RATIO) + _linear(settings, MLP_RATIO, 1)
-    attention = _linear(settings, 1, 3) + _linear(settings, 1, 1) + 2 * norm_size(settings)
-    return modulated_size(settings, BLOCK_VECTORS) + attention + mlp
-
-
-def trunk_size(settings: TransformerSettings, data: Any) -> int:
-    """Count the parameters of `dit.Trunk` without a CLS token: embeddings and blocks."""
-    cross = 2 * _linear(settings, 1, 1) + _linear(settings, 1, 2) + 2 * norm_size(settings)
-    block = stream_size(settings) + (cross if settings.condition == "text" else 0)
-    return embeddings_size(settings, data) + settings.depth * block
-
-
-def head_size(settings: TransformerSettings, outputs: int) -> int:
-    """Count the parameters of the last layer of `dit.Transformer`."""
-    return modulated_size(settings, LAST_VECTORS) + linear_size(settings.width, outputs)
-
-
-def norm_size(settings: TransformerSettings) -> int:
-    """Count the parameters of one QK norm of a head."""
-    return settings.width // settings.heads if settings.qk_norm else 0
-
-
-def _linear(settings: TransformerSettings, inputs: int, outputs: int) -> int:
-    return linear_size(inputs * settings.width, outputs * settings.width)

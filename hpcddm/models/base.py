@@ -1,0 +1,79 @@
+"""Bases of the networks: denoisers, routers and classifiers, built from settings and the properties of the data."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from jaxtyping import Float, Float32, Int
+from torch import Tensor, nn
+
+from hpcddm.data.reader import Reader
+from hpcddm.plugins import S, Variant
+
+Images = Float[Tensor, "n c h w"]
+"""Images in [-1, 1], or noisy ones."""
+Times = Float[Tensor, " n"]
+"""Times in [0, 1], from data to noise."""
+Condition = Int[Tensor, " n"] | Float[Tensor, "n l width"]
+"""Classes, `num_classes` being the null class; or, for text models, token states with rows of zeros as padding."""
+Logits = Float[Tensor, "n k"]
+
+
+class Network(nn.Module, Variant[S]):
+    """A network, freshly initialised when it is created.
+
+    Beside its settings it takes the properties of the data, `hpcddm.data.settings.NetworkData`.
+    """
+
+    def set_prompts(self, states: Float[Tensor, "prompts l width"]) -> None:
+        """Set the token states of every class's prompt and of the empty one, with rows of zeros as padding.
+
+        Raises ValueError for another number of prompts, tokens or values than the network has, or for one without text.
+        """
+        raise ValueError(f"{type(self).__name__} takes no text")
+
+
+class Denoiser(Network[S]):
+    """Network that predicts from noisy images what its objective tells, created as `cls(settings, data)`."""
+
+    @abstractmethod
+    def forward(self, x: Images, t: Times, condition: Condition) -> Float32[Tensor, "n c h w"]:
+        """Compute the prediction; x may be of another dtype than the parameters."""
+
+
+class Router(Network[S]):
+    """Network that estimates p(cluster | x, t, condition), created as `cls(settings, data, num_clusters)`."""
+
+    @abstractmethod
+    def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
+        """Compute the logits of the clusters of noisy images."""
+
+
+class TrainedRouter(Router[S]):
+    """Router that is trained, on noisy images and their clusters."""
+
+    @abstractmethod
+    def head_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the last layer's parameters by name: new, and trained alone, when the number of clusters changes."""
+
+
+class ComputedRouter(Router[S]):
+    """Router that is computed from the training images in one pass; nothing in it has a gradient."""
+
+    @abstractmethod
+    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+        """Compute everything from the images of a reader; `advance` is called with the number of images read."""
+
+
+class Classifier(Network[S]):
+    """Network that names the classes of images, created as `cls(settings, data, num_classes)`.
+
+    Its features are those of the Frechet distance. An image's features depend on no other image.
+    """
+
+    @abstractmethod
+    def forward(self, images: Images) -> Float32[Tensor, "n classes"]:
+        """Compute the logits of the classes of images in [-1, 1]."""
+
+    @abstractmethod
+    def features(self, images: Images) -> Float32[Tensor, "n d"]:
+        """Compute the features of images in [-1, 1]: the activations before the last layer."""

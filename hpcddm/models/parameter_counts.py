@@ -1,0 +1,55 @@
+"""Numbers of parameters by settings; without torch, for planning on the login node."""
+
+from hpcddm.data.settings import NetworkData
+from hpcddm.models.settings import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, TransformerSettings
+
+
+def count_linear(inputs: int, outputs: int) -> int:
+    """Count the parameters of a linear layer with bias; a convolution has `inputs` = channels x kernel^2."""
+    return (inputs + 1) * outputs
+
+
+def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
+    """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share."""
+    width = settings.width
+    of_condition = {
+        "class": lambda: (data.num_classes + 1) * width,
+        "text": lambda: count_linear(data.text.encoder.dimensions(), width),
+        "none": lambda: 0,
+    }
+    shared = count_linear(width, BLOCK_VECTORS * width) if settings.modulation == "single" else 0
+    time = count_linear(FREQUENCIES, width) + count_linear(width, width)
+    return count_linear(data.channels * settings.patch**2, width) + time + of_condition[settings.condition]() + shared
+
+
+def count_modulated(settings: TransformerSettings, vectors: int) -> int:
+    """Count the parameters of `layers.Modulated`: a linear layer of its own or a table."""
+    return vectors * settings.width if settings.modulation == "single" else _linear(settings, 1, vectors)
+
+
+def count_stream(settings: TransformerSettings) -> int:
+    """Count the parameters of a block without cross-attention: modulation, self-attention, MLP."""
+    mlp = _linear(settings, 1, MLP_RATIO) + _linear(settings, MLP_RATIO, 1)
+    attention = _linear(settings, 1, 3) + _linear(settings, 1, 1) + 2 * count_norm(settings)
+    return count_modulated(settings, BLOCK_VECTORS) + attention + mlp
+
+
+def count_trunk(settings: TransformerSettings, data: NetworkData) -> int:
+    """Count the parameters of `dit.Trunk` without a CLS token: embeddings and blocks."""
+    cross = 2 * _linear(settings, 1, 1) + _linear(settings, 1, 2) + 2 * count_norm(settings)
+    block = count_stream(settings) + (cross if settings.condition == "text" else 0)
+    return count_embeddings(settings, data) + settings.depth * block
+
+
+def count_head(settings: TransformerSettings, outputs: int) -> int:
+    """Count the parameters of the last layer of `dit.Transformer`."""
+    return count_modulated(settings, LAST_VECTORS) + count_linear(settings.width, outputs)
+
+
+def count_norm(settings: TransformerSettings) -> int:
+    """Count the parameters of one QK norm of a head."""
+    return settings.width // settings.heads if settings.qk_norm else 0
+
+
+def _linear(settings: TransformerSettings, inputs: int, outputs: int) -> int:
+    return count_linear(inputs * settings.width, outputs * settings.width)

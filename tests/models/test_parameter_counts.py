@@ -1,0 +1,39 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from hpcddm import plugins
+from hpcddm.models.settings import (
+    ClassifierModelSettings,
+    DenoiserModelSettings,
+    PriorRouterSettings,
+    RouterModelSettings,
+)
+from tests.models.examples import combinations, label, network, settings
+
+TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(dimensions=lambda: 20))
+UNTRAINED = plugins.names("models", PriorRouterSettings)
+
+
+BASES = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)
+
+
+@pytest.mark.parametrize("name, options", combinations(*BASES), ids=label)
+@pytest.mark.parametrize("width", [24, 48])
+@pytest.mark.parametrize("channels, side, classes", [(1, 28, 10), (3, 32, 7)])
+def test_the_parameters_told_without_torch_are_those_of_the_network(name, options, width, channels, side, classes):
+    data = SimpleNamespace(channels=channels, image_size=side, num_classes=classes, text=TEXT)
+    chosen = settings(name, width=width, **options)
+    with torch.device("meta"):
+        built = network(chosen, data, 5)
+    outputs = () if isinstance(chosen, DenoiserModelSettings) else (5,)
+    assert chosen.parameters(data, *outputs) == sum(parameter.numel() for parameter in built.parameters())
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_the_numbers_told_without_torch_are_those_that_are_stored(name):
+    data = SimpleNamespace(channels=3, image_size=32, num_classes=7, text=None)
+    settings_of_it = settings(name)
+    built = network(settings_of_it, data, 5)
+    assert settings_of_it.parameters(data, 5) == sum(value.numel() for value in built.state_dict().values())
