@@ -13,6 +13,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment, InitialWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import NetworkSettings
+from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
 
@@ -31,12 +32,12 @@ class InitRequest:
 
     init_from: InitialWeights
     place: str
-    model: VariantSettings
+    model: NetworkSettings
     model_place: str
     advice: str
     encoder: str | None
     """Name of the text encoder, for a network that sees text."""
-    objective: VariantSettings | None = None
+    objective: ObjectiveSettings | None = None
     objective_place: str = ""
     parameters: int | None = None
     """Number of parameters that the file must hold; None where its last layer may have other outputs."""

@@ -45,10 +45,11 @@ def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | Non
 
 def fill_prompts(model: Network[NetworkSettings], settings: Experiment) -> None:
     """Give a model that is conditioned on text the prompts of the experiment; any other stays as it is."""
-    if model.settings.sees_text:
+    text = settings.data.text
+    if model.settings.sees_text and text is not None:
         from hpcddm.encoders.base import prompt_states
 
-        model.set_prompts(prompt_states(settings.data.text))
+        model.set_prompts(prompt_states(text))
 
 
 def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
