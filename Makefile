@@ -21,7 +21,7 @@ help:
 	@echo "make gpu-check     devices, NCCL and a short run on the GPUs of this machine; an error where it has none"
 	@echo "make benchmarks    the figures of docs/results.md about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    three real Slurm clusters on this machine; make testbed-down removes them"
-	@echo "make lint          ruff"
+	@echo "make lint          ruff and mypy"
 
 install: $(VENV)/installed
 
@@ -45,7 +45,7 @@ benchmarks: $(VENV)/installed-test
 	@$(VENV)/bin/python -m tests.benchmarks.backbones && $(VENV)/bin/python -m tests.benchmarks.dispatch
 
 lint: $(VENV)/installed-test
-	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/mypy
 
 testbed-up:
 	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh

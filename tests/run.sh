@@ -22,7 +22,7 @@ else
 fi
 # Without it the tests in tests/late_names are skipped, and in CI they may not be.
 bash tests/late_names/install.sh || [ -z "${CI:-}" ] || exit 1
-"$VENV/bin/ruff" check . || exit 1
+"$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check --quiet . && "$VENV/bin/mypy" || exit 1
 # Bits are compared, and those of a GPU are other ones; 'make gpu-check' is for GPUs.
 export CUDA_VISIBLE_DEVICES=
 # One thread per process: the tests start many, and the embedded site counts cores.

@@ -97,9 +97,7 @@ def _nearest(points: Float[np.ndarray, "n d"], centroids: Float[np.ndarray, "m d
     return (points.astype(np.float64) @ centroids.T - 0.5 * np.square(centroids).sum(1)).argmax(1)
 
 
-def _lloyd(
-    points: Float32[np.ndarray, "n d"], k: int, settings: Settings, seed: int
-) -> Float32[np.ndarray, "{k} d"]:
+def _lloyd(points: Float32[np.ndarray, "n d"], k: int, settings: Settings, seed: int) -> Float32[np.ndarray, "{k} d"]:
     """Return the centroids of the best of several runs of Lloyd's algorithm."""
     # faiss trains on at most 256 points per centroid unless told otherwise, and its sums depend on the threads.
     options = {"max_points_per_centroid": len(points), "min_points_per_centroid": 1}

@@ -24,9 +24,7 @@ def stored(tensors, config=None, own=None, arguments=None):
 
 
 def ours(tensors, info):
-    data = SimpleNamespace(
-        channels=info.channels, num_classes=info.num_classes, image_size=info.image_size, text=None
-    )
+    data = SimpleNamespace(channels=info.channels, num_classes=info.num_classes, image_size=info.image_size, text=None)
     model = dit.DiT(info.model, data)
     model.load_state_dict(tensors)
     return model.to(tensors["head.weight"].dtype).eval()
