@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "package_data": {"errors"},
     "rundir": {"errors", "schema", "config", "plugins"},
     "provenance": {"package_data", "rooms", "rundir"},
-    "initial_weights": {"errors", "schema", "config", "plugins", "rundir"},
+    "initial_weights": {"errors", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
         "rooms",
