@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hpcddm.schema import VariantSettings
 
 S = TypeVar("S", bound="VariantSettings", covariant=True)
+B = TypeVar("B", bound="VariantSettings")
 V = TypeVar("V", bound="Variant[Any]")
 
 
@@ -74,14 +75,21 @@ def names(room: str, base: "type[VariantSettings] | None" = None) -> tuple[str, 
     return tuple(name for name in variants if issubclass(settings_class(room, name), base))
 
 
+def settings_classes(base: type[B]) -> dict[str, type[B]]:
+    """Return the `Settings` classes of a room base by their variants' names."""
+    classes = {name: settings_class(base.room, name) for name in names(base.room)}
+    return {name: settings for name, settings in classes.items() if issubclass(settings, base)}
+
+
 @cache
-def settings_class(room: str, name: str) -> Any:
+def settings_class(room: str, name: str) -> "type[VariantSettings]":
     """Return the `Settings` class of one variant, without importing what its code alone needs."""
     file = _variant_file(room, name)
     module = ast.Module(body=_settings_and_mentioned(ast.parse(file.read_text())), type_ignores=[])
     namespace: dict[str, Any] = {"__name__": _module_name(room, name)}
     exec(compile(module, str(file), "exec"), namespace)
-    return namespace["Settings"]
+    settings: type[VariantSettings] = namespace["Settings"]
+    return settings
 
 
 def _module_name(room: str, name: str) -> str:

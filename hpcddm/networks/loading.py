@@ -51,8 +51,7 @@ def load_ensemble(
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
-    conversion = plugins.create(Conversion, settings.evaluate.conversion)
-    conversion.precision = config.precision
+    conversion = plugins.create(Conversion, settings.evaluate.conversion, config.precision)
     return Denoiser(network, denoisers.objective_of(config), conversion)
 
 

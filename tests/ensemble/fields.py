@@ -20,9 +20,7 @@ def evaluation(**changes: object) -> EvaluateSettings:
 
 def conversion(name: str = "snr_matched", precision: str = "fp32", **keys: object) -> Conversion:
     """A conversion as an experiment's YAML would make it, for networks of a precision."""
-    made = plugins.create(Conversion, ConversionSettings.model_validate({"name": name} | keys))
-    made.precision = precision
-    return made
+    return plugins.create(Conversion, ConversionSettings.model_validate({"name": name} | keys), precision)
 
 
 def flowing(velocity: Callable) -> Denoiser:

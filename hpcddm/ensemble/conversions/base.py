@@ -18,8 +18,10 @@ class Conversion(Variant[S]):
     A network is evaluated at `to_native(objective, x, t)`; `velocity` converts what it predicts there.
     """
 
-    precision: str = "fp32"
-    """Precision of the networks' predictions, 'fp32' or 'bf16'."""
+    def __init__(self, settings: S, precision: str = "fp32"):
+        """precision: that of the networks' predictions, 'fp32' or 'bf16'."""
+        super().__init__(settings)
+        self.precision = precision
 
     @property
     @abstractmethod

@@ -34,14 +34,12 @@ def parse(text: str) -> StrategySettings:
 
     Raises `ConfigError` with the valid names.
     """
-    room = StrategySettings.room
-    for name in plugins.names(room):
-        if match := re.fullmatch(plugins.settings_class(room, name).pattern, text):
-            return StrategySettings.model_validate({"name": name, **match.groupdict()})
+    for name, settings in plugins.settings_classes(StrategySettings).items():
+        if match := re.fullmatch(settings.pattern, text):
+            return settings.model_validate({"name": name, **match.groupdict()})
     raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage()}")
 
 
 def usage() -> str:
     """List the names of all strategies, with examples where they have fields."""
-    room = StrategySettings.room
-    return ", ".join(plugins.settings_class(room, name).usage for name in plugins.names(room))
+    return ", ".join(settings.usage for settings in plugins.settings_classes(StrategySettings).values())

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
 from hpcddm.models.checkpoints.settings import LayoutSettings
-from hpcddm.models.settings import FREQUENCIES, MLP_RATIO
+from hpcddm.models.settings import FREQUENCIES, MLP_RATIO, DenoiserModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 
 EMBEDDINGS = {
@@ -174,15 +173,9 @@ def _info(stored: Stored, config: dict[str, Any], width: int, num_classes: int, 
     if outputs not in (channels, 2 * channels):
         raise UserError(f"{stored.path}: {outputs} output channels are neither one nor two per input channel")
     spacing, notes = _spacing(stored, like)
-    model = plugins.settings_class("models", "dit")(
-        name="dit",
-        width=width,
-        depth=config["num_layers"],
-        heads=heads,
-        patch=config["patch_size"],
-        learned_sigma=outputs == 2 * channels,
-        time_spacing=spacing,
-    )
+    shape = {"width": width, "depth": config["num_layers"], "heads": heads, "patch": config["patch_size"]}
+    options = {"learned_sigma": outputs == 2 * channels, "time_spacing": spacing}
+    model = DenoiserModelSettings.model_validate({"name": "dit", **shape, **options})
     if config.get("norm_eps", 1e-5) != NORM_EPS:
         notes += (
             f"norm_eps before the MLPs is {config.get('norm_eps', 1e-5):g} there, here {NORM_EPS:g}, as originally",
@@ -204,7 +197,7 @@ def _objective(stored: Stored) -> tuple[ObjectiveSettings, tuple[str, ...]]:
     """Return the objective, from our own exports or else the published networks', and notes on the assumption."""
     exported = stored.description.get("objective")
     if exported is not None:
-        return plugins.settings_class("objectives", exported["name"])(**exported), ()
+        return ObjectiveSettings.model_validate(exported), ()
     return original_objective(), ("nothing says what the network predicts: taken to be epsilon, as the published ones",)
 
 

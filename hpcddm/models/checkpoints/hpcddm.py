@@ -4,10 +4,12 @@ from typing import Any
 
 from torch import Tensor
 
-from hpcddm import plugins
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored
 from hpcddm.models.checkpoints.settings import LayoutSettings
+from hpcddm.models.settings import DenoiserModelSettings
+from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.schema import validate
 
 
 class Settings(LayoutSettings):
@@ -31,9 +33,8 @@ class Own(Layout[Settings]):
                 " name the folder that its training wrote, RUN/train/UNIT, with the manifest in it"
             )
         try:
-            model, objective = stored.description["model"], stored.description["objective"]
-            model = plugins.settings_class("models", model["name"])(**model)
-            objective = plugins.settings_class("objectives", objective["name"])(**objective)
+            model = validate(DenoiserModelSettings, stored.description["model"], "model")
+            objective = validate(ObjectiveSettings, stored.description["objective"], "objective")
             data = stored.description["data"]
             info = CheckpointInfo(
                 model, data["channels"], data["num_classes"], objective, data["image_size"], data.get("encoder")

@@ -9,12 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import grid_positions
-from hpcddm.models.settings import FREQUENCIES, MLP_RATIO
+from hpcddm.models.settings import FREQUENCIES, MLP_RATIO, DenoiserModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 
 TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
@@ -88,9 +87,8 @@ def channels_first(rows: Tensor, patch: int) -> Tensor:
 
 def original_objective() -> ObjectiveSettings:
     """Return the settings of the objective that the published networks were trained for."""
-    return plugins.settings_class("objectives", "epsilon")(
-        name="epsilon", schedule={"name": "linear_beta_1000"}, times={"name": "discrete"}
-    )
+    schedule, times = {"name": "linear_beta_1000"}, {"name": "discrete"}
+    return ObjectiveSettings.model_validate({"name": "epsilon", "schedule": schedule, "times": times})
 
 
 def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None:
@@ -115,7 +113,7 @@ def _info(
     outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
     if rest or outputs not in (1, 2):
         raise UserError(f"{stored.path}: {rows} outputs are neither one nor two for every value of a patch")
-    model = plugins.settings_class("models", "dit")(name="dit", learned_sigma=outputs == 2, **values)
+    model = DenoiserModelSettings.model_validate({"name": "dit", "learned_sigma": outputs == 2, **values})
     notes: tuple[str, ...] = ("the last row of the class table is taken to be the null class",)
     if values["width"] not in HEADS:
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)

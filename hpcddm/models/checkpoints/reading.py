@@ -56,7 +56,7 @@ def layout(name: str) -> Layout[LayoutSettings]:
 
     Raises `ConfigError` with the names of all layouts.
     """
-    return plugins.create(Layout, plugins.settings_class(LayoutSettings.room, name)(name=name))
+    return plugins.create(Layout, LayoutSettings.model_validate({"name": name}))
 
 
 def layout_of(stored: Stored) -> str:

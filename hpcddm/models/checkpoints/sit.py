@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hpcddm import plugins
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
 from hpcddm.models.checkpoints.original_dit import TAKEN_FOR_DIT, OriginalDiT, has_tensors
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import angles
 from hpcddm.models.settings import FREQUENCIES
+from hpcddm.objectives.settings import ObjectiveSettings
 
 PATH, PREDICTION = "path_type", "prediction"
 KNOWN = {PATH: "Linear", PREDICTION: "velocity"}
@@ -53,7 +53,7 @@ class SiT(OriginalDiT):
         waves, constant = _reversed_waves()
         tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
         tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
-        flow = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
+        flow = ObjectiveSettings.model_validate({"name": "flow_matching"})
         notes = tuple(note for note in info.notes if note != TAKEN_FOR_DIT)
         return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
 
