@@ -10,10 +10,12 @@ from functools import cache
 
 import numpy as np
 import torch
+from jaxtyping import Float32, Int64
+from torch import Tensor
 
 
-def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, ...]) -> torch.Tensor:
-    """Draw standard normal numbers, float32 (N, *shape), row n belonging to `indices[n]`."""
+def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
+    """Draw standard normal numbers, (N, *shape), row n belonging to `indices[n]`."""
     numbers = np.empty((len(indices), *shape), dtype=np.float32)
     source = _SampleSource(seed, stream)
     for row, index in zip(numbers, indices, strict=True):
@@ -21,15 +23,15 @@ def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, .
     return torch.from_numpy(numbers)
 
 
-def uniform(seed: int, stream: str, indices: Sequence[int]) -> torch.Tensor:
-    """Draw uniform numbers in [0, 1), float32 (N,), entry n belonging to `indices[n]`."""
+def uniform(seed: int, stream: str, indices: Sequence[int]) -> Float32[Tensor, " n"]:
+    """Draw uniform numbers in [0, 1), entry n belonging to `indices[n]`."""
     source = _SampleSource(seed, stream)
     numbers = [source.at(index).random(dtype=np.float32) for index in indices]
     return torch.tensor(numbers, dtype=torch.float32)
 
 
-def permutation(seed: int, stream: str, size: int) -> np.ndarray:
-    """Draw a random order of 0 ... size - 1, int64 (size,)."""
+def permutation(seed: int, stream: str, size: int) -> Int64[np.ndarray, " {size}"]:
+    """Draw a random order of 0 ... size - 1."""
     return np.random.Generator(np.random.Philox(key=_key(seed, stream))).permutation(size)
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Int, Int64
 
 from hpcddm.data import noise
 
@@ -11,8 +12,8 @@ from hpcddm.data import noise
 class Order(ABC):
     """An endless order of the rows of a reader."""
 
-    def dataset_indices(self, sample_indices: Sequence[int]) -> np.ndarray:
-        """Return the rows at some indices of the endless order: int64 (N,)."""
+    def dataset_indices(self, sample_indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+        """Return the rows at some indices of the endless order."""
         return np.array([self._row(sample_index) for sample_index in sample_indices], dtype=np.int64)
 
     @abstractmethod
@@ -37,11 +38,11 @@ class SampleOrder(Order):
 class BalancedOrder(Order):
     """Clusters in turn, the rows of each in a new random order in every epoch of its own.
 
-    clusters: (N,), the cluster of every row; those without a row are left out. Within a cluster every row is seen
+    clusters: the cluster of every row; those without a row are left out. Within a cluster every row is seen
     equally often, so that its images and classes keep their own frequencies.
     """
 
-    def __init__(self, seed: int, stream: str, clusters: np.ndarray) -> None:
+    def __init__(self, seed: int, stream: str, clusters: Int[np.ndarray, " n"]) -> None:
         self._rows = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
         self._orders = [SampleOrder(seed, f"{stream}/cluster-{clusters[rows[0]]}", len(rows)) for rows in self._rows]
 

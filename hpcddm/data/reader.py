@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float32, Int, Int64, UInt8
 from PIL import Image
+from torch import Tensor
 
 from hpcddm.errors import UserError
 
@@ -21,16 +23,16 @@ class Reader(ABC):
         """Count the samples."""
 
     @abstractmethod
-    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the images of some samples: uint8 (N, H, W, C)."""
+    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> UInt8[np.ndarray, "n h w c"]:
+        """Return the images of some samples."""
 
     @abstractmethod
-    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
-        """Return the classes of some samples: int64 (N,)."""
+    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
+        """Return the classes of some samples."""
 
     @abstractmethod
-    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
-        """Return the cluster ids of some samples: int64 (N,)."""
+    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
+        """Return the cluster ids of some samples."""
 
 
 class TarReader(Reader):
@@ -47,16 +49,16 @@ class TarReader(Reader):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> UInt8[np.ndarray, "n h w c"]:
         return np.stack([self._image(self.samples[dataset_index]) for dataset_index in dataset_indices])
 
-    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
         return torch.from_numpy(self.samples["label"][dataset_indices].astype(np.int64))
 
-    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
         return torch.from_numpy(self.samples["cluster"][dataset_indices].astype(np.int64))
 
-    def _image(self, sample: np.void) -> np.ndarray:
+    def _image(self, sample: np.void) -> UInt8[np.ndarray, "h w c"]:
         shard, size = int(sample["shard"]), int(sample["size"])
         if shard not in self._files:
             self._files[shard] = os.open(self._tars[shard], os.O_RDONLY)
@@ -72,30 +74,32 @@ class TarReader(Reader):
 
 
 class ArrayReader(Reader):
-    """Images (N, H, W, C) uint8, which may be memory-mapped, with their classes and clusters (N,)."""
+    """Samples in arrays, of which the images may be memory-mapped."""
 
-    def __init__(self, images: np.ndarray, labels: np.ndarray, clusters: np.ndarray) -> None:
+    def __init__(
+        self, images: UInt8[np.ndarray, "n h w c"], labels: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"]
+    ) -> None:
         self._images, self._labels, self._clusters = images, labels, clusters
 
     def __len__(self) -> int:
         return len(self._images)
 
-    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    def images(self, dataset_indices: Sequence[int] | np.ndarray) -> UInt8[np.ndarray, "n h w c"]:
         return self._images[np.asarray(dataset_indices)]
 
-    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+    def labels(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
         return torch.from_numpy(self._labels[np.asarray(dataset_indices)].astype(np.int64))
 
-    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> torch.Tensor:
+    def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
         return torch.from_numpy(self._clusters[np.asarray(dataset_indices)].astype(np.int64))
 
 
-def to_tensor(images: np.ndarray) -> torch.Tensor:
-    """Convert uint8 (N, H, W, C) to float32 (N, C, H, W) in [-1, 1]."""
+def to_tensor(images: UInt8[np.ndarray, "n h w c"]) -> Float32[Tensor, "n c h w"]:
+    """Convert pixels 0 ... 255 to [-1, 1]."""
     return torch.from_numpy(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
 
 
-def to_images(tensor: torch.Tensor) -> np.ndarray:
-    """Convert (N, C, H, W) in [-1, 1] to uint8 (N, H, W, C), rounded."""
+def to_images(tensor: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:
+    """Convert values in [-1, 1] to pixels 0 ... 255, rounded."""
     scaled = tensor.add(1).mul(127.5).round().clamp(0, 255)
     return scaled.to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

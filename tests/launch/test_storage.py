@@ -96,7 +96,7 @@ def test_a_training_state_has_the_planned_size(finished):
         )
         # DeepSpeed's own records are of a fixed size, which counts in a network as tiny as this one.
         assert 0.9 * planned <= sum(sizes) <= planned + 100_000, precision
-        assert len(sizes) + 1 <= storage.STATE_FILES
+        assert len(sizes) + 1 <= disk.STATE_FILES
 
 
 def test_images_are_counted_alike_from_the_source_and_from_the_shards(finished, tmp_path):
