@@ -9,27 +9,18 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data.sources.settings import SourceSettings
-from hpcddm.encoders.settings import ImageEncoderSettings, TextEncoderSettings
-from hpcddm.ensemble.conversions.settings import ConversionSettings
+from hpcddm.encoders.settings import ImageEncoderSettings, TextSettings
 from hpcddm.ensemble.placements.settings import PlacementSettings
-from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant, variants_of
+from hpcddm.training.settings import Training
 
 FEWEST_IMAGES = 20
 """Number of images of every arm that the report shows."""
-
-
-class TextSettings(StrictModel):
-    """A sentence for every class, as models with `condition: text` see it."""
-
-    encoder: TextEncoderSettings
-    prompts: Annotated[list[str], Field(min_length=1)]
-    tokens: Positive = 24
-    """Number of token states of a prompt."""
 
 
 class DataSettings(StrictModel):
@@ -60,24 +51,6 @@ class ClusterSettings(StrictModel):
 
     experts: Positive
     clustering: ClusteringSettings
-
-
-class Training(StrictModel):
-    """Settings of one training loop; all durations but `checkpoint_minutes` are counted in images."""
-
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
-
-    images: Positive
-    batch: Positive
-    learning_rate: Annotated[float, Field(gt=0)]
-    warmup_images: Annotated[int, Field(ge=0)] = 0
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
-    ema_halflife_images: Positive
-    precision: Literal["fp32", "bf16"] = "bf16"
-    zero_stage: Literal[1] = 1
-    checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
-    log_images: Positive = 1024
 
 
 class InitialWeights(StrictModel):
@@ -176,26 +149,6 @@ class MeasuringSettings(StrictModel):
 
     extractor: ClassifierSettings
     classifier: ClassifierSettings
-
-
-class SamplerSettings(StrictModel):
-    """Settings of drawing samples from networks, whatever they are drawn for."""
-
-    steps: Positive = 20
-    shift: Annotated[float, Field(gt=0)] = 1.0
-    """Step spacing t = s u / (1 + (s - 1) u), u equally spaced: every log-SNR lower by 2 log s."""
-    solver: SolverSettings = default_variant("euler")
-    guidance: Annotated[float, Field(ge=0)] = 1.0
-    guidance_interval: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0, 1]
-    """First and last time t at which guidance acts (arXiv 2404.07724)."""
-    conversion: ConversionSettings = default_variant("snr_matched")
-    """Conversion of any expert's prediction to a velocity of the linear path."""
-    posteriors: Literal["separate", "shared"] = "separate"
-    """Routing weights of guidance's null half: its own p(k | x, t, null), or the other half's p(k | x, t, class)."""
-    renormalise: bool = True
-    """True where the weights of the experts that a strategy takes are scaled to sum to one."""
-    route_every: Positive = 1
-    """Number of steps between two evaluations of the router."""
 
 
 class EvaluateSettings(SamplerSettings):

@@ -12,16 +12,25 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hpcddm import rooms
 from hpcddm.errors import ConfigError
 
-if TYPE_CHECKING:
-    from hpcddm.schema import VariantSettings
 
-S = TypeVar("S", bound="VariantSettings", covariant=True)
-B = TypeVar("B", bound="VariantSettings")
+class RoomSettings(Protocol):
+    """Settings of a variant, as far as they say which one it is; those of YAML are `schema.VariantSettings`."""
+
+    room: ClassVar[str]
+
+    @property
+    def name(self) -> str: ...
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]: ...
+
+
+S = TypeVar("S", covariant=True)
+B = TypeVar("B", bound=RoomSettings)
 V = TypeVar("V", bound="Variant[Any]")
 
 
@@ -32,7 +41,7 @@ class Variant(ABC, Generic[S]):
         self.settings = settings
 
 
-def create(base: type[V], settings: "VariantSettings", *arguments: Any) -> V:
+def create(base: type[V], settings: RoomSettings, *arguments: Any) -> V:
     """Create the variant that the settings name: of the class in its file that derives from the room's base.
 
     Its own settings are of the `Settings` class of its file; the room's base says what other arguments it takes.
@@ -67,7 +76,7 @@ def load(room: str, name: str) -> ModuleType:
 
 
 @cache
-def names(room: str, base: "type[VariantSettings] | None" = None) -> tuple[str, ...]:
+def names(room: str, base: type[RoomSettings] | None = None) -> tuple[str, ...]:
     """List the variants in a room, in alphabetical order; `base` keeps those whose Settings derive from it."""
     variants = tuple(file.stem for file in rooms.files(room) if _definition(file) is not None)
     if base is None:
@@ -82,13 +91,13 @@ def settings_classes(base: type[B]) -> dict[str, type[B]]:
 
 
 @cache
-def settings_class(room: str, name: str) -> "type[VariantSettings]":
+def settings_class(room: str, name: str) -> type[Any]:
     """Return the `Settings` class of one variant, without importing what its code alone needs."""
     file = _variant_file(room, name)
     module = ast.Module(body=_settings_and_mentioned(ast.parse(file.read_text())), type_ignores=[])
     namespace: dict[str, Any] = {"__name__": _module_name(room, name)}
     exec(compile(module, str(file), "exec"), namespace)
-    settings: type[VariantSettings] = namespace["Settings"]
+    settings: type[Any] = namespace["Settings"]
     return settings
 
 

@@ -88,7 +88,7 @@ LATE = {
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 
-VARIANT_ROOMS = {"data", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics"}
+VARIANT_ROOMS = {"data", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics", "training"}
 """Rooms with variants: the experiment's schema is made of their modules named `settings`, which need no torch."""
 
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)

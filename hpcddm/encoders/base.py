@@ -8,8 +8,7 @@ from jaxtyping import Float32, UInt8
 from torch import Tensor
 
 from hpcddm import plugins
-from hpcddm.config import TextSettings
-from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.encoders.settings import TextEncoderSettings, TextSettings
 from hpcddm.errors import UserError
 from hpcddm.plugins import S, Variant
 

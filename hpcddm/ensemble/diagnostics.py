@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from hpcddm.config import SamplerSettings
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.sampler import sample, time_grid
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity

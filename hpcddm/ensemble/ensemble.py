@@ -6,8 +6,8 @@ from typing import TypeVar
 from jaxtyping import Int
 from torch import Tensor
 
-from hpcddm.config import SamplerSettings
 from hpcddm.ensemble.denoiser import Denoiser, Network
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 from hpcddm.ensemble.velocity import (
     EnsembleVelocity,

@@ -7,10 +7,10 @@ from itertools import pairwise
 import torch
 
 from hpcddm import plugins
-from hpcddm.config import SamplerSettings
 from hpcddm.data import noise
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Condition
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.solvers.base import Solver
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import VelocityField

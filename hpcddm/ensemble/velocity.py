@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hpcddm import plugins
-from hpcddm.config import SamplerSettings
 from hpcddm.ensemble.denoiser import Condition, Denoiser, Network
 from hpcddm.ensemble.dispatch import weighted_velocity
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
 from hpcddm.ensemble.strategies.settings import StrategySettings

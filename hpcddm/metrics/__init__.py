@@ -6,7 +6,8 @@ Page, tables and plots iterate over `all_metrics`, so that a new file is shown e
 from functools import cache
 
 from hpcddm import rooms
-from hpcddm.metrics.base import Metric, Need
+from hpcddm.metrics.base import Metric
+from hpcddm.metrics.need import Need
 
 
 @cache

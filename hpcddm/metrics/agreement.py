@@ -1,7 +1,8 @@
 """Share of samples in which the classifier sees the class that was asked for."""
 
-from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.base import Better, Metric
 from hpcddm.metrics.evaluation import Evaluation
+from hpcddm.metrics.need import Need
 
 
 class Agreement(Metric):

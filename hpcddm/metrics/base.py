@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
+from hpcddm.metrics.need import Need
+
 if TYPE_CHECKING:
     from hpcddm.metrics.evaluation import Evaluation
 
@@ -23,15 +25,6 @@ class Better(Enum):
     def best(self, values: Iterable[float]) -> float:
         """Return the best of at least one value."""
         return min(values, key=self.rank)
-
-
-class Need(Enum):
-    """Part of an `ImageSet` that a metric reads, by the name of its field."""
-
-    LABELS = "labels"
-    AGREED = "agreed"
-    FEATURES = "features"
-    STATISTICS = "statistics"
 
 
 class Metric(ABC):

@@ -1,7 +1,8 @@
 """Coverage: how many real images have a sample near them (Naeem et al., arXiv 2002.09797)."""
 
-from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.base import Better, Metric
 from hpcddm.metrics.evaluation import Evaluation
+from hpcddm.metrics.need import Need
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS
 
 

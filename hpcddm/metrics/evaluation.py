@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.metrics.base import Need
+from hpcddm.metrics.need import Need
 from hpcddm.metrics.neighbours import Overlap, overlap
 from hpcddm.metrics.statistics import Statistics
 

@@ -4,8 +4,9 @@ import warnings
 
 import numpy as np
 
-from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.base import Better, Metric
 from hpcddm.metrics.evaluation import Evaluation
+from hpcddm.metrics.need import Need
 from hpcddm.metrics.statistics import Statistics
 
 

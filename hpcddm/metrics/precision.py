@@ -1,7 +1,8 @@
 """Improved precision: how many samples look real (Kynkaanniemi et al., arXiv 1904.06991)."""
 
-from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.base import Better, Metric
 from hpcddm.metrics.evaluation import Evaluation
+from hpcddm.metrics.need import Need
 from hpcddm.metrics.neighbours import NEIGHBOURS
 
 

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from hpcddm.config import Experiment, ExpertConfig, Training
+from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.training.settings import Training
 
 
 def whole_batches(images: int, batch: int) -> int:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from hpcddm import plugins
-from hpcddm.config import SamplerSettings
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.objectives.settings import ObjectiveSettings
 

@@ -12,11 +12,12 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
-from hpcddm.config import Experiment, ExpertSamples, SamplerSettings
+from hpcddm.config import Experiment, ExpertSamples
 from hpcddm.data.reader import ArrayReader, to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.errors import UserError, require
 from hpcddm.networks import loading
 from hpcddm.pipeline.train import expert_keys

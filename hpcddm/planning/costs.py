@@ -6,13 +6,14 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins, rooms
-from hpcddm.config import Experiment, Training
+from hpcddm.config import Experiment
 from hpcddm.encoders.base import ImageEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR, Work, Workload
 from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.measuring import network_settings
+from hpcddm.training.settings import Training
 
 
 class Costs:

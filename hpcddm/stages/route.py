@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.config import Experiment, Training
+from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.batch import Batch
 from hpcddm.data.order import BalancedOrder
@@ -34,6 +34,7 @@ from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
+from hpcddm.training.settings import Training
 
 SAMPLED_TOGETHER = 100
 """Images that a benchmark gives the router at once."""

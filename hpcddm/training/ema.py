@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from hpcddm.config import Training
 from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.training.settings import Training
 
 RAMP = 0.1
 """Largest half-life as a share of the images seen, so that the average forgets the initial weights."""

@@ -6,11 +6,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from hpcddm.config import Training
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import masters
 from hpcddm.training.ema import Ema, update_weight
 from hpcddm.training.schedule import constant_with_warmup
+from hpcddm.training.settings import Training
 
 PIECE = 4_000_000
 """Number of values sent at once when the weights are gathered: 16 MB."""

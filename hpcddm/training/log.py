@@ -3,10 +3,10 @@
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from hpcddm.config import Training
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
 from hpcddm.training.schedule import constant_with_warmup
+from hpcddm.training.settings import Training
 
 FORMATS = {
     "loss": "loss {:.4f}",

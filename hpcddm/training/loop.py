@@ -13,7 +13,6 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm.config import Training
 from hpcddm.data.batch import Batch, read_batch
 from hpcddm.data.order import Order, SampleOrder
 from hpcddm.data.reader import Reader
@@ -30,6 +29,7 @@ from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import MeanLoss, Progress
+from hpcddm.training.settings import Training
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
 MOST_SKIPPED = 100

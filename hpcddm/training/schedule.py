@@ -1,6 +1,6 @@
 """Learning rate as a function of the images seen."""
 
-from hpcddm.config import Training
+from hpcddm.training.settings import Training
 
 
 def constant_with_warmup(images_seen: int, training: Training) -> float:

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from hpcddm import plugins
-from hpcddm.config import TextSettings
 from hpcddm.encoders.base import prompt_states
-from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.encoders.settings import TextEncoderSettings, TextSettings
 from hpcddm.errors import UserError
 
 PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "naïve 猫"]

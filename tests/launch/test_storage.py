@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from hpcddm.config import Training
 from hpcddm.launch import storage
 from hpcddm.loading import load_site, stored_experiment
 from hpcddm.pipeline import disk
@@ -14,6 +13,7 @@ from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir.layout import RunDir
+from hpcddm.training.settings import Training
 from tests.helpers import tiny, write_source
 
 FACTOR = 1.3
@@ -23,7 +23,7 @@ STATE = """
 import json, os, sys, tempfile
 from pathlib import Path
 import torch.distributed as dist
-from hpcddm.config import Training
+from hpcddm.training.settings import Training
 from hpcddm.loading import stored_experiment
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.environment import Ranks

@@ -10,8 +10,9 @@ from hpcddm import metrics, rooms
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.table import print_table
 from hpcddm.metrics import all_metrics
-from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.base import Better, Metric
 from hpcddm.metrics.evaluation import Evaluation, ImageSet
+from hpcddm.metrics.need import Need
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.report import page
 from hpcddm.stages import report
@@ -27,7 +28,8 @@ REAL, SAMPLES = image_set(RNG.standard_normal((60, 3))), image_set(RNG.standard_
 NOTHING = ImageSet.from_arrays({}, np.zeros(0, dtype=int))
 
 NEW = """
-from hpcddm.metrics.base import Better, Metric, Need
+from hpcddm.metrics.base import Better, Metric
+from hpcddm.metrics.need import Need
 
 class Brightness(Metric):
     '''Mean of all features.'''

@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpcddm.config import Training
 from hpcddm.data.batch import Batch
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -29,6 +28,7 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import peak_memory_gib
+from hpcddm.training.settings import Training
 from tests.training.scenarios import BATCH, KEY, RANDOMNESS, STEPS, build, training, write_tar
 
 BAD_STEP = 3

@@ -20,7 +20,6 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from hpcddm.config import Training
 from hpcddm.data import tar
 from hpcddm.data.batch import Batch
 from hpcddm.data.reader import TarReader
@@ -36,6 +35,7 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.training import loop
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.corruption import Randomness
+from hpcddm.training.settings import Training
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8

@@ -1,0 +1,29 @@
+"""Settings of drawing samples, in an experiment's YAML."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hpcddm.ensemble.conversions.settings import ConversionSettings
+from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.schema import Positive, StrictModel, default_variant
+
+
+class SamplerSettings(StrictModel):
+    """Settings of drawing samples from networks, whatever they are drawn for."""
+
+    steps: Positive = 20
+    shift: Annotated[float, Field(gt=0)] = 1.0
+    """Step spacing t = s u / (1 + (s - 1) u), u equally spaced: every log-SNR lower by 2 log s."""
+    solver: SolverSettings = default_variant("euler")
+    guidance: Annotated[float, Field(ge=0)] = 1.0
+    guidance_interval: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0, 1]
+    """First and last time t at which guidance acts (arXiv 2404.07724)."""
+    conversion: ConversionSettings = default_variant("snr_matched")
+    """Conversion of any expert's prediction to a velocity of the linear path."""
+    posteriors: Literal["separate", "shared"] = "separate"
+    """Routing weights of guidance's null half: its own p(k | x, t, null), or the other half's p(k | x, t, class)."""
+    renormalise: bool = True
+    """True where the weights of the experts that a strategy takes are scaled to sum to one."""
+    route_every: Positive = 1
+    """Number of steps between two evaluations of the router."""
