@@ -128,7 +128,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _torch() -> dict[str, str | None]:
-    """Read the version of torch, and of the CUDA that it was built for, from its file version.py."""
+    """Return the versions of torch and of its CUDA (None on CPU), from its file version.py without importing it."""
     spec = find_spec("torch")
     try:
         values = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}

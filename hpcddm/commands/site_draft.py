@@ -178,7 +178,7 @@ class Draft:
         self._hint("mail", "you@example.org", f"MailProg={self._config.get('MailProg', '?')}")
 
     def _set_shapes(self) -> None:
-        """Add the resources: by default one rank with its share of the commonest node, for a training whole nodes."""
+        """Draft the stages' resources: whole nodes for a training, else one rank with its share of a usual node."""
         node = max(
             self._nodes[self._name], key=lambda kind: (kind.gpus > 0, kind.count), default=Nodes(1, 1, 4, None, 0)
         )

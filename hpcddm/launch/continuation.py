@@ -49,7 +49,7 @@ def read(home: RunDir) -> Rest | None:
 
 
 def forget(home: RunDir) -> None:
-    """Let no job continue this submission."""
+    """Delete the record of a submission that is to be continued; a later job finds nothing to submit."""
     _path(home).unlink(missing_ok=True)
 
 

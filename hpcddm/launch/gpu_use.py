@@ -35,7 +35,7 @@ def all_stages() -> list[str]:
 
 
 def _complaints(site: Site, keys: Iterable[str], experiment: Experiment | None) -> tuple[list[str], list[str]]:
-    """Collect complaints about idle GPUs, and about ranks without one; stages with the same complaint share a text."""
+    """List requests with GPUs that no rank uses, or ranks without a GPU; stages with one problem share a text."""
     places_of: dict[tuple[str, str, bool], list[str]] = {}
     # A sweep asks for thousands of units.
     has_gpus = site.resources.gpus_per_node or any("gpus_per_node" in entry for entry in site.stages.values())

@@ -39,7 +39,7 @@ from hpcddm.models.settings import (
 
 
 class Settings(DenoisingTransformerSettings):
-    """Width, depth and heads, or the name of a size; patch, modulation, condition."""
+    """Settings of a transformer: width, depth and heads or the name of a size; patch size, modulation, condition."""
 
     size: Literal["S", "B", "L", "XL"] | None = None
 

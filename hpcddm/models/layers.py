@@ -119,7 +119,7 @@ def attend(
 
 
 def split_heads(x: Tokens, kinds: int, heads: int) -> Float[Tensor, "{kinds} n {heads} t head"]:
-    """Take tokens apart into queries, keys and values, or so many kinds of them, and these into heads."""
+    """Split projected tokens into `kinds` tensors, such as queries, keys and values, each of so many heads."""
     return x.view(*x.shape[:2], kinds, heads, -1).permute(2, 0, 3, 1, 4)
 
 

@@ -53,7 +53,7 @@ def fill_prompts(model: Network[NetworkSettings], settings: Experiment) -> None:
 
 
 def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
-    """Fill a model with other weights, which must be those of all its parameters; its fixed buffers stay.
+    """Copy weights from a file into a model: of every parameter and no others; its fixed buffers stay.
 
     Raises `UserError` naming the file, and the key or the tensor, when those weights are not the network's.
     """

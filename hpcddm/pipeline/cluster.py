@@ -22,11 +22,11 @@ class ClusterStage(Stage):
     is_made_everywhere = True
 
     def units(self, experiment: Experiment) -> list[str]:
-        """List the one unit."""
+        """Return the stage's only unit."""
         return [CLUSTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need all shards and their features."""
+        """Return all shards and their features."""
         return [*shard_keys(experiment), *encode_keys(experiment)]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:

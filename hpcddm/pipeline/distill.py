@@ -31,7 +31,7 @@ class DistillStage(Stage):
         return student_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need all experts, and the router where it chooses the teacher."""
+        """Return data, all experts, and the router where it chooses the teacher."""
         router = [ROUTER] if experiment.student.teacher == "router" else []
         return [*shard_keys(experiment), CLUSTER, *expert_keys(experiment), *router]
 

@@ -30,7 +30,7 @@ class EncodeStage(Stage):
         return encode_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need the shard of the same name."""
+        """Return the shard of the same name."""
         return [key.replace("encode/", "shard/")]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class EncodeStage(Stage):
         return {"encode": hashed(experiment.encode)}
 
     def gpus_in(self, experiment: Experiment) -> Gpus:
-        """Leave the GPU out for an encoder that computes next to nothing."""
+        """Return no GPU for an encoder that computes next to nothing."""
         return Gpus.ONE if experiment.encode.encoder.uses_gpu else Gpus.NONE
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:

@@ -21,7 +21,7 @@ REFERENCE, REAL = "heldout", "train"
 
 
 def evaluate_keys(experiment: Experiment) -> list[str]:
-    """List the units of evaluate: ranges of samples in whole batches, named by the ranges, so they never collide."""
+    """List the units of the stage: ranges of samples in whole batches, whose names are the ranges."""
     settings = experiment.evaluate
     batches = settings.images // settings.batch
     edges = [batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
@@ -86,7 +86,7 @@ class EvaluateStage(Stage):
         return evaluate_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need all networks but the experts, which are optional."""
+        """Return all networks but the experts, which are optional."""
         return sampling_units(experiment)
 
     def optional(self, experiment: Experiment) -> list[str]:

@@ -30,7 +30,7 @@ class MeasuringStage(Stage):
         return [EXTRACTOR, CLASSIFIER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need all shards."""
+        """Return all shards."""
         return shard_keys(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:

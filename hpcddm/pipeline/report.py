@@ -25,11 +25,11 @@ class ReportStage(Stage):
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
-        """List the one unit."""
+        """Return the stage's only unit."""
         return [REPORT]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need what the evaluation needs, and its ranges."""
+        """Return what the evaluation reads, and its ranges."""
         return [*sampling_units(experiment), *evaluate_keys(experiment)]
 
     def optional(self, experiment: Experiment) -> list[str]:

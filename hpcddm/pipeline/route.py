@@ -26,11 +26,11 @@ class RouteStage(Stage):
     is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
-        """List the one unit."""
+        """Return the stage's only unit."""
         return [ROUTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need the experts only where the router is trained on their samples."""
+        """Return shards and clusters, and the experts where the router is trained on their samples."""
         experts = expert_keys(experiment) if experiment.router.samples else []
         return [*shard_keys(experiment), CLUSTER, *experts]
 
@@ -45,7 +45,7 @@ class RouteStage(Stage):
         return common_settings(experiment, experiment.router.model) | settings
 
     def gpus_in(self, experiment: Experiment) -> Gpus:
-        """Need one GPU for a router that is not trained."""
+        """Return one GPU for a router that is not trained."""
         return Gpus.RANKS if experiment.router.model.trained else Gpus.ONE
 
     def batch(self, experiment: Experiment, key: str) -> int:

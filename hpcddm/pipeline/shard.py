@@ -49,7 +49,7 @@ class ShardStage(Stage):
         return shard_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need no unit: the source is outside the run."""
+        """Return no unit: the source is outside the run."""
         return []
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:

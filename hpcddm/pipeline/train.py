@@ -54,7 +54,7 @@ class TrainStage(Stage):
         return train_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Need the tars and the sample lists, and nothing of any other training."""
+        """Return the tars and the sample lists, and nothing of any other training."""
         return [*shard_keys(experiment), CLUSTER]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Manifest:
 
     @classmethod
     def expected(cls, key: str, settings: dict[str, Any], inputs: Mapping[str, "Manifest"]) -> "Manifest":
-        """Return the manifest, still without outputs, of the unit stage/unit with these settings and inputs."""
+        """Return the manifest that stage/unit should have with these settings and inputs; its outputs are empty."""
         stage, _, unit = key.partition("/")
         return cls(stage, unit, settings, {name: manifest.digest for name, manifest in inputs.items()}, [])
 
@@ -108,7 +108,7 @@ def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
 
 
 def damage(folder: Path, manifest: Manifest) -> str | None:
-    """Return a complaint about the first output that is missing or of another size; None where all are whole."""
+    """Return a message about the first output that is missing or whose size is not the manifest's; None without one."""
     for output in manifest.outputs:
         file = folder / output.path
         if not file.is_file():

@@ -118,9 +118,9 @@ class Attempt:
 def open_attempt(
     logs: Path, ranks: Ranks, allocation: dict[str, Any] | None = None, origin: dict[str, Any] | None = None
 ) -> Attempt:
-    """Open the attempt: rank 0 claims the next number, the other ranks find the newest folder of their owner.
+    """Open the attempt: rank 0 claims the next number, the other ranks wait for the newest folder of their job.
 
-    origin: the code and the packages of rank 0.
+    origin: versions of code and packages, which rank 0 records.
     """
     if ranks.rank == 0:
         return replace(_claim(logs, ranks.owner, allocation or {}, origin or {}), ranks=ranks)

@@ -49,7 +49,7 @@ class AttemptRecord:
 
     @property
     def changes(self) -> list[str]:
-        """Differences of its code and packages from those of the attempts that it continues, as text."""
+        """Code and package versions that differ from those of the earlier attempts that this one resumes, as text."""
         changes = self.owner.get("changes")
         return [str(change) for change in changes] if isinstance(changes, list) else []
 

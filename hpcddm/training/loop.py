@@ -165,7 +165,7 @@ def _refuse_divergence(skipped_in_a_row: int, progress: Progress, unit: Unit) ->
 
 
 def _passes(interval: int, images: int, batch: int) -> bool:
-    """Tell if the last batch reached or passed a multiple of the interval."""
+    """Tell if the most recent batch brought the image count to or past a multiple of the interval."""
     return images // interval > (images - batch) // interval
 
 
@@ -197,7 +197,7 @@ def _save(
 
 
 def _publish(weights: dict[str, torch.Tensor], progress: Progress, unit: Unit) -> None:
-    """Write the weights, which are those of rank 0, and the loss curve; raises `UserError` where one is not finite."""
+    """Write weights and loss curve on rank 0; raises `UserError`, before writing, where a weight is not finite."""
     if unit.ranks.rank > 0:
         return
     finite = all(values.isfinite().all() for values in weights.values())

@@ -17,7 +17,7 @@ class Settings(SolverSettings):
 
 
 class Euler(Solver[Settings]):
-    """Solver of one velocity evaluation per step."""
+    """First-order solver: one velocity evaluation per step."""
 
     def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
         return x + (t_next - t) * velocity(x, t)

@@ -22,7 +22,7 @@ class Check(ABC):
 
     @abstractmethod
     def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Evaluate the files that the jobs left; a check without its files returns the reason."""
+        """Evaluate the files that the jobs left; where they are missing, the row says why."""
 
     def ok(self, seconds: float | None, finding: str) -> CheckRow:
         """Return the row of a check that passes; seconds: duration of the checked operation, None where it has none."""

@@ -26,7 +26,7 @@ PROBE = b"x" * 1_000_000
 
 
 def observe(folder: Path, spec: dict[str, Any]) -> None:
-    """Try scratch inside the job, meet the other ranks, and try with them the folder in which runs lie."""
+    """Test inside the job the local scratch, and with all ranks that the folder of the runs is shared."""
     _observe_scratch(folder, spec)
     with meet(folder, spec) as circle:
         _observe_runs(folder, circle)
