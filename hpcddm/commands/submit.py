@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import continuation
@@ -30,7 +31,7 @@ from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, w
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import manifest, sharing
+from hpcddm.rundir import sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
@@ -103,16 +104,9 @@ def submit_missing(
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only)
     if not decision.to_run:
-        _print_nothing_to_do(decision, run)
+        print_nothing_to_do(decision, run)
         return 0
-    _check_schedulers(decision, run, launcher)
-    check_experiment(experiment, site, decision)
-    _check_prompts(experiment, decision)
-    check_folder(run)
-    if not dry_run:
-        groups = arrays(items_of(decision.to_run, experiment, run), site)
-        launcher.check([array_spec(group[:1], site) for group in groups])
-        preflight(experiment, site, run, decision.to_run)
+    _check(experiment, site, run, launcher, decision, dry_run)
     make_folder(run)
     with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
         if is_cancelled(rest, run):
@@ -121,24 +115,45 @@ def submit_missing(
         # Another submit may have been at work between the first look and the lock.
         decision = decide(experiment, run, launcher, redo, only)
         if not decision.to_run:
-            _print_nothing_to_do(decision, run)
+            print_nothing_to_do(decision, run)
             return 0
         _check_schedulers(decision, run, launcher)
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
-        # Before anything is set aside: what belongs to somebody else may be refused.
-        end(decision.recalled, Journal(run.journal).submissions(), launcher)
-        for key in (unit.key for unit in decision.to_run if unit.stage in redo):
-            set_aside(run, key)
-        store_experiment(experiment, run)
-        store_site(site, run)
-        store_parts(run, launcher.template_parts)
-        _announce(site, run, decision)
-        announce_code(launcher)
+        _store(experiment, site, run, launcher, decision, redo)
         if isinstance(launcher, QueueLauncher):
             return _queue(experiment, run, launcher, decision, only)
         return _run_here(experiment, run, launcher, decision, only)
+
+
+def _check(
+    experiment: Experiment, site: Site, run: RunDir, launcher: Launcher, decision: Decision, dry_run: bool
+) -> None:
+    """Refuse what is bound to fail, before anything is written; raises `UserError` or `ConfigError`."""
+    _check_schedulers(decision, run, launcher)
+    check_experiment(experiment, site, decision)
+    _check_prompts(experiment, decision)
+    check_folder(run)
+    if not dry_run:
+        groups = arrays(items_of(decision.to_run, experiment, run), site)
+        launcher.check([array_spec(group[:1], site) for group in groups])
+        preflight(experiment, site, run, decision.to_run)
+
+
+def _store(
+    experiment: Experiment, site: Site, run: RunDir, launcher: Launcher, decision: Decision, redo: Collection[str]
+) -> None:
+    """Set aside what is made anew, and store with the run what its jobs and later commands read."""
+    # Before anything is set aside: what belongs to somebody else may be refused.
+    end(decision.recalled, Journal(run.journal).submissions(), launcher)
+    for key in (unit.key for unit in decision.to_run if unit.stage in redo):
+        set_aside(run, key)
+    store_experiment(experiment, run)
+    store_site(site, run)
+    store_parts(run, launcher.template_parts)
+    announce(site, run, decision)
+    announce_code(launcher)
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
@@ -209,7 +224,7 @@ def _run_here(
         raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
     if REPORT in final.complete:
         call_hook(launcher.site, run, HookEvent.COMPLETE, REPORT)
-    _print_nothing_to_do(final, run)
+    print_nothing_to_do(final, run)
     return 0
 
 
@@ -301,51 +316,3 @@ def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher,
     num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
     if num_remaining:
         click.echo(f"{num_remaining} units would remain ({limit})")
-
-
-def _announce(site: Site, run: RunDir, decision: Decision) -> None:
-    counts = f"{len(decision.complete)} units complete, {len(decision.to_run)} to run"
-    if decision.active:
-        counts += f", {len(decision.active)} in the queue or running"
-    click.echo(f"run {run.root}   site {site.name}   {counts}")
-    _print_other_sites(decision, run)
-
-
-def announce_code(launcher: Launcher) -> None:
-    """Store the code that jobs will run; print its version, and a note where earlier jobs have another."""
-    code, before = launcher.code.make(), launcher.code.others()
-    where = f"{launcher.code.folder}, live: a change there changes what jobs run" if launcher.code.is_live else ""
-    click.echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")
-    if before:
-        click.echo(f"note: earlier jobs were submitted with other code and keep theirs; the last was {before[0]}")
-
-
-def _print_other_sites(decision: Decision, run: RunDir) -> None:
-    if decision.elsewhere:
-        sites = {site for key in decision.elsewhere if (site := decision.states[key].unit.site)}
-        click.echo(f"elsewhere ({', '.join(sorted(sites))}): {', '.join(decision.elsewhere)}")
-        for key, reason in decision.elsewhere.items():
-            if reason:
-                click.echo(f"{key} is here but does not fit: {reason}; fetch the right one, or remove the folder")
-    if decision.blocked:
-        first = next(iter(decision.blocked.values()))
-        stages = dict.fromkeys(key.split("/")[0] for key in decision.blocked)
-        click.echo(
-            f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again"
-        )
-
-
-def _print_nothing_to_do(decision: Decision, run: RunDir) -> None:
-    if decision.active:
-        click.echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
-    elif decision.elsewhere:
-        click.echo("everything that belongs to this site is complete")
-        _print_other_sites(decision, run)
-    else:
-        click.echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    report = manifest.read(run.unit(REPORT))
-    if report and REPORT in decision.complete:
-        from hpcddm.commands.table import print_table
-
-        print_table(report.results)
-        click.echo(f"report {run.unit(REPORT) / 'index.html'}")

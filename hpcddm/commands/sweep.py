@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from hpcddm.commands.announcements import announce_code
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
-    announce_code,
     follow_stored_template,
     is_cancelled,
     make_folder,
