@@ -2,7 +2,7 @@ import pytest
 
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
 from hpcddm.pipeline.keys import MONOLITH, OTHER_STAGES, REPORT, ROUTER, STUDENT, expert_key, expert_number
-from hpcddm.pipeline.plan import STAGE_NAMES, plan
+from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import REPOSITORY, tiny
 
 
@@ -17,6 +17,18 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill"}
+
+
+def test_a_stage_names_the_stages_that_it_reads(tmp_path):
+    changes = {
+        "distill": {"teacher": "router"},
+        "router__samples": {"images": 8, "steps": 2},
+        "monolith": {"enabled": True},
+    }
+    read: dict[str, set[str]] = {name: set() for name in STAGES}
+    for unit in plan(tiny(tmp_path, **changes)):
+        read[unit.stage] |= {key.split("/")[0] for key in unit.inputs}
+    assert {name: set(stage.reads) for name, stage in STAGES.items()} == read
 
 
 def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):

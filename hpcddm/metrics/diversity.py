@@ -35,9 +35,9 @@ def diversity(features: np.ndarray, labels: np.ndarray) -> float:
     """
     means = []
     for label in np.unique(labels):
-        members = features[labels == label]
-        if len(members) < 2:
+        of_class = features[labels == label]
+        if len(of_class) < 2:
             raise ValueError(f"class {label}: diversity needs 2 samples of every class")
-        total = sum(np.sqrt(distances).sum() for _, distances in blocks(members, members))
-        means.append(total / (len(members) * (len(members) - 1)))
+        total = sum(np.sqrt(distances).sum() for _, distances in blocks(of_class, of_class))
+        means.append(total / (len(of_class) * (len(of_class) - 1)))
     return float(np.mean(means))

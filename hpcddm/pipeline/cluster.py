@@ -18,7 +18,6 @@ class ClusterStage(Stage):
 
     name = "cluster"
     reads = ("shard", "encode")
-    writes = "centroids, a cluster id for every image, one sample list per expert"
     is_made_everywhere = True
 
     def units(self, experiment: Experiment) -> list[str]:

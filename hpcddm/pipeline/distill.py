@@ -22,7 +22,6 @@ class DistillStage(Stage):
 
     name = "distill"
     reads = ("shard", "cluster", "train", "route")
-    writes = "EMA weights of one dense student, loss curve"
     gpus = Gpus.RANKS
     is_collective = True
 

@@ -21,7 +21,6 @@ class EncodeStage(Stage):
 
     name = "encode"
     reads = ("shard",)
-    writes = "features (HDF5)"
     gpus = Gpus.ONE
     is_made_everywhere = True
 

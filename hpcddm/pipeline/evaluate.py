@@ -78,7 +78,6 @@ class EvaluateStage(Stage):
 
     name = "evaluate"
     reads = ("shard", "cluster", "measuring", "train", "route", "distill")
-    writes = "samples and their statistics, per arm"
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:

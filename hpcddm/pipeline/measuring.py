@@ -21,7 +21,6 @@ class MeasuringStage(Stage):
 
     name = "measuring"
     reads = ("shard",)
-    writes = "weights (safetensors), loss curve"
     gpus = Gpus.RANKS
     is_collective = True
 

@@ -21,7 +21,6 @@ class ReportStage(Stage):
 
     name = "report"
     reads = ("shard", "cluster", "measuring", "train", "route", "distill", "evaluate")
-    writes = "index.html, metrics.json"
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:

@@ -21,7 +21,6 @@ class RouteStage(Stage):
 
     name = "route"
     reads = ("shard", "cluster", "train")
-    writes = "router weights, accuracy and calibration by noise level"
     gpus = Gpus.RANKS
     is_collective = True
 

@@ -41,7 +41,6 @@ class ShardStage(Stage):
 
     name = "shard"
     reads = ()
-    writes = "one WebDataset tar and its byte-offset index"
     is_made_everywhere = True
 
     def units(self, experiment: Experiment) -> list[str]:

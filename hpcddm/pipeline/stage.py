@@ -41,8 +41,6 @@ class Stage(ABC):
     name: ClassVar[str]
     reads: ClassVar[tuple[str, ...]]
     """Stages whose units it may read; it stands after them in the order of the stages."""
-    writes: ClassVar[str]
-    """Outputs of a unit, in words."""
     gpus: ClassVar[Gpus] = Gpus.NONE
     """GPUs that it can use at most."""
     is_collective: ClassVar[bool] = False

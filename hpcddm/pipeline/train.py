@@ -45,7 +45,6 @@ class TrainStage(Stage):
 
     name = "train"
     reads = ("shard", "cluster")
-    writes = "EMA weights (safetensors), loss curve"
     gpus = Gpus.RANKS
     is_collective = True
 
