@@ -1,7 +1,11 @@
 """The files on docs/adding-a-variant.md, in a folder of the user's own, run a whole experiment."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +93,26 @@ def test_all_files_of_the_page_run_an_experiment_from_a_users_own_folder(tmp_pat
     assert again.returncode == 0 and "nothing" in again.stdout, again.stdout + again.stderr
     without = hpcddm("status", run.root)
     assert without.returncode != 0 and "npz" in without.stderr and "HPCDDM_VARIANTS" in without.stderr
+
+
+def test_the_same_files_in_the_package_are_planned_and_validated(tmp_path, experiment):
+    package = tmp_path / "copy" / "hpcddm"
+    shutil.copytree(REPOSITORY / "hpcddm", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "slurm", tmp_path / "copy" / "slurm")
+    write_variants(package)
+    command = [sys.executable, "-m", "hpcddm.cli", "submit", experiment, "--site", "embedded", "--dry-run"]
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    done = subprocess.run(
+        [*command, "--run-dir", tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        cwd=package.parent,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "brightness/all" in done.stdout
 
 
 @pytest.fixture

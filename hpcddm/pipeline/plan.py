@@ -34,12 +34,12 @@ BUILT_IN = (
 
 
 def _all_stages() -> dict[str, Stage]:
-    """Return the stages by name, those of the user's own files each after the last stage that it reads."""
+    """Return the stages by name; one that is only a file here and in `stages/` stands after the last that it reads."""
     stages: list[Stage] = list(BUILT_IN)
-    for place in rooms.own_files():
-        room, _, file = place.rpartition("/")
-        if room == "pipeline":
-            stage = stage_in(rooms.module(room, file.removesuffix(".py")))
+    made = {file.stem for file in rooms.files("stages")} - {"__init__", *(stage.name for stage in BUILT_IN)}
+    for file in rooms.files("pipeline"):
+        if file.stem in made:
+            stage = stage_in(rooms.module("pipeline", file.stem))
             last = max((number for number, other in enumerate(stages) if other.name in stage.reads), default=-1)
             stages.insert(last + 1, stage)
     return {stage.name: stage for stage in stages}
