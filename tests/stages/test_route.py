@@ -38,7 +38,7 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("routes")
     command = [sys.executable, "-m", "tests.stages.routes", str(root)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=REPOSITORY)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment, cwd=REPOSITORY)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(done.stdout.rsplit("RESULT ", 1)[1]) | {"root": root}
 
