@@ -6,7 +6,6 @@ derived from the room's `Variant`. The login node validates settings without imp
 """
 
 import ast
-import inspect
 from abc import ABC
 from collections.abc import Iterator
 from functools import cache
@@ -53,11 +52,7 @@ def create(base: type[V], settings: RoomSettings, *arguments: Any) -> V:
 
 @cache
 def _implementation(base: type[V], module: ModuleType) -> type[V]:
-    derived = [
-        item
-        for item in vars(module).values()
-        if inspect.isclass(item) and item.__module__ == module.__name__ and issubclass(item, base)
-    ]
+    derived = rooms.defined(module, base)
     if len(derived) != 1:
         raise ConfigError(f"{module.__file__}: has {len(derived)} classes derived from {base.__name__}, needs one")
     missing = sorted(getattr(derived[0], "__abstractmethods__", ()))

@@ -5,12 +5,15 @@ import os
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from hpcddm.errors import ConfigError
 
 PACKAGE = Path(__file__).parent
 VARIABLE = "HPCDDM_VARIANTS"
 """Environment variable that names the user's folder."""
+
+C = TypeVar("C")
 
 
 def files(room: str) -> list[Path]:
@@ -20,12 +23,18 @@ def files(room: str) -> list[Path]:
 
 
 def module(room: str, name: str) -> ModuleType:
-    """Import a file of a room; one of the user's has the same name as it would have in the package."""
+    """Import a file of a room, the user's own under the name that it would have in the package."""
     package = importlib.import_module(_dotted(room))
     folder = own_folder()
     if folder is not None and str(folder / room) not in package.__path__:
         package.__path__.append(str(folder / room))
     return importlib.import_module(f"{_dotted(room)}.{name}")
+
+
+def defined(module: ModuleType, base: type[C]) -> list[type[C]]:
+    """List the classes that a file itself defines and that derive from `base`."""
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, base)]
+    return [item for item in classes if item is not base and item.__module__ == module.__name__]
 
 
 def own_folder() -> Path | None:

@@ -22,7 +22,7 @@ class Order(ABC):
 
 
 class SampleOrder(Order):
-    """All rows in a new random order in every epoch."""
+    """Order of all rows, a new random one in every epoch."""
 
     def __init__(self, seed: int, stream: str, size: int) -> None:
         self._seed, self._stream, self._size = seed, stream, size
@@ -36,7 +36,7 @@ class SampleOrder(Order):
 
 
 class BalancedOrder(Order):
-    """Clusters in turn, the rows of each in a new random order in every epoch of its own.
+    """Order that takes the clusters in turn, the rows of each in a new random order in every epoch of its own.
 
     clusters: the cluster of every row; those without a row are left out. Within a cluster every row is seen
     equally often, so that its images and classes keep their own frequencies.

@@ -15,12 +15,7 @@ def all_metrics() -> tuple[Metric, ...]:
     """Load the metric of every file, in the order of the columns."""
     files = [file for file in rooms.files("metrics") if file.stem != "__init__"]
     modules = [rooms.module("metrics", file.stem) for file in files]
-    defined = [(module.__name__, value) for module in modules for value in vars(module).values()]
-    metrics = [
-        value()
-        for module, value in defined
-        if isinstance(value, type) and issubclass(value, Metric) and value is not Metric and value.__module__ == module
-    ]
+    metrics = [metric() for module in modules for metric in rooms.defined(module, Metric)]
     return tuple(sorted(metrics, key=lambda metric: (metric.order, metric.key)))
 
 

@@ -1,4 +1,4 @@
-"""Denoisers of the stages train and distill: building, initial weights, objective, FLOPs and shares of a training."""
+"""Denoisers of the stages train and distill: building, initial weights and objective."""
 
 from collections.abc import Callable
 from functools import partial

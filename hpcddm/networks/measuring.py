@@ -1,12 +1,11 @@
 """Measuring networks: the extractor of the distances and the classifier of samples."""
 
-import torch
-
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops
 from hpcddm.models.settings import ClassifierModelSettings
+from hpcddm.networks import denoisers
 from hpcddm.pipeline.measuring import network_settings
 
 
@@ -18,5 +17,5 @@ def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]
 
 def train_flops(settings: Experiment, key: str) -> int:
     """Count the FLOPs for one training image, forward and backward."""
-    data = settings.data
-    return training_flops(build(settings, key), torch.zeros(1, data.channels, data.image_size, data.image_size))
+    image, *_ = denoisers.one_image(settings)
+    return training_flops(build(settings, key), image)

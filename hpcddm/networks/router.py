@@ -1,4 +1,4 @@
-"""Routers: building, loading a finished one, and FLOPs."""
+"""Routers: building, initial weights, loading a finished one."""
 
 import json
 from collections.abc import Callable

@@ -6,47 +6,37 @@ from typing import Any
 
 from hpcddm import rooms
 from hpcddm.config import Experiment
+from hpcddm.errors import ConfigError
 from hpcddm.initial_weights import InitRequest
-from hpcddm.pipeline.cluster import ClusterStage
-from hpcddm.pipeline.distill import DistillStage
-from hpcddm.pipeline.encode import EncodeStage
-from hpcddm.pipeline.evaluate import EvaluateStage
 from hpcddm.pipeline.keys import stage_of
-from hpcddm.pipeline.measuring import MeasuringStage
-from hpcddm.pipeline.report import ReportStage
-from hpcddm.pipeline.route import RouteStage
-from hpcddm.pipeline.shard import ShardStage
 from hpcddm.pipeline.stage import Gpus, Stage, stage_in
-from hpcddm.pipeline.train import TrainStage
 from hpcddm.rundir.manifest import flatten
 
-BUILT_IN = (
-    ShardStage(),
-    EncodeStage(),
-    ClusterStage(),
-    MeasuringStage(),
-    TrainStage(),
-    RouteStage(),
-    DistillStage(),
-    EvaluateStage(),
-    ReportStage(),
-)
+ORDER = ("shard", "encode", "cluster", "measuring", "train", "route", "distill", "evaluate", "report")
+"""Where several units could start, the first in this order does: long ones before short ones."""
 
 
 def _all_stages() -> dict[str, Stage]:
-    """Return the stages by name; one that is only a file here and in `stages/` stands after the last that it reads."""
-    stages: list[Stage] = list(BUILT_IN)
-    made = {file.stem for file in rooms.files("stages")} - {"__init__", *(stage.name for stage in BUILT_IN)}
-    for file in rooms.files("pipeline"):
-        if file.stem in made:
-            stage = stage_in(rooms.module("pipeline", file.stem))
-            last = max((number for number, other in enumerate(stages) if other.name in stage.reads), default=-1)
-            stages.insert(last + 1, stage)
-    return {stage.name: stage for stage in stages}
+    """Load the stages, each a file here and one in `stages/`; those that `ORDER` lacks follow the last that they read.
+
+    Raises `ConfigError` for stages that read unknown ones, or each other.
+    """
+    made = {file.stem for file in rooms.files("stages")} - {"__init__"}
+    names = [file.stem for file in rooms.files("pipeline") if file.stem in made]
+    stages = {name: stage_in(rooms.module("pipeline", name)) for name in names}
+    order, others = list(ORDER), [name for name in names if name not in ORDER]
+    while others:
+        ready = [name for name in others if set(stages[name].reads) <= set(order)]
+        if not ready:
+            unknown = sorted(set(stages[others[0]].reads) - set(order))
+            raise ConfigError(f"pipeline/{others[0]}.py: reads {', '.join(unknown)}: unknown, or reading it in turn")
+        others.remove(ready[0])
+        order.insert(max((order.index(name) for name in stages[ready[0]].reads), default=-1) + 1, ready[0])
+    return {name: stages[name] for name in order}
 
 
 STAGES = _all_stages()
-"""All stages by name. Where several units could start, the first in this order does: long ones before short ones."""
+"""All stages by name, in their order."""
 
 STAGE_NAMES = tuple(STAGES)
 

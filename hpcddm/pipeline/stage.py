@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import ModuleType
 from typing import Any, ClassVar
 
+from hpcddm import rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.initial_weights import InitRequest
@@ -87,11 +88,7 @@ class Stage(ABC):
 
 def stage_in(module: ModuleType) -> Stage:
     """Create the stage that a file of `pipeline/` defines; raises `ConfigError` naming the file without one."""
-    defined = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Stage) and value.__module__ == module.__name__
-    ]
+    defined = rooms.defined(module, Stage)
     name = module.__name__.rpartition(".")[2]
     if len(defined) != 1 or defined[0].name != name:
         raise ConfigError(f"{module.__file__}: needs one subclass of Stage whose name is '{name}'")

@@ -11,6 +11,7 @@ from hpcddm.data.sources.base import Record, Source, Split
 from hpcddm.errors import require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.disk import shard_range
 from hpcddm.pipeline.shard import INDEX, KEYS, TAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
@@ -28,11 +29,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     folder = str((unit.run.root / data.source.folder).resolve())
     source = data.source.model_copy(update={"folder": folder})
     records = plugins.create(Source, source).open_split(split)
-    start, stop = (len(records) * edge // parts for edge in (int(part), int(part) + 1))
-    require(stop > start, f"{folder}: {len(records)} {split} images are too few for {parts} shards")
+    numbers = shard_range(len(records), int(part), parts)
+    require(len(numbers) > 0, f"{folder}: {len(records)} {split} images are too few for {parts} shards")
     path = unit.folder / TAR
     with atomic.replacing(path, durable=False) as staged:
-        count = tar.write_tar(staged, _pick(records, start, stop, unit), data.image_size, data.channels)
+        count = tar.write_tar(staged, _pick(records, numbers, unit), data.image_size, data.channels)
     index, keys = tar.index_tar(path, int(part))
     require(len(index) == count, f"{path}: {count} images written, {len(index)} found; two of them share a key")
     require(
@@ -50,9 +51,9 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(TAR_WORK, False, workload.images_of(key), IMAGES_TIMED)]
 
 
-def _pick(records: Split, start: int, stop: int, unit: Unit) -> Iterator[Record]:
-    for number in range(start, stop):
+def _pick(records: Split, numbers: range, unit: Unit) -> Iterator[Record]:
+    for done, number in enumerate(numbers):
         if number % BEAT_EVERY == 0:
             unit.leave_if_told()
-        unit.heartbeat.beat(number - start, stop - start)
+        unit.heartbeat.beat(done, len(numbers))
         yield records[number]
