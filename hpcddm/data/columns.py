@@ -1,0 +1,195 @@
+"""Columns: what is known of every sample, memory-mapped from contiguous HDF5 datasets in one or several files."""
+
+import math
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import h5py
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+
+Numbers = range | Sequence[int] | Int[np.ndarray, " n"]
+"""Numbers of samples, or rows of a column."""
+BYTES, OFFSETS = "bytes", "offsets"
+"""Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows of a column that need not be in memory together: consecutive blocks of `shape[0]` rows in all."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    blocks: Iterable[np.ndarray]
+
+
+def write_columns(path: Path, columns: Mapping[str, np.ndarray | list[str] | Blocks]) -> None:
+    """Write columns of equal length into one HDF5 file that `Column` and `TextColumn` can map.
+
+    Raises ValueError, and leaves the file as it was, for lengths that differ or rows that are missing.
+    """
+    with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+        counts = {name: _write(file, name, values) for name, values in columns.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"{path}: columns of one file have equally many rows, not {counts}")
+
+
+class Column:
+    """One value or array of every sample, in parts that lie in several files; only rows that are asked for are read.
+
+    parts: the files in the order of the samples, with the number of rows that each must hold.
+    Raises `UserError` naming a file that is missing, torn, or has another number of rows.
+    """
+
+    def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
+        self._files = {path: _mapped(path) for path in parts}
+        self._rows = [self._files[path].rows(name, count) for path, count in parts.items()]
+        self._starts = _starts(parts.values())
+        self.dtype, self.item_shape = self._rows[0].dtype, self._rows[0].shape[1:]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def gather(self, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
+        """Copy the rows of some numbers, in their order; raises IndexError for one that no sample has."""
+        if isinstance(numbers, range) and numbers.step == 1:
+            return self._consecutive(numbers)
+        numbers = np.asarray(numbers, dtype=np.int64)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
+            raise IndexError(f"samples {numbers.min()} to {numbers.max()} of {len(self)}")
+        if len(self._rows) == 1:
+            return self._rows[0][numbers]
+        gathered = np.empty((len(numbers), *self.item_shape), self.dtype)
+        owners = np.searchsorted(self._starts[1:], numbers, side="right")
+        by_owner = np.argsort(owners, kind="stable")
+        for places in np.split(by_owner, np.flatnonzero(np.diff(owners[by_owner])) + 1):
+            if len(places):
+                part = owners[places[0]]
+                gathered[places] = self._rows[part][numbers[places] - self._starts[part]]
+        return gathered
+
+    def _consecutive(self, numbers: range) -> Shaped[np.ndarray, "n ..."]:
+        if len(numbers) and not 0 <= numbers.start < numbers.stop <= len(self):
+            raise IndexError(f"samples {numbers.start} to {numbers.stop - 1} of {len(self)}")
+        places = [slice(max(numbers.start - start, 0), max(numbers.stop - start, 0)) for start in self._starts[:-1]]
+        return np.concatenate([rows[place] for rows, place in zip(self._rows, places, strict=True)])
+
+
+class TextColumn:
+    """One text of every sample, in parts that lie in several files; as `Column`."""
+
+    def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
+        self._files = {path: _mapped(path) for path in parts}
+        self._offsets = [self._files[path].rows(f"{name}/{OFFSETS}", count + 1) for path, count in parts.items()]
+        ends = [int(offsets[-1]) for offsets in self._offsets]
+        self._texts = [self._files[path].rows(f"{name}/{BYTES}", end) for path, end in zip(parts, ends, strict=True)]
+        self._starts = _starts(parts.values())
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def gather(self, numbers: Numbers) -> list[str]:
+        """Copy the texts of some numbers, in their order; raises IndexError for one that no sample has."""
+        return [self._text(int(number)) for number in numbers]
+
+    def _text(self, number: int) -> str:
+        if not 0 <= number < len(self):
+            raise IndexError(f"sample {number} of {len(self)}")
+        part = bisect_right(self._starts, number) - 1
+        row = number - self._starts[part]
+        begin, end = self._offsets[part][row : row + 2]
+        return self._texts[part][begin:end].tobytes().decode(errors="surrogateescape")
+
+
+class _MappedFile:
+    """An HDF5 file mapped as a whole: one open file for all of its columns, and no lock, so that forks may share it."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with h5py.File(path) as file:
+                self._layouts = dict(_layouts(file))
+            with open(path, "rb") as plain:
+                self._map = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise _unusable(path, str(error)) from None
+        self._path = path
+
+    def rows(self, name: str, count: int) -> Shaped[np.ndarray, "{count} ..."]:
+        """Map a dataset of so many rows; raises `UserError` naming the file that lacks it, or some of its bytes."""
+        if name not in self._layouts:
+            raise _unusable(self._path, f"it has no column {name}, only {', '.join(self._layouts)}")
+        offset, shape, dtype = self._layouts[name]
+        if shape[:1] != (count,):
+            raise _unusable(self._path, f"column {name} has shape {shape} instead of {count} rows")
+        values = math.prod(shape)
+        if not values:
+            return np.empty(shape, dtype)
+        if offset is None:
+            raise _unusable(self._path, f"column {name} is not contiguous")
+        if offset + values * dtype.itemsize > len(self._map):
+            raise _unusable(self._path, f"column {name} ends behind its {len(self._map)} bytes")
+        return np.frombuffer(self._map, dtype, values, offset).reshape(shape)
+
+
+_FILES: WeakValueDictionary[tuple, _MappedFile] = WeakValueDictionary()
+
+
+def _mapped(path: Path) -> _MappedFile:
+    """Map a file once for all of its columns that are in use; a file that replaced it is another one."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise _unusable(path, error.strerror) from None
+    key = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    file = _FILES.get(key)
+    if file is None:
+        file = _FILES[key] = _MappedFile(path)
+    return file
+
+
+def _unusable(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"{path}: no usable columns ({reason}); remove {path.parent}/manifest.json and submit again, to make it anew"
+    )
+
+
+def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int, ...], np.dtype]]]:
+    """Yield name, offset in bytes (None where the values do not lie together), shape and dtype of every dataset."""
+    names: list[str] = []
+    file.visit(names.append)
+    for name in names:
+        if isinstance(dataset := file[name], h5py.Dataset):
+            yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
+
+
+def _starts(counts: Iterable[int]) -> list[int]:
+    """Return the number of the first sample of every part, and behind them the number of all."""
+    return [0, *accumulate(counts)]
+
+
+def _write(file: h5py.File, name: str, values: np.ndarray | list[str] | Blocks) -> int:
+    """Write one column and return its number of rows."""
+    if isinstance(values, np.ndarray):
+        file.create_dataset(name, data=values)
+        return len(values)
+    if isinstance(values, list):
+        texts = [text.encode(errors="surrogateescape") for text in values]
+        file.create_dataset(f"{name}/{BYTES}", data=np.frombuffer(b"".join(texts), np.uint8))
+        file.create_dataset(f"{name}/{OFFSETS}", data=np.array(_starts(map(len, texts)), dtype="<u8"))
+        return len(values)
+    dataset, start = file.create_dataset(name, values.shape, values.dtype), 0
+    for block in values.blocks:
+        dataset[start : start + len(block)] = block
+        start += len(block)
+    if start != len(dataset):
+        raise ValueError(f"{name}: {start} of {len(dataset)} rows")
+    return start

@@ -1,0 +1,169 @@
+import random
+
+import h5py
+import numpy as np
+import pytest
+
+from hpcddm.data.columns import Blocks, Column, TextColumn, write_columns
+from hpcddm.errors import UserError
+from tests.helpers import python
+
+SHAPES = {"u4": (), "u8": (), "u2": (), "i4": (), "f4": (5,), "f2": (2, 3)}
+PARTS = [[7], [1, 0, 3], [4, 4, 4], [0, 9], [2, 0], [1] * 12]
+WORDS = ["", "a", "a red dress", "Ärmel und Ösen", "鞋 👟", "two\nlines", "odd \udcff byte"]
+
+
+@pytest.fixture(params=PARTS, ids=str)
+def parts(request, tmp_path):
+    """Files of columns with so many rows each; their rows together, by name."""
+    generator, whole, files = np.random.default_rng(len(request.param)), {}, {}
+    for number, count in enumerate(request.param):
+        columns = {
+            dtype: generator.integers(0, 1000, (count, *shape)).astype(f"<{dtype}") for dtype, shape in SHAPES.items()
+        }
+        columns["words"] = [WORDS[choice] for choice in generator.integers(0, len(WORDS), count)]
+        files[tmp_path / f"{number}.h5"] = count
+        write_columns(tmp_path / f"{number}.h5", columns)
+        for name, values in columns.items():
+            whole.setdefault(name, []).extend(values)
+    return files, whole
+
+
+def draws(count: int) -> list[range | list[int] | np.ndarray]:
+    """Numbers as they are asked for: none, all, consecutive, in any order, repeated."""
+    generator = random.Random(count)
+    spans = [range(start, generator.randint(start, count)) for start in range(count)]
+    anyhow = [[generator.randrange(count) for _ in range(generator.randint(0, 30))] for _ in range(20)]
+    return [[], range(0), range(count), range(count - 1, -1, -1), *spans, *anyhow, np.arange(0, count, 2)]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_gathered_rows_are_those_of_the_parts_one_behind_the_other(parts, name):
+    files, whole = parts
+    column, rows = Column(name, files), np.array(whole[name])
+    assert (len(column), column.item_shape, column.dtype) == (len(rows), SHAPES[name], np.dtype(f"<{name}"))
+    for numbers in draws(len(rows)):
+        gathered = column.gather(numbers)
+        assert gathered.dtype == column.dtype and gathered.shape == (len(numbers), *SHAPES[name])
+        assert np.array_equal(gathered, rows[np.array(numbers, dtype=int)])
+    gathered[...] = 0
+    assert np.array_equal(column.gather(range(len(rows))), rows)
+
+
+def test_gathered_texts_are_those_that_were_written(parts):
+    files, whole = parts
+    column = TextColumn("words", files)
+    for numbers in draws(len(column)):
+        assert column.gather(numbers) == [whole["words"][number] for number in numbers]
+
+
+@pytest.mark.parametrize("numbers", [[-1], range(-1, 2), [0, 10**6], range(3, 10**6)], ids=str)
+def test_a_number_that_no_sample_has_is_an_error(parts, numbers):
+    files, _ = parts
+    for column in (Column("u4", files), TextColumn("words", files)):
+        with pytest.raises(IndexError):
+            column.gather(numbers)
+
+
+def test_blocks_are_the_rows_that_they_make_together(tmp_path):
+    rows = np.arange(24, dtype="<f4").reshape(8, 3)
+    write_columns(tmp_path / "x.h5", {"f": Blocks(rows.shape, rows.dtype, iter([rows[:3], rows[3:4], rows[4:]]))})
+    assert np.array_equal(Column("f", {tmp_path / "x.h5": 8}).gather(range(8)), rows)
+
+
+def test_equal_columns_are_equal_bytes(tmp_path):
+    for name in "ab":
+        write_columns(tmp_path / name, {"n": np.arange(9), "t": ["x"] * 9})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"a": np.zeros(3), "b": ["x"]}, {"a": Blocks((4,), np.dtype("<u2"), [np.zeros(3, "<u2")])}],
+    ids=["lengths", "missing rows"],
+)
+def test_columns_that_do_not_fit_leave_the_file_as_it_was(tmp_path, columns):
+    write_columns(tmp_path / "x.h5", {"a": np.ones(2)})
+    with pytest.raises(ValueError, match="rows"):
+        write_columns(tmp_path / "x.h5", columns)
+    assert Column("a", {tmp_path / "x.h5": 2}).gather([1]).tolist() == [1] and len(list(tmp_path.iterdir())) == 1
+
+
+def chunked(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("n", data=np.arange(100), chunks=(10,))
+
+
+DAMAGES = {
+    "missing": (lambda path: path.unlink(), "No such file"),
+    "empty": (lambda path: path.write_bytes(b""), "no usable columns"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-50]), "no usable columns"),
+    "foreign": (lambda path: path.write_bytes(b"no HDF5 at all"), "no usable columns"),
+    "of fewer rows": (lambda path: write_columns(path, {"n": np.arange(99)}), r"shape \(99,\) instead of 100 rows"),
+    "of other columns": (lambda path: write_columns(path, {"m": np.arange(100)}), "no column n, only m"),
+    "in chunks": (chunked, "column n is not contiguous"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_part_is_named_with_the_way_out(tmp_path, damage):
+    files = {tmp_path / f"{number}.h5": 100 for number in range(3)}
+    for path in files:
+        write_columns(path, {"n": np.arange(100)})
+    spoil, reason = DAMAGES[damage]
+    spoil(tmp_path / "1.h5")
+    with pytest.raises(UserError, match=rf"1\.h5: .*{reason}.*remove .*manifest\.json and submit again"):
+        Column("n", files)
+
+
+def test_columns_of_one_file_share_one_open_file_which_goes_with_them(tmp_path):
+    files = {tmp_path / f"{number}.h5": 5 for number in range(4)}
+    for path in files:
+        write_columns(path, {name: np.arange(5) for name in "abc"})
+    count = "import os\ndef opened(): return len(os.listdir('/proc/self/fd'))\n"
+    code = count + (
+        "import sys\nfrom pathlib import Path\nfrom hpcddm.data.columns import Column\n"
+        "files = {Path(path): 5 for path in sys.argv[1:]}\nbefore = opened()\n"
+        "columns = [Column(name, files) for name in 'abc']\nwhile_used = opened()\ndel columns\n"
+        "print(while_used - before, opened() - before)"
+    )
+    done = python(code, *files)
+    assert done.stdout.split() == ["4", "0"], done.stderr
+
+
+MEMORY = """
+import re, sys
+from pathlib import Path
+import h5py, numpy as np
+from hpcddm.data.columns import Column
+
+def anonymous():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+files = {Path(sys.argv[1]) / f"{number}.h5": 2_500_000 for number in range(4)}
+for path, count in files.items():
+    sparse = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    sparse.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    sparse.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    with h5py.File(path, "w") as file:
+        for name, kind in (("offset", h5py.h5t.STD_U64LE), ("size", h5py.h5t.STD_U32LE), ("tar", h5py.h5t.STD_U32LE)):
+            h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((count,)), sparse)
+        file["offset"][-1] = 7
+columns = [Column(name, files) for name in ("offset", "size", "tar")]
+random = np.random.default_rng(0)
+columns[0].gather(random.integers(0, 10_000_000, 256))
+before = anonymous()
+for _ in range(400):
+    numbers = random.integers(0, 10_000_000, 256)
+    for column in columns:
+        column.gather(numbers)
+assert columns[0].gather([9_999_999, 0]).tolist() == [7, 0]
+print(anonymous() - before)
+"""
+
+
+def test_gathering_from_ten_million_rows_keeps_the_resident_memory_flat(tmp_path):
+    done = python(MEMORY, tmp_path)
+    assert done.returncode == 0, done.stderr
+    # 160 MB are mapped; each page that is touched belongs to the file, and none to the process.
+    assert int(done.stdout) < 2048
