@@ -148,7 +148,7 @@ def _mapped(path: Path) -> _MappedFile:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise _unusable(path, error.strerror) from None
+        raise _unusable(path, str(error.strerror)) from None
     key = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     file = _FILES.get(key)
     if file is None:

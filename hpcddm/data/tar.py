@@ -1,16 +1,25 @@
-"""WebDataset tars and their byte-offset index, by which an expert reads its own samples only."""
+"""WebDataset tars: writing them, and finding where each sample's image lies, its class and its caption."""
 
 import io
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import webdataset
+from jaxtyping import Int32, UInt32, UInt64
 from PIL import Image
 
 from hpcddm.data.sources.base import Record
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
+
+V = TypeVar("V")
+IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff"})
+"""Extensions of members that are a sample's image."""
+LABEL, CAPTION = "cls", "txt"
+"""Extensions of members that are a sample's class, a number, and its caption."""
 
 SAMPLE = np.dtype(
     [
@@ -25,8 +34,29 @@ SAMPLE = np.dtype(
 """One row of an index: `offset` and `size` of the image's bytes in tar number `shard`; cluster -1 is not known yet."""
 
 
+@dataclass(frozen=True)
+class TarIndex:
+    """Samples of one tar in its order: key, place of the image's bytes, class, caption.
+
+    offsets, sizes: in bytes; labels, captions: None for a tar without them.
+    """
+
+    keys: list[str]
+    offsets: UInt64[np.ndarray, " n"]
+    sizes: UInt32[np.ndarray, " n"]
+    labels: Int32[np.ndarray, " n"] | None
+    captions: list[str] | None
+
+    def rows(self, shard: int) -> np.ndarray:
+        """Return the samples as rows of dtype `SAMPLE`, those of tar number `shard`."""
+        rows = np.zeros(len(self.keys), dtype=SAMPLE)
+        rows["shard"], rows["offset"], rows["size"], rows["cluster"] = shard, self.offsets, self.sizes, -1
+        rows["label"] = 0 if self.labels is None else self.labels
+        return rows
+
+
 def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int) -> int:
-    """Write records as PNG and class, centre-cropped and resized; return their number.
+    """Write records as PNG, centre-cropped and resized, with class and caption; return their number.
 
     The same records give the same bytes: no time and no user name is stored.
     """
@@ -35,35 +65,65 @@ def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: 
         for record in records:
             stream = io.BytesIO()
             _prepare(record.image, image_size, channels).save(stream, format="PNG")
-            writer.write({"__key__": record.key, "png": stream.getvalue(), "cls": str(record.label).encode()})
+            members: dict[str, str | bytes] = {"__key__": record.key, "png": stream.getvalue()}
+            if record.label is not None:
+                members[LABEL] = str(record.label).encode()
+            if record.caption is not None:
+                members[CAPTION] = record.caption.encode()
+            writer.write(members)
             count += 1
     return count
 
 
-def index_tar(path: Path, shard: int) -> tuple[np.ndarray, list[str]]:
-    """Read the rows (N,) of dtype `SAMPLE` and the keys of a tar, in its order.
+def index_tar(path: Path) -> TarIndex:
+    """Find the samples of a tar; members that are neither image nor class nor caption are passed over.
 
-    Raises `UserError` naming the tar and the entry when it is torn or an image lacks its class.
+    Raises `UserError` naming the tar and the sample when it is torn, a sample has two images, or some samples have a
+    class or a caption and others have none.
     """
-    rows, keys, images, labels = [], [], {}, {}
+    images: dict[str, tuple[int, int]] = {}
+    labels: dict[str, np.int32] = {}
+    captions: dict[str, str] = {}
     try:
         with tarfile.open(path) as tar:
-            for entry in tar:
-                if not entry.isfile():
-                    continue
-                key, _, extension = entry.name.partition(".")
-                if extension != "cls":
-                    images[key] = (entry.offset_data, entry.size)
-                elif content := tar.extractfile(entry):
-                    labels[key] = int(content.read())
-    except (tarfile.TarError, OSError, ValueError) as error:
+            for member in tar:
+                key, extension = split_name(member.name)
+                if extension in IMAGES and member.isfile():
+                    require(key not in images, f"{path}: sample {key} has two images")
+                    images[key] = (member.offset_data, member.size)
+                elif extension in (LABEL, CAPTION) and (content := tar.extractfile(member)):
+                    if extension == LABEL:
+                        labels[key] = np.int32(int(content.read()))
+                    else:
+                        captions[key] = content.read().decode()
+    except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: a torn or foreign tar ({error})") from None
-    for key, (offset, size) in images.items():
-        if key not in labels:
-            raise UserError(f"{path}: image {key} has no class")
-        rows.append((0, shard, offset, size, labels[key], -1))
-        keys.append(key)
-    return np.array(rows, dtype=SAMPLE), keys
+    return TarIndex(
+        keys=list(images),
+        offsets=np.array([offset for offset, _ in images.values()], dtype=np.uint64),
+        sizes=np.array([size for _, size in images.values()], dtype=np.uint32),
+        labels=np.array(known) if (known := _of_every(path, "class", images, labels)) else None,
+        captions=_of_every(path, "caption", images, captions),
+    )
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split a member's name into key and extension at the first dot of its base name, as WebDataset does.
+
+    The extension is in lower case; the key is empty for a name that belongs to no sample.
+    """
+    folder, slash, base = name.rpartition("/")
+    stem, _, extension = base.partition(".")
+    return (folder + slash + stem, extension.lower()) if stem and extension else ("", "")
+
+
+def _of_every(path: Path, what: str, images: Iterable[str], values: Mapping[str, V]) -> list[V] | None:
+    """List the values of all samples; None where no sample has one. Raises `UserError` naming one without."""
+    if not values:
+        return None
+    for key in images:
+        require(key in values, f"{path}: sample {key} has no {what}, others have one")
+    return [values[key] for key in images]
 
 
 def _prepare(image: Image.Image, size: int, channels: int) -> Image.Image:

@@ -34,15 +34,14 @@ def run(settings: Experiment, unit: Unit) -> Result:
     path = unit.folder / TAR
     with atomic.replacing(path, durable=False) as staged:
         count = tar.write_tar(staged, _pick(records, numbers, unit), data.image_size, data.channels)
-    index, keys = tar.index_tar(path, int(part))
-    require(len(index) == count, f"{path}: {count} images written, {len(index)} found; two of them share a key")
-    require(
-        index["label"].max() < data.num_classes,
-        f"data.num_classes: {data.num_classes}, but {folder} has class {index['label'].max()}",
-    )
+    found = tar.index_tar(path)
+    require(len(found.keys) == count, f"{path}: {count} images written, {len(found.keys)} found")
+    if found.labels is not None:
+        largest = found.labels.max()
+        require(largest < data.num_classes, f"data.num_classes: {data.num_classes}, but {folder} has class {largest}")
     with atomic.replacing(unit.folder / INDEX, durable=False) as staged, open(staged, "wb") as file:
-        np.save(file, index)
-    atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in keys))
+        np.save(file, found.rows(int(part)))
+    atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in found.keys))
     return Result([TAR, INDEX, KEYS], {"images": count, "class_names": records.class_names})
 
 

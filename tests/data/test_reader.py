@@ -19,7 +19,7 @@ def shards(tmp_path):
     for shard, numbers in enumerate((range(5), range(5, 8))):
         chosen = [Record(f"train-{number}", Image.fromarray(pixels[number, ..., 0]), number % 4) for number in numbers]
         tar.write_tar(paths[shard], chosen, SIDE, 1)
-        indices.append(tar.index_tar(paths[shard], shard)[0])
+        indices.append(tar.index_tar(paths[shard]).rows(shard))
     return paths, np.concatenate(indices), pixels
 
 

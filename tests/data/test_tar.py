@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import webdataset
 from PIL import Image
+from webdataset.tariterators import base_plus_ext
 
 from hpcddm.data import tar
 from hpcddm.data.sources.base import Record
@@ -44,15 +45,25 @@ def test_the_same_records_give_the_same_bytes(written, tmp_path, monkeypatch):
 
 
 def test_the_index_points_at_the_bytes_that_tarfile_finds(written):
-    index, keys = tar.index_tar(written, shard=5)
+    index = tar.index_tar(written)
     content = written.read_bytes()
     with tarfile.open(written) as file:
         entries = [entry for entry in file if entry.name.endswith(".png")]
-        assert keys == [entry.name.removesuffix(".png") for entry in entries]
-        for row, entry in zip(index, entries, strict=True):
-            assert content[row["offset"] : row["offset"] + row["size"]] == file.extractfile(entry).read()
-    assert index["label"].tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert set(index["shard"]) == {5} and set(index["cluster"]) == {-1}
+        assert index.keys == [entry.name.removesuffix(".png") for entry in entries]
+        for offset, size, entry in zip(index.offsets.tolist(), index.sizes.tolist(), entries, strict=True):
+            assert content[offset : offset + size] == file.extractfile(entry).read()
+    assert index.labels.tolist() == [0, 1, 2, 0, 1, 2, 0] and index.captions is None
+
+
+def test_captions_of_any_language_come_back_and_classes_need_not_be_there(tmp_path):
+    captions = ["a red dress", "", "Ärmel, 鞋 👟", "two\nlines"]
+    images = pictures(len(captions))
+    samples = [Record(str(number), images[number], caption=caption) for number, caption in enumerate(captions)]
+    tar.write_tar(tmp_path / "x.tar", samples, SIDE, 1)
+    index = tar.index_tar(tmp_path / "x.tar")
+    assert (index.captions, index.labels) == (captions, None)
+    found = webdataset.WebDataset(str(tmp_path / "x.tar"), shardshuffle=False).decode()
+    assert [sample["txt"] for sample in found] == captions
 
 
 def test_a_tar_that_is_torn_anywhere_gives_no_whole_index(written):
@@ -60,36 +71,59 @@ def test_a_tar_that_is_torn_anywhere_gives_no_whole_index(written):
     for end in range(0, len(whole) - 10240, 500):
         written.write_bytes(whole[:end])
         try:
-            index, _ = tar.index_tar(written, 0)
+            index = tar.index_tar(written)
         except UserError as error:
             assert str(written) in str(error)
         else:
-            assert len(index) < 7
+            assert len(index.keys) < 7
 
 
-@pytest.mark.parametrize(
-    "entries, message",
-    [
-        ({"a.png": b"x"}, "image a has no class"),
-        ({"a.png": b"x", "a.cls": b"cat"}, "a torn or foreign tar"),
-        ({"a.png": b"x", "a.cls": b""}, "a torn or foreign tar"),
-    ],
-    ids=str,
-)
-def test_a_foreign_tar_is_named(tmp_path, entries, message):
-    with tarfile.open(tmp_path / "foreign.tar", "w") as file:
-        for name, content in entries.items():
+def write_members(path, members):
+    with tarfile.open(path, "w") as file:
+        for name, content in members:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             file.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    "members, message",
+    [
+        ([("a.png", b"x"), ("b.png", b"x"), ("b.cls", b"1")], "sample a has no class, others have one"),
+        ([("a.png", b"x"), ("b.png", b"x"), ("b.txt", b"b")], "sample a has no caption, others have one"),
+        ([("a.png", b"x"), ("a.jpg", b"x")], "sample a has two images"),
+        ([("a.png", b"x"), ("b.png", b"x"), ("a.png", b"x")], "sample a has two images"),
+        ([("a.png", b"x"), ("a.cls", b"cat")], "a torn or foreign tar"),
+        ([("a.png", b"x"), ("a.cls", b"")], "a torn or foreign tar"),
+        ([("a.png", b"x"), ("a.cls", b"99999999999")], "a torn or foreign tar"),
+        ([("a.png", b"x"), ("a.txt", b"\xff")], "a torn or foreign tar"),
+    ],
+    ids=str,
+)
+def test_a_foreign_tar_is_named(tmp_path, members, message):
+    write_members(tmp_path / "foreign.tar", members)
     with pytest.raises(UserError, match=f"foreign.tar: {message}"):
-        tar.index_tar(tmp_path / "foreign.tar", 0)
+        tar.index_tar(tmp_path / "foreign.tar")
+
+
+NAMES = ["a.png", "v1.2/a.png", "v1.2/b.c/d.e.png", "./x.y/00.JPG", "x/y/z.jpeg", "x.png", "deep.er/x.cls.png"]
+
+
+def test_samples_have_the_keys_that_webdataset_gives_them(tmp_path):
+    """Folders may have dots in their names; further extensions belong to the member and not to the key."""
+    others = ["v1.2/a.cls", "no-extension", "v1.2/none", ".hidden", "v1.2/a.json", "x.txt"]
+    write_members(tmp_path / "x.tar", [(name, b"1") for name in NAMES])
+    images = [name for name in NAMES if tar.split_name(name)[1] in tar.IMAGES]
+    assert tar.index_tar(tmp_path / "x.tar").keys == [base_plus_ext(name)[0] for name in images]
+    for name in NAMES + others:
+        key, extension = base_plus_ext(name)
+        assert tar.split_name(name) == ((key, extension.lower()) if key else ("", ""))
 
 
 def test_a_file_that_is_no_tar_is_named(tmp_path):
     (tmp_path / "x.tar").write_bytes(b"no tar" * 1000)
     with pytest.raises(UserError, match="x.tar: a torn or foreign tar"):
-        tar.index_tar(tmp_path / "x.tar", 0)
+        tar.index_tar(tmp_path / "x.tar")
 
 
 @pytest.mark.parametrize("mode, channels", [("L", 1), ("L", 3), ("RGB", 1), ("RGB", 3), ("RGBA", 3)])
@@ -97,8 +131,8 @@ def test_a_file_that_is_no_tar_is_named(tmp_path):
 def test_every_picture_becomes_a_square_of_the_wanted_bands(tmp_path, mode, channels, size):
     (image,) = pictures(1, size, mode)
     tar.write_tar(tmp_path / "x.tar", [Record("k", image, 0)], SIDE, channels)
-    index, _ = tar.index_tar(tmp_path / "x.tar", 0)
-    content = (tmp_path / "x.tar").read_bytes()[index["offset"][0] :][: index["size"][0]]
+    index = tar.index_tar(tmp_path / "x.tar")
+    content = (tmp_path / "x.tar").read_bytes()[int(index.offsets[0]) :][: int(index.sizes[0])]
     pixels = np.asarray(Image.open(io.BytesIO(content)))
     assert pixels.shape == ((SIDE, SIDE) if channels == 1 else (SIDE, SIDE, 3))
 

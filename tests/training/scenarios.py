@@ -55,7 +55,7 @@ def write_tar(folder: Path) -> TarReader:
     generator = np.random.default_rng(0)
     images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
     tar.write_tar(folder / "x.tar", [Record(str(number), image, 0) for number, image in enumerate(images)], 8, 1)
-    return TarReader([folder / "x.tar"], tar.index_tar(folder / "x.tar", 0)[0])
+    return TarReader([folder / "x.tar"], tar.index_tar(folder / "x.tar").rows(0))
 
 
 class Runs:

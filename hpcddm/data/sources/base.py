@@ -14,11 +14,12 @@ SPLITS = ("train", "heldout")
 
 @dataclass(frozen=True)
 class Record:
-    """One image of a source: a key that never changes, the picture, its class."""
+    """One image of a source: a key that never changes, the picture, and its class and its caption where it has them."""
 
     key: str
     image: Image.Image
-    label: int
+    label: int | None = None
+    caption: str | None = None
 
 
 class Split(ABC):
