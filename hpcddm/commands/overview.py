@@ -59,6 +59,8 @@ class UnitRow:
     """Images per second of a running unit, since its attempt began."""
     images_per_second: float | None
     """Images per second of a running training, between the last two points of its loss curve."""
+    data_wait: float | None
+    """Share of the same time in which rank 0 waited for data."""
     tflops: float | None
     """10^12 floating-point operations per second of a running training, over the same time, of all ranks together."""
     memory_gib: float | None
@@ -225,6 +227,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         skipped=int(figures.get("skipped", 0)),
         rate=round(running_beat.rate, 1) if running_beat else None,
         images_per_second=running_figures.get("images_per_second"),
+        data_wait=running_figures.get("data_wait"),
         tflops=running_figures.get("tflops"),
         memory_gib=running_figures.get("memory_gib"),
         learning_rate=figures.get("learning_rate"),

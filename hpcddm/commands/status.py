@@ -153,15 +153,15 @@ LAYOUTS = (
     Layout(),
     Layout(gap=1),
     Layout(gap=1, is_short=True),
-    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB")),
-    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB", "step")),
-    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB", "step", "img/s")),
-    Layout(gap=1, is_short=True, dropped=("TFLOP/s", "GiB", "step", "img/s", "node")),
+    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB")),
+    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step")),
+    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s")),
+    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s", "node")),
 )
 """Layouts in the order of preference; dropped columns are in --json."""
 COLUMNS = (
     *("unit", "state", "try", "cluster", "node", "images", "step", "loss"),
-    *("img/s", "TFLOP/s", "GiB", "left", "saved", "by"),
+    *("img/s", "wait", "TFLOP/s", "GiB", "left", "saved", "by"),
 )
 LEFT = ("unit", "state", "cluster", "node", "by")
 
@@ -191,7 +191,10 @@ def _table(rows: list[UnitRow], layout: Layout) -> Table:
 
 
 def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
-    """Format a row by column; `saved` is the age of the newest training state, `GiB` the peak memory of rank 0."""
+    """Format a row by column; `saved` is the age of the newest training state.
+
+    `wait` is the share of the time in which rank 0 waited for data, `GiB` its peak memory.
+    """
     is_open = row.state != State.COMPLETE
     saved = row.saved_seconds if is_open else None
     rate = row.rate if row.images_per_second is None else row.images_per_second
@@ -205,6 +208,7 @@ def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
         "step": _of(row.step or 0, row.steps, is_short) if row.steps and is_open else "",
         "loss": (f"{row.loss:.4f}" if row.loss is not None else "") + (f" ({row.skipped} skipped)" * bool(row.skipped)),
         "img/s": "" if rate is None else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}",
+        "wait": "" if row.data_wait is None else f"{row.data_wait:.1%}",
         "TFLOP/s": "" if row.tflops is None else f"{row.tflops:.3g}",
         "GiB": "" if row.memory_gib is None else f"{row.memory_gib:.3g}",
         "left": "" if row.seconds_left is None else duration(row.seconds_left),

@@ -1,29 +1,133 @@
-"""Batch of a training: one rank's images of one step, with all that a loss may use."""
+"""Batches of a training: one rank's images of one step, with all that a loss uses; read, decoded and drawn here."""
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from hpcddm.data.draws import Draws
 from hpcddm.data.order import Order
 from hpcddm.data.reader import Reader, to_tensor
+
+B = TypeVar("B", bound="Batch")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Images of one step on one rank, with the data that a loss may use.
+    """Images of one step on one rank.
 
     sample_indices: N indices of the images in the order of training, from which all randomness comes;
-    x0: (N, C, H, W) float32 in [-1, 1]; labels, clusters: (N,) int64.
+    x0: uint8 (N, H, W, C) as it is read, float32 (N, C, H, W) in [-1, 1] on the device.
     """
 
     sample_indices: range
-    x0: torch.Tensor
-    labels: torch.Tensor
-    clusters: torch.Tensor
+    x0: Tensor
+
+    def to(self: B, device: torch.device) -> B:
+        """Move the batch to a device, without waiting where its memory is pinned, and convert the images there."""
+        moved = self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return replace(moved, x0=to_tensor(moved.x0))
+
+    def pinned(self: B) -> B:
+        """Copy the batch to page-locked memory, from which a GPU reads while the processor goes on."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self: B, change: Callable[[Tensor], Tensor]) -> B:
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        return type(self)(**values | {name: change(tensor) for name, tensor in tensors.items()})
 
 
-def read_batch(reader: Reader, order: Order, sample_indices: range, device: torch.device) -> Batch:
-    """Read the samples at some indices of an order to a device."""
-    rows = order.dataset_indices(sample_indices)
-    tensors = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
-    return Batch(sample_indices, *(tensor.to(device, non_blocking=True) for tensor in tensors))
+@dataclass(frozen=True)
+class LabelledBatch(Batch):
+    """Images with their classes; labels: (N,) int64."""
+
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class NoisyBatch(Batch):
+    """Images with what denoisers and routers are trained on.
+
+    condition: of every image, dropped ones replaced by the null condition; clusters: (N,) int64;
+    noise: standard normal, float32 (N, C, H, W); time: uniform in [0, 1), (N,).
+    """
+
+    condition: Tensor
+    clusters: Tensor
+    noise: Tensor
+    time: Tensor
+
+
+class Batches(ABC, Generic[B]):
+    """Batches of one training, each a function of its samples' indices alone; threads read several at once."""
+
+    def __init__(self, reader: Reader, order: Order) -> None:
+        self.reader, self._order = reader, order
+
+    def read(self, sample_indices: range) -> B:
+        """Read, decode and draw the batch of these indices in the order of training."""
+        return self._batch(sample_indices, self._order.dataset_indices(sample_indices))
+
+    @abstractmethod
+    def _batch(self, sample_indices: range, rows: np.ndarray) -> B:
+        """Make the batch of these indices, whose samples are `rows` (N,) of the reader."""
+
+
+class NoisyBatches(Batches[NoisyBatch]):
+    """Batches with condition, noise and time.
+
+    condition_of: function from rows of the reader to their conditions; null: function from n to n null conditions;
+    dropout: probability of the null condition.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        order: Order,
+        draws: Draws,
+        condition_of: Callable[[Sequence[int] | np.ndarray], Tensor],
+        null: Callable[[int], Tensor],
+        dropout: float,
+    ) -> None:
+        super().__init__(reader, order)
+        self._draws, self._condition_of, self._null, self._dropout = draws, condition_of, null, dropout
+
+    def _batch(self, sample_indices: range, rows: np.ndarray) -> NoisyBatch:
+        images, condition = torch.from_numpy(self.reader.images(rows)), self._condition_of(rows)
+        count, height, width, channels = images.shape
+        dropped = self._draws.dropped(sample_indices, self._dropout).view(-1, *[1] * (condition.dim() - 1))
+        return NoisyBatch(
+            sample_indices,
+            images,
+            condition=torch.where(dropped, self._null(count), condition),
+            clusters=self.reader.clusters(rows),
+            noise=self._draws.noise(sample_indices, (channels, height, width)),
+            time=self._draws.times(sample_indices),
+        )
+
+
+class LabelledBatches(Batches[LabelledBatch]):
+    """Batches with classes, every image shifted by up to `shift` pixels at random, and mirrored if `mirror` says so."""
+
+    def __init__(self, reader: Reader, order: Order, draws: Draws, shift: int, mirror: bool) -> None:
+        super().__init__(reader, order)
+        self._draws, self._shift, self._mirror = draws, shift, mirror
+
+    def _batch(self, sample_indices: range, rows: np.ndarray) -> LabelledBatch:
+        images = self._moved(torch.from_numpy(self.reader.images(rows)), sample_indices)
+        return LabelledBatch(sample_indices, images, self.reader.labels(rows))
+
+    def _moved(self, images: Tensor, sample_indices: range) -> Tensor:
+        """Shift and mirror every image, uint8 (N, H, W, C), by its own random numbers; the border repeats."""
+        count, height, width, _ = images.shape
+        down, right = (self._draws.shifts(sample_indices, axis, self._shift) for axis in ("down", "right"))
+        rows = (down[:, None] + torch.arange(height)).clamp(0, height - 1)
+        columns = (right[:, None] + torch.arange(width)).clamp(0, width - 1)
+        if self._mirror:
+            columns = torch.where(self._draws.mirrored(sample_indices)[:, None], columns.flip(1), columns)
+        return images[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]

@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int, Int64
 
-from hpcddm.data import noise
+from hpcddm.data import draws
 
 
 class Order(ABC):
@@ -26,13 +27,15 @@ class SampleOrder(Order):
 
     def __init__(self, seed: int, stream: str, size: int) -> None:
         self._seed, self._stream, self._size = seed, stream, size
-        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+        # Threads ask at once, and not in order.
+        self._order_of = lru_cache(2)(self._permuted)
 
     def _row(self, sample_index: int) -> int:
         epoch, position = divmod(sample_index, self._size)
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, noise.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
-        return int(self._order[position])
+        return int(self._order_of(epoch)[position])
+
+    def _permuted(self, epoch: int) -> Int64[np.ndarray, " n"]:
+        return draws.permutation(self._seed, f"{self._stream}/order/{epoch}", self._size)
 
 
 class BalancedOrder(Order):

@@ -2,6 +2,7 @@
 
 import io
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,7 @@ class TarReader(Reader):
         self.samples = samples
         self._tars = tars
         self._files: dict[int, int] = {}
+        self._opening = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -60,8 +62,9 @@ class TarReader(Reader):
 
     def _image(self, sample: np.void) -> UInt8[np.ndarray, "h w c"]:
         shard, size = int(sample["shard"]), int(sample["size"])
-        if shard not in self._files:
-            self._files[shard] = os.open(self._tars[shard], os.O_RDONLY)
+        with self._opening:
+            if shard not in self._files:
+                self._files[shard] = os.open(self._tars[shard], os.O_RDONLY)
         content = os.pread(self._files[shard], size, int(sample["offset"]))
         try:
             if len(content) != size:
@@ -94,9 +97,9 @@ class ArrayReader(Reader):
         return torch.from_numpy(self._clusters[np.asarray(dataset_indices)].astype(np.int64))
 
 
-def to_tensor(images: UInt8[np.ndarray, "n h w c"]) -> Float32[Tensor, "n c h w"]:
-    """Convert pixels 0 ... 255 to [-1, 1]."""
-    return torch.from_numpy(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
+def to_tensor(images: UInt8[np.ndarray, "n h w c"] | UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n c h w"]:
+    """Convert pixels 0 ... 255 to [-1, 1], where they lie."""
+    return torch.as_tensor(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
 
 
 def to_images(tensor: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:

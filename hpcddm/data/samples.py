@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from hpcddm.config import Experiment
-from hpcddm.data.reader import TarReader
+from hpcddm.data.batch import NoisyBatches
+from hpcddm.data.draws import Draws
+from hpcddm.data.order import Order, SampleOrder
+from hpcddm.data.reader import Reader, TarReader
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.shard import INDEX, TAR, class_names
@@ -30,6 +34,19 @@ def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
     """Open a reader of samples of a split."""
     keys = keys_of(unit, "shard", split)
     return TarReader([unit.input(key, TAR) for key in keys], samples)
+
+
+def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Order | None = None) -> NoisyBatches:
+    """Return the batches of a training of denoisers or routers; by default of all rows, in a new order every epoch."""
+    null_class = settings.data.num_classes
+    return NoisyBatches(
+        reader,
+        order or SampleOrder(settings.seed, stream, len(reader)),
+        Draws(settings.seed, stream),
+        condition_of=reader.labels,
+        null=lambda count: torch.full((count,), null_class),
+        dropout=settings.experts.condition_dropout,
+    )
 
 
 def clustered(unit: Unit, name: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from hpcddm import plugins
-from hpcddm.data import noise
+from hpcddm.data import draws
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.settings import SamplerSettings
@@ -31,7 +31,7 @@ def sample(
     indices: the images' numbers, which with the seed alone determine their initial noise and all other draws;
     shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
     """
-    start = noise.gaussian(seed, "initial", indices, shape).to(condition.device)
+    start = draws.gaussian(seed, "initial", indices, shape).to(condition.device)
     return integrate(field, start, SampleStream(seed, indices), condition, sampler).clamp(-1, 1)
 
 

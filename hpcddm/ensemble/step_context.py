@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Float32
 from torch import Tensor
 
-from hpcddm.data import noise
+from hpcddm.data import draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,8 @@ class StepContext:
 
         All evaluations of one step share them, and so do both halves of guidance.
         """
-        return noise.uniform(self.stream.seed, f"strategy/{self.step}/{draw}", self.stream.indices)
+        return draws.uniform(self.stream.seed, f"strategy/{self.step}/{draw}", self.stream.indices)
 
     def gaussian(self, shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
         """Draw standard normal numbers (n, *shape), functions of seed, image and step alone."""
-        return noise.gaussian(self.stream.seed, f"ancestral/{self.step}", self.stream.indices, shape)
+        return draws.gaussian(self.stream.seed, f"ancestral/{self.step}", self.stream.indices, shape)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hpcddm.config import Experiment
-from hpcddm.data import noise
+from hpcddm.data import draws
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
@@ -22,7 +22,7 @@ IMAGES_AT_ONCE = 250
 
 def heldout_rows(samples: np.ndarray, seed: int) -> np.ndarray:
     """Choose the held-out samples at random, so that clusters have their natural frequency."""
-    return samples[noise.permutation(seed, "route/heldout", len(samples))[:MEASURED_IMAGES]]
+    return samples[draws.permutation(seed, "route/heldout", len(samples))[:MEASURED_IMAGES]]
 
 
 def router_nfe(settings: Experiment, heldout: int) -> int:
@@ -78,7 +78,7 @@ def _logits(
         block = rows[start : start + IMAGES_AT_ONCE]
         x0, labels = to_tensor(reader.images(block)), reader.labels(block)
         classes = labels if with_class else torch.full_like(labels, settings.data.num_classes)
-        eps = noise.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
+        eps = draws.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
         logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
         blocks.append(torch.stack(logits).cpu().numpy())

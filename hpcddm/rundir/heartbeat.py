@@ -29,7 +29,7 @@ class Heartbeat:
     rate: float = 0.0
     figures: dict[str, float] | None = None
     """Figures of the work; a training gives those that it logged last, without those that are not known: loss,
-    learning_rate, gradient_norm, images_per_second, tflops, memory_gib, skipped.
+    learning_rate, gradient_norm, images_per_second, data_wait, tflops, memory_gib, skipped.
     """
     saved_images: int | None = None
     """Images of the newest training state, which was saved at `saved_time`."""

@@ -188,6 +188,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
         gpus=max(spec.gpus, environment.gpus_on_node()),
+        data_threads=environment.data_threads(spec.threads),
     )
     if ranks.rank > 0:
         _call_stage(spec, unit)

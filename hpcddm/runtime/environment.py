@@ -18,6 +18,8 @@ STARTED_VARIABLE = "HPCDDM_STARTED"
 """Set by the batch script: its start, in seconds since the epoch."""
 ENDS_VARIABLE = "HPCDDM_ENDS"
 """Set by the batch script: the end of the job by its time limit, in seconds since the epoch."""
+MOST_DATA_THREADS = 8
+"""Largest number of threads that read samples: every one holds a batch, and they share one interpreter."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,14 @@ def current_allocation(world_size: int, threads: int) -> Allocation:
 def gpus_on_node() -> int:
     """Return the number of GPUs of this node that Slurm gave to this job; 0 outside of a job."""
     return int(os.environ.get("SLURM_GPUS_ON_NODE") or 0)
+
+
+def data_threads(cpus: int) -> int:
+    """Return the number of threads that read samples ahead of a training whose ranks have so many processors each.
+
+    On a single core there are none: they could not run ahead of the training, only interrupt it.
+    """
+    return 0 if len(os.sched_getaffinity(0)) == 1 else min(max(cpus - 1, 1), MOST_DATA_THREADS)
 
 
 def restart_count() -> int:

@@ -28,6 +28,8 @@ class Unit:
     watchdog_minutes: float = 20
     gpus: int = 0
     """Number of GPUs that the unit got on each of its nodes."""
+    data_threads: int = 1
+    """Number of threads in which a rank reads samples ahead of its training."""
 
     @property
     def name(self) -> str:

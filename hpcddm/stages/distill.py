@@ -9,7 +9,7 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import budgets, denoisers, loading
@@ -17,7 +17,6 @@ from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Task, train
 
 
@@ -27,11 +26,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
-    loss = _loss(settings, ensemble_on, unit.key)
+    batches = sample_lists.noisy_batches(settings, unit.key, reader)
     start = denoisers.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
     build = partial(denoisers.initial, settings, config)
-    task = Task(unit.key, settings.seed, build, loss, reader, start=start, flops_per_image=flops)
+    task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, start=start, flops_per_image=flops)
     trained = train(task, training, unit)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
@@ -45,39 +44,38 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(DENOISER, True, training.images, training.batch), *teacher]
 
 
-def _loss(settings: Experiment, ensemble_on: Callable[[torch.device], Ensemble], stream: str) -> Callable:
+def _loss(
+    settings: Experiment, ensemble_on: Callable[[torch.device], Ensemble]
+) -> Callable[[nn.Module, NoisyBatch], torch.Tensor]:
     """Return the student's loss against the teacher's estimates: x0 = x - t v, eps = x + (1 - t) v.
 
     With flow matching that is || v_student - v_teacher ||^2.
     """
     objective = denoisers.objective_of(settings.expert_config())
-    randomness = Randomness(settings.seed, stream)
-    dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 
-    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        t = objective.training_times(randomness.uniform_times(batch))
-        classes = randomness.classes(batch, dropout, null_class)
-        noisy = objective.perturb(batch.x0, randomness.gaussian(batch), t)
+    def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
+        t = objective.training_times(batch.time)
+        noisy = objective.perturb(batch.x0, batch.noise, t)
         level = objective.level(t)
         # The teachers speak of the linear path, where alpha + sigma = 1.
         scale = level.alpha + level.sigma
         x, time = conversions.scale_per_sample(1 / scale, noisy), (level.sigma / scale).to(t.dtype)
-        velocity = _teacher(settings, ensemble_on(x.device), batch, x, time, classes)
+        velocity = _teacher(settings, ensemble_on(x.device), batch, x, time)
         x0, eps = x - conversions.scale_per_sample(time, velocity), x + conversions.scale_per_sample(1 - time, velocity)
-        return objective.loss(model(noisy, t, classes), x0, eps, t)
+        return objective.loss(model(noisy, t, batch.condition), x0, eps, t)
 
     return loss
 
 
 @torch.no_grad()
 def _teacher(
-    settings: Experiment, ensemble: Ensemble, batch: Batch, x: torch.Tensor, t: torch.Tensor, classes: torch.Tensor
+    settings: Experiment, ensemble: Ensemble, batch: NoisyBatch, x: torch.Tensor, t: torch.Tensor
 ) -> torch.Tensor:
     """Evaluate one expert's velocity for every image (N, C, H, W): that of its cluster, or the router's likeliest."""
     chosen = batch.clusters
     if settings.student.teacher == "router":
         if ensemble.router is None:
             raise ValueError("the teacher is chosen by the router, which is missing")
-        chosen = ensemble.router(x, t, classes).argmax(1)
+        chosen = ensemble.router(x, t, batch.condition).argmax(1)
     routing_weights = F.one_hot(chosen, len(ensemble.experts)).to(x.dtype)
-    return weighted_velocity(ensemble.experts, routing_weights, x, t, classes)
+    return weighted_velocity(ensemble.experts, routing_weights, x, t, batch.condition)

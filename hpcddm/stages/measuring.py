@@ -1,16 +1,16 @@
 """Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.config import ClassifierSettings, Experiment
-from hpcddm.data import noise
+from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import LabelledBatch, LabelledBatches
+from hpcddm.data.draws import Draws
+from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.networks import budgets, measuring
 from hpcddm.networks.workload import Work, Workload
@@ -30,7 +30,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
-    task = Task(stream, network.seed, build, _loss(network, stream), reader, flops_per_image=flops)
+    order, drawn = SampleOrder(network.seed, stream, len(reader)), Draws(network.seed, stream)
+    batches = LabelledBatches(reader, order, drawn, network.shift, network.mirror)
+    task = Task(network.seed, build, _loss, batches, flops_per_image=flops)
     trained = train(task, training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
@@ -48,30 +50,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(name, True, training.images, training.batch), heldout]
 
 
-def _loss(network: ClassifierSettings, stream: str) -> Callable:
-    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        images = _moved(batch, network, stream)
-        return F.cross_entropy(model(images), batch.labels, reduction="none")
-
-    return loss
-
-
-def _moved(batch: Batch, network: ClassifierSettings, stream: str) -> torch.Tensor:
-    """Shift and mirror every image (N, C, H, W) by its own random numbers; the border repeats."""
-    images, size = batch.x0, batch.x0.shape[-1]
-    rows, columns = (
-        noise.uniform(network.seed, f"{stream}/{axis}", batch.sample_indices).mul(2 * network.shift + 1).long()
-        - network.shift
-        for axis in ("down", "right")
-    )
-    steps = torch.arange(size)
-    rows = (rows[:, None] + steps).clamp(0, size - 1)[:, None, :, None]
-    columns = (columns[:, None] + steps).clamp(0, size - 1)
-    if network.mirror:
-        mirrored = noise.uniform(network.seed, f"{stream}/mirror", batch.sample_indices) < 0.5
-        columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-    number, channel = torch.arange(len(images)), torch.arange(images.shape[1])
-    return images[number[:, None, None, None], channel[:, None, None], rows, columns[:, None, None, :]]
+def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:
+    return F.cross_entropy(model(batch.x0), batch.labels, reduction="none")
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hpcddm.config import Experiment
-from hpcddm.data import noise
+from hpcddm.data import draws
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
@@ -190,7 +190,7 @@ def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
         samples = sample_lists.clustered(unit, name)
         reader = sample_lists.reader(unit, "train", samples)
         # Not the first ones: sources are often sorted by class.
-        rows = noise.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER].tolist()
+        rows = draws.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER].tolist()
         clusters.append(Cluster(index, len(samples), reader.images(rows)))
     return clusters
 

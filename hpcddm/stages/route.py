@@ -1,7 +1,6 @@
 """Stage route: the router p(cluster | x_t, t, class), trained on images or on the experts' samples, or computed."""
 
 import math
-from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.order import BalancedOrder
 from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.devices import own_device
@@ -32,7 +31,6 @@ from hpcddm.networks.workload import ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
 from hpcddm.training.settings import Training
 
@@ -90,10 +88,10 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         clusters = reader.clusters(range(len(reader))).numpy()
         order = BalancedOrder(settings.seed, unit.key, clusters)
         log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
-    loss = _loss(settings, unit.key)
+    batches = sample_lists.noisy_batches(settings, unit.key, reader, order)
     flops = cache(partial(budgets.fit_flops, settings))
     model = partial(initial, settings, unit)
-    task = Task(unit.key, settings.seed, model, loss, reader, order, flops_per_image=lambda: flops() // training.images)
+    task = Task(settings.seed, model, _loss, batches, flops_per_image=lambda: flops() // training.images)
     trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}
     results |= {"train_flops": flops() + results.get("sampling_flops", 0)}
@@ -122,15 +120,7 @@ def _clustered(unit: Unit) -> TarReader:
     return sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
 
 
-def _loss(settings: Experiment, stream: str) -> Callable:
+def _loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
     """Cross-entropy of the cluster, the class dropped as in the experts' training (arXiv 2501.05450, alg. 1)."""
-    randomness = Randomness(settings.seed, stream)
-    dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
-
-    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        t = randomness.uniform_times(batch)
-        classes = randomness.classes(batch, dropout, null_class)
-        logits = model(LINEAR.perturb(batch.x0, randomness.gaussian(batch), t), t, classes)
-        return F.cross_entropy(logits, batch.clusters, reduction="none")
-
-    return loss
+    logits = model(LINEAR.perturb(batch.x0, batch.noise, batch.time), batch.time, batch.condition)
+    return F.cross_entropy(logits, batch.clusters, reduction="none")

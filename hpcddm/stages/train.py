@@ -9,12 +9,11 @@ from torch import nn
 
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch
 from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import expert_number
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.corruption import Randomness
 from hpcddm.training.loop import Task, train
 
 
@@ -28,11 +27,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
         config, training = settings.expert_config(expert), budgets.expert_training(settings, expert)
         samples = sample_lists.clustered(unit, unit.name)
     reader = sample_lists.reader(unit, "train", samples)
-    loss = _loss(settings, config, unit.key)
+    batches = sample_lists.noisy_batches(settings, unit.key, reader)
     start = denoisers.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
     build = partial(denoisers.initial, settings, config)
-    task = Task(unit.key, settings.seed, build, loss, reader, start=start, flops_per_image=flops)
+    task = Task(settings.seed, build, _loss(config), batches, start=start, flops_per_image=flops)
     trained = train(task, training, unit)
     results = {
         "samples": len(samples),
@@ -50,14 +49,12 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(workload.denoiser(expert), True, training.images, training.batch)]
 
 
-def _loss(settings: Experiment, config: ExpertConfig, stream: str) -> Callable:
+def _loss(config: ExpertConfig) -> Callable[[nn.Module, NoisyBatch], torch.Tensor]:
     objective = denoisers.objective_of(config)
-    randomness = Randomness(settings.seed, stream)
-    dropout, null_class = settings.experts.condition_dropout, settings.data.num_classes
 
-    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        noise, t = randomness.gaussian(batch), objective.training_times(randomness.uniform_times(batch))
-        classes = randomness.classes(batch, dropout, null_class)
-        return objective.loss(model(objective.perturb(batch.x0, noise, t), t, classes), batch.x0, noise, t)
+    def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
+        t = objective.training_times(batch.time)
+        prediction = model(objective.perturb(batch.x0, batch.noise, t), t, batch.condition)
+        return objective.loss(prediction, batch.x0, batch.noise, t)
 
     return loss

@@ -13,6 +13,7 @@ FORMATS = {
     "learning_rate": "learning rate {:.3g}",
     "gradient_norm": "gradient norm {:.3g}",
     "images_per_second": "{:,.1f} images/s",
+    "data_wait": "waiting for data {:.1%}",
     "tflops": "{:.3g} TFLOP/s",
     "memory_gib": "{:.2f} GiB",
     "skipped": "{:.0f} steps skipped",
@@ -30,7 +31,8 @@ class TrainingLog:
     """Log of one training on rank 0; on other ranks all methods do nothing.
 
     The figures: mean loss since the last log; learning rate and gradient norm of the last step; images/s and TFLOP/s
-    of all ranks together since the last log; peak memory of rank 0; skipped steps, if any.
+    of all ranks together since the last log; share of that time in which rank 0 waited for data; peak memory of
+    rank 0; skipped steps, if any.
     """
 
     def __init__(
@@ -47,16 +49,17 @@ class TrainingLog:
             if progress.images:
                 unit.heartbeat.saved(progress.images)
 
-    def write(self, progress: Progress, gradient_norm: float | None) -> None:
-        """Measure and log all figures at a new point of the loss curve."""
+    def write(self, progress: Progress, gradient_norm: float | None, waited: float) -> None:
+        """Measure and log all figures at a new point of the loss curve; waited: seconds for data since the last one."""
         if self._board is None:
             return
-        rate = self._throughput.take(progress.images)
+        rate, seconds = self._throughput.take(progress.images)
         figures = {
             "loss": progress.curve[-1][1],
             "learning_rate": constant_with_warmup(progress.images, self._training),
             "gradient_norm": gradient_norm,
             "images_per_second": rate,
+            "data_wait": waited / seconds,
             "tflops": teraflops(rate, self._flops_per_image) if self._flops_per_image else None,
             "memory_gib": peak_memory_gib(self._device),
         }

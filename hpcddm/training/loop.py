@@ -2,20 +2,19 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm.data.batch import Batch, read_batch
-from hpcddm.data.order import Order, SampleOrder
-from hpcddm.data.reader import Reader
+from hpcddm.data.batch import B, Batches
+from hpcddm.data.loader import Loader
 from hpcddm.errors import require
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
@@ -37,17 +36,14 @@ MOST_SKIPPED = 100
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Generic[B]):
     """Model, loss and samples of one training: `loss(model, batch)` gives one value per image, (N,)."""
 
-    stream: str
-    """Name of this training's random stream; two trainings with one stream see the same noise."""
     seed: int
+    """Seed of the network's initial weights."""
     build: Callable[[], nn.Module]
-    loss: Callable[[nn.Module, Batch], torch.Tensor]
-    reader: Reader
-    order: Order | None = None
-    """Order of the rows; by default all rows in a new random order in every epoch."""
+    loss: Callable[[nn.Module, B], torch.Tensor]
+    batches: Batches[B]
     start: Callable[[nn.Module], None] | None = None
     """Function that sets the network's initial weights; not called where a saved state is loaded."""
     flops_per_image: Callable[[], int] | None = None
@@ -62,7 +58,7 @@ class Trained:
     results: dict[str, Any]
 
 
-def train(task: Task, training: Training, unit: Unit) -> Trained:
+def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     """Train until `training.images` are seen and write the EMA weights and the loss curve.
 
     A batch whose gradient is not finite is skipped and counted. Resuming is exact: the weights do not depend on where,
@@ -79,13 +75,15 @@ def train(task: Task, training: Training, unit: Unit) -> Trained:
     device = process_group.join(unit)
     checkpoints = Checkpoints(unit)
     engine, progress = _start(task, training, unit, checkpoints, device)
-    order = task.order or SampleOrder(task.seed, task.stream, len(task.reader))
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     saved_at, skipped_in_a_row = time.time(), 0
 
-    with Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, Outcome.FAILED)) as watchdog:
-        while progress.images < training.images:
-            batch = read_batch(task.reader, order, _own_share(progress.images, training.batch, ranks), device)
+    with (
+        Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, Outcome.FAILED)) as watchdog,
+        Loader(_reading(task, device), _own_shares(progress.images, training, ranks), unit.data_threads) as loader,
+    ):
+        for batch in loader:
+            batch = batch.to(device)
 
             losses = task.loss(engine.model, batch)
             progress.images += training.batch
@@ -101,7 +99,7 @@ def train(task: Task, training: Training, unit: Unit) -> Trained:
             log.beat(progress)
             if _passes(training.log_images, progress.images, training.batch) and mean_loss.images > 0:
                 progress.curve.append((progress.images, _finite(mean_loss.take(), progress, unit)))
-                log.write(progress, engine.gradient_norm())
+                log.write(progress, engine.gradient_norm(), loader.take_waited())
             watchdog.touch()
 
             is_due = time.time() - saved_at > 60 * training.checkpoint_minutes
@@ -127,7 +125,7 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
 
 
 def _start(
-    task: Task, training: Training, unit: Unit, checkpoints: Checkpoints, device: torch.device
+    task: Task[B], training: Training, unit: Unit, checkpoints: Checkpoints, device: torch.device
 ) -> tuple[Engine, Progress]:
     """Build the model and continue from the newest state, or from the beginning where there is none."""
     torch.manual_seed(task.seed)
@@ -143,17 +141,23 @@ def _start(
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
-            f" {unit.ranks.world_size} ranks, {len(task.reader)} samples, {device}",
+            f" {unit.ranks.world_size} ranks, {len(task.batches.reader)} samples, {device}",
             flush=True,
         )
     return engine, progress
 
 
-def _own_share(images_seen: int, batch: int, ranks: Ranks) -> range:
-    """Return the indices of this rank's images in the batch that follows so many images."""
-    share = batch // ranks.world_size
-    start = images_seen + share * ranks.rank
-    return range(start, start + share)
+def _reading(task: Task[B], device: torch.device) -> Callable[[range], B]:
+    """Return the function that makes a batch in the loader's threads, in memory from which the device can read it."""
+    read = task.batches.read
+    return read if device.type == "cpu" else lambda sample_indices: read(sample_indices).pinned()
+
+
+def _own_shares(images_seen: int, training: Training, ranks: Ranks) -> Iterator[range]:
+    """Yield the indices of this rank's images in every batch that follows so many images."""
+    share = training.batch // ranks.world_size
+    for first in range(images_seen, training.images, training.batch):
+        yield range(first + share * ranks.rank, first + share * (ranks.rank + 1))
 
 
 def _refuse_divergence(skipped_in_a_row: int, progress: Progress, unit: Unit) -> None:

@@ -61,12 +61,13 @@ class Throughput:
         self._clock = clock
         self._images, self._time = images, clock()
 
-    def take(self, images: int) -> float:
-        """Return the images per second since the last call, `images` being seen now, and start anew."""
+    def take(self, images: int) -> tuple[float, float]:
+        """Return images per second and seconds since the last call, `images` being seen now, and start anew."""
         now = self._clock()
-        rate = (images - self._images) / max(now - self._time, 1e-9)
+        seconds = max(now - self._time, 1e-9)
+        rate = (images - self._images) / seconds
         self._images, self._time = images, now
-        return rate
+        return rate, seconds
 
 
 def teraflops(images_per_second: float, flops_per_image: int) -> float:

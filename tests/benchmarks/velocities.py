@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hpcddm.data import noise
+from hpcddm.data import draws
 from hpcddm.data.reader import TarReader, to_tensor
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
@@ -36,7 +36,7 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     shards = [run.unit(f"shard/heldout-{part:03d}") for part in range(experiment.data.heldout_shards)]
     reader, rows = TarReader([next(shard.glob("*.tar")) for shard in shards], samples), range(len(samples))
     x0, classes, clusters = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
-    eps = noise.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
+    eps = draws.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
     own = F.one_hot(clusters, len(ensemble.experts)).float()
     found: dict[str, list[float]] = {}
     for level in LEVELS:

@@ -233,20 +233,21 @@ def test_everything_that_a_running_training_says_is_shown(open_run, monkeypatch)
 def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     figures = {"loss": 0.25, "learning_rate": 1e-4, "gradient_norm": 1.5}
-    figures |= {"images_per_second": 2048.25, "tflops": 0.01234, "memory_gib": 0.3333}
+    figures |= {"images_per_second": 2048.25, "data_wait": 0.025, "tflops": 0.01234, "memory_gib": 0.3333}
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(16, 32, figures=figures))
     answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
     found = row(open_run)
     assert figures.items() <= found.items() and found["rate"] == 10.0
     wide = status(open_run)
     line = next(line for line in wide.splitlines() if line.startswith(EXPERT))
-    assert line.split()[6:10] == ["0.2500", "2048", "0.0123", "0.333"] and "img/s  TFLOP/s    GiB" in wide
+    assert line.split()[6:11] == ["0.2500", "2048", "2.5%", "0.0123", "0.333"]
+    assert "img/s  wait  TFLOP/s    GiB" in wide
     narrow = "".join(_printed(open_run, 70))
     assert "2048" in narrow and "TFLOP/s" not in narrow
     answer(monkeypatch, {})
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(16, 32, age=900, figures=figures))
     found = row(open_run)
-    assert (found["images_per_second"], found["tflops"], found["memory_gib"]) == (None, None, None)
+    assert [found[key] for key in ("images_per_second", "data_wait", "tflops", "memory_gib")] == [None] * 4
     assert (found["learning_rate"], found["gradient_norm"]) == (1e-4, 1.5)
 
 
@@ -269,7 +270,7 @@ def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monk
 def test_keys_for_programs_stay(run):
     assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
     keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
-    more = "images_per_second tflops memory_gib learning_rate gradient_norm"
+    more = "images_per_second data_wait tflops memory_gib learning_rate gradient_norm"
     more += " cluster skipped saved_seconds silent_seconds user changes"
     assert row(run).keys() == {*keys.split(), *more.split()}
 

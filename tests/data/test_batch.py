@@ -1,19 +1,73 @@
 import numpy as np
+import pytest
 import torch
 
-from hpcddm.data.batch import read_batch
+from hpcddm.data.batch import LabelledBatches, NoisyBatches
+from hpcddm.data.draws import Draws
 from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import ArrayReader
 
+IMAGES = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)
+READER = ArrayReader(IMAGES, np.arange(20), np.arange(20) % 3)
+ORDER, DRAWS = SampleOrder(0, "s", 20), Draws(0, "s")
+CPU = torch.device("cpu")
+NULL = 99
+
+
+def noisy(dropout=0.5):
+    return NoisyBatches(READER, ORDER, DRAWS, READER.labels, lambda count: torch.full((count,), NULL), dropout)
+
 
 def test_a_batch_holds_the_samples_at_its_places_of_the_order():
-    images = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)
-    reader = ArrayReader(images, np.arange(20), np.arange(20) % 3)
-    order = SampleOrder(0, "s", 20)
-    batch = read_batch(reader, order, range(35, 43), torch.device("cpu"))
-    rows = order.dataset_indices(range(35, 43))
-    assert batch.sample_indices == range(35, 43) and batch.labels.tolist() == rows.tolist()
-    assert batch.clusters.tolist() == (rows % 3).tolist() and batch.labels.dtype == batch.clusters.dtype == torch.int64
-    assert batch.x0.shape == (8, 3, 4, 6) and batch.x0.dtype == torch.float32
-    expected = images[rows].transpose(0, 3, 1, 2) / 127.5 - 1
-    assert np.allclose(batch.x0.numpy(), expected, atol=1e-6) and batch.x0.abs().max() <= 1
+    batch, rows = noisy(dropout=0).read(range(35, 43)), ORDER.dataset_indices(range(35, 43))
+    assert batch.sample_indices == range(35, 43) and batch.condition.tolist() == rows.tolist()
+    assert batch.clusters.tolist() == (rows % 3).tolist()
+    assert batch.condition.dtype == batch.clusters.dtype == torch.int64 and batch.x0.dtype == torch.uint8
+    assert torch.equal(batch.noise, DRAWS.noise(range(35, 43), (3, 4, 6)))
+    assert torch.equal(batch.time, DRAWS.times(range(35, 43)))
+    x0 = batch.to(CPU).x0
+    assert x0.shape == (8, 3, 4, 6) and x0.dtype == torch.float32 and x0.abs().max() <= 1
+    assert np.allclose(x0.numpy(), IMAGES[rows].transpose(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+
+
+def test_conditions_are_dropped_by_the_samples_own_draws():
+    whole = noisy(dropout=0.5).read(range(400))
+    dropped = whole.condition == NULL
+    assert torch.equal(dropped, DRAWS.dropped(range(400), 0.5)) and 150 < dropped.sum() < 250
+    kept = noisy(dropout=0).read(range(400)).condition
+    assert torch.equal(whole.condition[~dropped], kept[~dropped])
+
+
+def test_conditions_of_several_numbers_are_dropped_whole():
+    states = torch.arange(20.0).view(20, 1, 1).expand(20, 2, 3) + 1
+    batches = NoisyBatches(READER, ORDER, DRAWS, lambda rows: states[rows], lambda n: torch.zeros(n, 2, 3), 0.5)
+    condition = batches.read(range(100)).condition
+    assert torch.equal((condition == 0).flatten(1).all(1), DRAWS.dropped(range(100), 0.5))
+    assert torch.equal((condition == 0).flatten(1).any(1), DRAWS.dropped(range(100), 0.5))
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_the_ranks_shares_are_the_batch(world_size):
+    whole, share = noisy().read(range(8, 24)), 16 // world_size
+    parts = [noisy().read(range(8 + share * rank, 8 + share * (rank + 1))) for rank in range(world_size)]
+    for name in ("x0", "condition", "clusters", "noise", "time"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
+
+
+def test_images_are_not_moved_without_a_shift():
+    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 0, False).read(range(12)), ORDER.dataset_indices(range(12))
+    assert np.array_equal(batch.x0.numpy(), IMAGES[rows]) and batch.labels.tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_every_image_is_shifted_and_mirrored_by_its_own_draws(mirror):
+    indices = range(40)
+    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 2, mirror).read(indices), ORDER.dataset_indices(indices)
+    down, right = (DRAWS.shifts(indices, axis, 2) for axis in ("down", "right"))
+    mirrored = DRAWS.mirrored(indices) & mirror
+    assert set(down.tolist()) == {-2, -1, 0, 1, 2} and mirrored.any() == mirror
+    for number, row in enumerate(rows):
+        y = np.clip(np.arange(4) + down[number].item(), 0, 3)
+        x = np.clip(np.arange(6) + right[number].item(), 0, 5)
+        expected = IMAGES[row][y][:, x[::-1] if mirrored[number] else x]
+        assert np.array_equal(batch.x0[number].numpy(), expected)

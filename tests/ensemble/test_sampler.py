@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcddm import plugins
-from hpcddm.data import noise
+from hpcddm.data import draws
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.ensemble.solvers.base import Solver
@@ -100,7 +100,7 @@ def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidan
 
 def test_starts_from_the_numbered_noise_and_stays_in_range():
     images = sample(lambda x, *rest: 0 * x, 1, [7, 3], torch.zeros(2), SHAPE, evaluation(steps=2))
-    assert torch.equal(images, noise.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
+    assert torch.equal(images, draws.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
     assert images.abs().max() == 1
 
 

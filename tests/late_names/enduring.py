@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch
 from hpcddm.rundir import atomic
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -30,7 +30,7 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.training import loop
 from slurm.testbed import late_names
 from tests.late_names.mounts import LATE, two_nodes
-from tests.training.scenarios import BATCH, KEY, RANDOMNESS, build, training, write_tar
+from tests.training.scenarios import BATCH, KEY, batches, build, training, write_tar
 
 PATIENCE_SECONDS = 60
 """A rank whose peer was killed has to notice within so long."""
@@ -127,9 +127,8 @@ class Endurance:
             os._exit(1)
 
     def _train(self, ranks: Ranks, run: RunDir) -> None:
-        def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-            noise = RANDOMNESS.gaussian(batch)
-            return (model(batch.x0 + noise) - noise.flatten(1)).square().mean(1)
+        def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
+            return (model(batch.x0 + batch.noise) - batch.noise.flatten(1)).square().mean(1)
 
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
@@ -139,7 +138,7 @@ class Endurance:
         )
         unit = Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, "f", network_interface="lo")
         settings = training(images=self.saves * BATCH, checkpoint_minutes=1e-9)
-        loop.train(loop.Task(KEY, 0, build, loss, self.reader), settings, unit)
+        loop.train(loop.Task(0, build, loss, batches(self.reader)), settings, unit)
 
 
 def _runs(child: int) -> bool:

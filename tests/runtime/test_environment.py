@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.runtime.environment import Ranks, current_allocation, current_ranks, own_address
+from hpcddm.runtime.environment import Ranks, current_allocation, current_ranks, data_threads, own_address
 
 LOCAL = {
     "SUBMITIT_EXECUTOR": "local",
@@ -137,3 +137,9 @@ def test_a_host_name_that_no_other_node_reaches_names_the_key_to_set(monkeypatch
 def test_an_interface_that_is_not_there_names_the_key_and_those_that_are():
     with pytest.raises(UserError, match="site key network_interface: .* no interface ib7 .*it has: .*lo"):
         own_address(2, "ib7")
+
+
+@pytest.mark.parametrize("cpus, cores, threads", [(1, 1, 0), (8, 1, 0), (1, 2, 1), (2, 2, 1), (8, 16, 7), (64, 64, 8)])
+def test_threads_read_ahead_where_there_is_a_core_for_them(monkeypatch, cpus, cores, threads):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    assert data_threads(cpus) == threads

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch
+from hpcddm.data.draws import Draws
 from hpcddm.networks import budgets
 from hpcddm.stages import distill
-from hpcddm.training.corruption import Randomness
 from tests.helpers import CLASSES, SIDE, tiny
 
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
@@ -17,7 +17,10 @@ COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
 def batch(count=12):
     torch.manual_seed(0)
     images = torch.randn(count, 1, SIDE, SIDE, dtype=torch.float64)
-    return Batch(range(count), images, torch.arange(count) % CLASSES, torch.arange(count) % 2)
+    drawn, numbers = Draws(0, "distill/student"), range(count)
+    classes, clusters = torch.arange(count) % CLASSES, torch.arange(count) % 2
+    noise, time = drawn.noise(numbers, (1, SIDE, SIDE)), drawn.times(numbers)
+    return NoisyBatch(numbers, images, classes, clusters, noise, time)
 
 
 def teacher(scale):
@@ -40,11 +43,10 @@ def student(x, t, classes):
 @pytest.mark.parametrize("by", ["cluster", "router"])
 def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path, by):
     settings, given = tiny(tmp_path, distill={"teacher": by, "share": 0.5}), batch()
-    losses = distill._loss(settings, lambda device: ensemble(), "distill/student")(student, given)
-    randomness = Randomness(settings.seed, "distill/student")
-    t, classes = randomness.uniform_times(given), randomness.classes(given, 0.1, CLASSES)
+    losses = distill._loss(settings, lambda device: ensemble())(student, given)
+    t, classes = given.time, given.condition
     time = t.view(-1, 1, 1, 1).double()
-    x = (1 - time) * given.x0 + time * randomness.gaussian(given)
+    x = (1 - time) * given.x0 + time * given.noise
     chosen = given.clusters if by == "cluster" else ensemble().router(x, t, classes).argmax(1)
     assert set(chosen.tolist()) == {0, 1}
     velocities = torch.stack([expert(x, t, classes) for expert in ensemble().experts], 1)
@@ -54,15 +56,13 @@ def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path
 
 def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path):
     settings, given = tiny(tmp_path, distill={"share": 0.5}, experts__objective=COSINE), batch()
-    losses = distill._loss(settings, lambda device: ensemble(), "distill/student")(student, given)
-    randomness = Randomness(settings.seed, "distill/student")
-    angle = (randomness.uniform_times(given).double() * torch.pi / 2).view(-1, 1, 1, 1)
-    noisy = angle.cos() * given.x0 + angle.sin() * randomness.gaussian(given)
+    losses = distill._loss(settings, lambda device: ensemble())(student, given)
+    angle = (given.time.double() * torch.pi / 2).view(-1, 1, 1, 1)
+    noisy = angle.cos() * given.x0 + angle.sin() * given.noise
     # The same state on the linear path, where eps = x + (1 - t) v.
     scale = angle.cos() + angle.sin()
     x, time = noisy / scale, angle.sin() / scale
-    classes = randomness.classes(given, 0.1, CLASSES)
-    velocities = torch.stack([expert(x, time.flatten(), classes) for expert in ensemble().experts], 1)
+    velocities = torch.stack([expert(x, time.flatten(), given.condition) for expert in ensemble().experts], 1)
     target = x + (1 - time) * velocities[torch.arange(len(x)), given.clusters]
     expected = (0.3 * noisy - target).square().mean((1, 2, 3))
     torch.testing.assert_close(losses, expected, check_dtype=False, rtol=1e-4, atol=1e-6)

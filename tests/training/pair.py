@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -29,7 +29,7 @@ from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import peak_memory_gib
 from hpcddm.training.settings import Training
-from tests.training.scenarios import BATCH, KEY, RANDOMNESS, STEPS, build, training, write_tar
+from tests.training.scenarios import BATCH, KEY, STEPS, batches, build, training, write_tar
 
 BAD_STEP = 3
 LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
@@ -99,7 +99,7 @@ class Pairs:
         def work(rank: int) -> None:
             unit = self._unit(name, rank, owner)
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
-            task = loop.Task(KEY, 0, build, loss, self.reader, flops_per_image=lambda: 10**6)
+            task = loop.Task(0, build, loss, batches(self.reader), flops_per_image=lambda: 10**6)
             trained = loop.train(task, settings, unit)
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
@@ -116,14 +116,13 @@ class Pairs:
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0
 
-        def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
             nonlocal steps
             steps += 1
             if steps == stop_after:
                 unit.stop.reason = "told to"
-            noise = RANDOMNESS.gaussian(batch)
             dtype = next(model.parameters()).dtype
-            losses = (model((batch.x0 + noise).to(dtype)).float() - noise.flatten(1)).square().mean(1)
+            losses = (model((batch.x0 + batch.noise).to(dtype)).float() - batch.noise.flatten(1)).square().mean(1)
             return losses * float("nan") if batch.sample_indices.start // BATCH in bad_steps else losses
 
         return loss
@@ -138,11 +137,11 @@ class Pairs:
             with Collectives() as called:
                 loss = self._loss(unit, None, range(0))
 
-                def noting(model: nn.Module, batch: Batch) -> torch.Tensor:
+                def noting(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
                     counts.append(len(called.names))
                     return loss(model, batch)
 
-                loop.train(loop.Task(KEY, 0, build, noting, self.reader), settings, unit)
+                loop.train(loop.Task(0, build, noting, batches(self.reader)), settings, unit)
             steps = [called.names[start:end] for start, end in zip(counts, counts[1:], strict=False)]
             (self.root / f"collectives-{rank}").write_text(json.dumps(steps))
 

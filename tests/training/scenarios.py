@@ -21,7 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hpcddm.data import tar
-from hpcddm.data.batch import Batch
+from hpcddm.data.batch import NoisyBatch, NoisyBatches
+from hpcddm.data.draws import Draws
+from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import TarReader
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
@@ -34,12 +36,10 @@ from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.training import loop
 from hpcddm.training.checkpoints import Checkpoints
-from hpcddm.training.corruption import Randomness
 from hpcddm.training.settings import Training
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8
-RANDOMNESS = Randomness(0, KEY)
 
 
 def build() -> nn.Module:
@@ -58,18 +58,23 @@ def write_tar(folder: Path) -> TarReader:
     return TarReader([folder / "x.tar"], tar.index_tar(folder / "x.tar").rows(0))
 
 
+def batches(reader: TarReader) -> NoisyBatches:
+    order, draws = SampleOrder(0, KEY, len(reader)), Draws(0, KEY)
+    return NoisyBatches(reader, order, draws, reader.labels, lambda count: torch.ones(count, dtype=torch.long), 0.1)
+
+
 class Runs:
     """Trainings of one network on one set of images, each in a folder of its own."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.reader = root, write_tar(root)
 
-    def unit(self, name: str, fingerprint: str = "f") -> Unit:
+    def unit(self, name: str, fingerprint: str = "f", data_threads: int = 1) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, fingerprint)
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, fingerprint, data_threads=data_threads)
 
     def train(
         self,
@@ -102,27 +107,27 @@ class Runs:
     ) -> None:
         steps = 0
 
-        def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
             nonlocal steps
             steps += 1
             if steps == stop_after:
                 unit.stop.reason = "told to"
-            noise = RANDOMNESS.gaussian(batch)
             dtype = next(model.parameters()).dtype
-            return (model((batch.x0 + noise).to(dtype)).float() - noise.flatten(1)).square().mean(1)
+            return (model((batch.x0 + batch.noise).to(dtype)).float() - batch.noise.flatten(1)).square().mean(1)
 
         def begin(model: nn.Module) -> None:
             model.load_state_dict(load_file(start))
 
         task = loop.Task(
-            KEY, 0, build, loss, self.reader, start=begin if start else None, flops_per_image=flops_per_image
+            0, build, loss, batches(self.reader), start=begin if start else None, flops_per_image=flops_per_image
         )
         loop.train(task, settings, unit)
 
-    def chain(self, name: str, stops: list[int], settings: Training) -> dict:
+    def chain(self, name: str, stops: list[int], settings: Training, data_threads: int = 1) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
-        assert [self.train(self.unit(name), settings, stop) for stop in stops] == ["stopped"] * len(stops)
-        assert self.train(self.unit(name), settings) == "complete"
+        units = (self.unit(name, data_threads=data_threads) for _ in (*stops, None))
+        ends = [self.train(unit, settings, stop) for unit, stop in zip(units, (*stops, None), strict=True)]
+        assert ends == ["stopped"] * len(stops) + ["complete"]
         return self.result(name)
 
     def result(self, name: str) -> dict:
@@ -218,6 +223,10 @@ def main(root: Path) -> dict:
     chains = {"stop-1": [1], "stop-5": [5], "stop-often": [1, 1, 4, 2], "stop-last": [STEPS], "stop-before-last": [9]}
     for name, stops in chains.items():
         found[name] = runs.chain(name, stops, plain)
+    found["no threads"] = runs.chain("threads-0", [], plain, data_threads=0)
+    found["no threads, stopped"] = runs.chain("threads-0-stopped", [1, 4], plain, data_threads=0)
+    found["4 threads"] = runs.chain("threads-4", [], plain, data_threads=4)
+    found["4 threads, stopped"] = runs.chain("threads-4-stopped", [3, 2], plain, data_threads=4)
     found["saved at every step"] = runs.chain("every", [], training(checkpoint_minutes=1e-9))
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))

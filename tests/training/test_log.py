@@ -16,7 +16,7 @@ from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import Progress
 from tests.training.scenarios import BATCH, training
 
-NAMES = {"loss", "learning_rate", "gradient_norm", "images_per_second", "tflops", "memory_gib"}
+NAMES = {"loss", "learning_rate", "gradient_norm", "images_per_second", "data_wait", "tflops", "memory_gib"}
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def test_log_heartbeat_and_tensorboard_say_the_same(unit, capsys):
     training_log.beat(Progress(BATCH))
     assert heartbeat.read(unit.attempt.folder).figures == {}
     progress = Progress(24, curve=[(24, 0.5)])
-    training_log.write(progress, 1.5)
+    training_log.write(progress, 1.5, 1e-9)
     training_log.beat(progress)
     figures = heartbeat.read(unit.attempt.folder).figures
-    assert figures.keys() == NAMES
+    assert figures.keys() == NAMES and 0 < figures["data_wait"] < 1
     assert (figures["loss"], figures["learning_rate"], figures["gradient_norm"]) == (0.5, 0.01, 1.5)
     assert figures["tflops"] == pytest.approx(figures["images_per_second"] / 1000) and 0 < figures["memory_gib"] < 100
     assert capsys.readouterr().out == log.line(24, 80, figures) + "\n"
@@ -69,7 +69,7 @@ def test_log_heartbeat_and_tensorboard_say_the_same(unit, capsys):
 def test_what_is_not_known_is_left_out_and_skipped_steps_are_told_at_once(unit):
     training_log = opened(unit, flops_per_image=None)
     progress = Progress(24, skipped=1, curve=[(24, 0.5)])
-    training_log.write(progress, None)
+    training_log.write(progress, None, 0.0)
     progress.skipped = 2
     training_log.beat(progress)
     figures = heartbeat.read(unit.attempt.folder).figures
@@ -79,7 +79,7 @@ def test_what_is_not_known_is_left_out_and_skipped_steps_are_told_at_once(unit):
 def test_after_an_interruption_the_last_loss_is_there_and_later_points_are_replaced(unit):
     first = opened(unit)
     for images in (24, 40):
-        first.write(Progress(images, curve=[(images, 1.0)]), 1.0)
+        first.write(Progress(images, curve=[(images, 1.0)]), 1.0, 0.0)
     first.close()
     progress = Progress(24, curve=[(24, 1.0)])
     second = opened(unit, progress)
@@ -90,7 +90,7 @@ def test_after_an_interruption_the_last_loss_is_there_and_later_points_are_repla
     assert json.loads((unit.attempt.folder / "begun.json").read_text())["images"] == 24
     progress.curve.append((40, 0.25))
     progress.images = 40
-    second.write(progress, 1.0)
+    second.write(progress, 1.0, 0.0)
     second.saved(progress, 0.1)
     assert scalars(unit.folder)["loss"] == [(24, 1.0), (40, 0.25)], "a state that is saved has its points on the disk"
     second.close()
@@ -100,7 +100,7 @@ def test_another_rank_says_nothing(unit, capsys):
     unit.ranks = Ranks(1, 1, 2, 1, "me")
     training_log = opened(unit)
     progress = Progress(24, skipped=1, curve=[(24, 0.5)])
-    training_log.write(progress, 1.5)
+    training_log.write(progress, 1.5, 0.0)
     training_log.beat(progress)
     training_log.skipped(progress)
     training_log.saved(progress, 0.1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 STOPPED = ["stop-1", "stop-5", "stop-often", "stop-last", "stop-before-last", "saved at every step"]
+THREADS = ["no threads", "no threads, stopped", "4 threads", "4 threads, stopped"]
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +22,8 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.rsplit("RESULT ", 1)[1])
 
 
-@pytest.mark.parametrize("name", STOPPED)
-def test_where_and_how_often_it_was_stopped_changes_no_bit(found, name):
+@pytest.mark.parametrize("name", STOPPED + THREADS)
+def test_where_it_was_stopped_and_how_many_threads_read_ahead_changes_no_bit(found, name):
     reference, stopped = found["chains"]["reference"], found["chains"][name]
     assert stopped["weights"] == reference["weights"]
     assert stopped["curve"] == reference["curve"]

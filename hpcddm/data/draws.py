@@ -6,11 +6,12 @@ numbers. Because a sample's numbers depend on its index alone, batch size, world
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
 
@@ -33,6 +34,37 @@ def uniform(seed: int, stream: str, indices: Sequence[int]) -> Float32[Tensor, "
 def permutation(seed: int, stream: str, size: int) -> Int64[np.ndarray, " {size}"]:
     """Draw a random order of 0 ... size - 1."""
     return np.random.Generator(np.random.Philox(key=_key(seed, stream))).permutation(size)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Random numbers of one training; its samples are numbered in the order in which they are seen.
+
+    stream: name of the training; two trainings with one stream and seed see the same noise.
+    """
+
+    seed: int
+    stream: str
+
+    def noise(self, indices: Sequence[int], shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
+        """Draw standard normal noise, (N, *shape)."""
+        return gaussian(self.seed, f"{self.stream}/noise", indices, shape)
+
+    def times(self, indices: Sequence[int]) -> Float32[Tensor, " n"]:
+        """Draw uniform times in [0, 1)."""
+        return uniform(self.seed, f"{self.stream}/time", indices)
+
+    def dropped(self, indices: Sequence[int], probability: float) -> Bool[Tensor, " n"]:
+        """Draw which conditions are dropped, each with a probability (arXiv 2207.12598, alg. 1)."""
+        return uniform(self.seed, f"{self.stream}/dropout", indices) < probability
+
+    def shifts(self, indices: Sequence[int], axis: str, most: int) -> Int64[Tensor, " n"]:
+        """Draw shifts along an axis, whole numbers from -most to most."""
+        return uniform(self.seed, f"{self.stream}/{axis}", indices).mul(2 * most + 1).long() - most
+
+    def mirrored(self, indices: Sequence[int]) -> Bool[Tensor, " n"]:
+        """Draw which images are mirrored, each with probability 1/2."""
+        return uniform(self.seed, f"{self.stream}/mirror", indices) < 0.5
 
 
 class _SampleSource:

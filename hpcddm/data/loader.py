@@ -1,0 +1,64 @@
+"""Loader of batches: threads read, decode and draw ahead of the training, in order and in bounded memory."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Generic
+
+from hpcddm.data.batch import B
+
+
+class Loader(Generic[B]):
+    """Iterator over the batches of `spans`, ranges of sample indices, made by `read` in threads ahead of their use.
+
+    Its whole state is the position in `spans`: a training that continues begins with the next range. At most
+    `threads` + 1 batches are held; without threads each is made when it is taken. What `read` raises is raised when
+    its batch is taken.
+    """
+
+    def __init__(self, read: Callable[[range], B], spans: Iterable[range], threads: int) -> None:
+        self._read, self._spans, self._depth = read, iter(spans), threads + 1
+        self._pool = ThreadPoolExecutor(threads, "data") if threads else None
+        self._queue: deque[Future[B]] = deque()
+        self._waited = 0.0
+        self._fill()
+
+    def __enter__(self) -> "Loader[B]":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Batches in the making are of no use; a thread that hangs in a file system holds nobody up.
+        if self._pool:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[B]:
+        return self
+
+    def __next__(self) -> B:
+        """Return the next batch, waiting for it where it is not ready."""
+        started = time.perf_counter()
+        if self._pool is None:
+            batch = self._read(next(self._spans))
+        elif self._queue:
+            batch = self._queue.popleft().result()
+        else:
+            raise StopIteration
+        self._waited += time.perf_counter() - started
+        self._fill()
+        return batch
+
+    def take_waited(self) -> float:
+        """Return the seconds that the training has waited for batches since the last call."""
+        waited, self._waited = self._waited, 0.0
+        return waited
+
+    def _fill(self) -> None:
+        while self._pool and len(self._queue) < self._depth:
+            span = next(self._spans, None)
+            if span is None:
+                return
+            self._queue.append(self._pool.submit(self._read, span))
