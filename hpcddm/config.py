@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.data.settings import Shape
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.encoders.settings import ImageEncoderSettings, TextSettings
 from hpcddm.ensemble.placements.settings import PlacementSettings
@@ -17,6 +18,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant, variants_of
+from hpcddm.spaces.settings import SpaceSettings
 from hpcddm.training.settings import Training
 
 FEWEST_IMAGES = 20
@@ -26,7 +28,7 @@ FEWEST_IMAGES = 20
 class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"text"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"text", "space"})
 
     source: SourceSettings
     image_size: Positive
@@ -38,6 +40,13 @@ class DataSettings(StrictModel):
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
     text: TextSettings | None = None
+    space: SpaceSettings = default_variant("pixels")
+    """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
+
+    @property
+    def x_shape(self) -> Shape:
+        """Shape (C, H, W) of x in the space."""
+        return self.space.shape(self.channels, self.image_size)
 
 
 class EncodeSettings(StrictModel):

@@ -16,6 +16,7 @@ from hpcddm.models.settings import NetworkSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
+from hpcddm.spaces.settings import SpaceSettings
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
@@ -37,6 +38,7 @@ class InitRequest:
     advice: str
     encoder: str | None
     """Name of the text encoder, for a network that sees text."""
+    space: SpaceSettings
     objective: ObjectiveSettings | None = None
     objective_place: str = ""
     parameters: int | None = None
@@ -57,7 +59,9 @@ def router_request(experiment: Experiment) -> InitRequest | None:
     if router.refit is None:
         return None
     encoder = encoder_of(router.model, text)
-    return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, encoder)
+    return InitRequest(
+        router.refit, "router.refit", router.model, "router.model", REFIT, encoder, experiment.data.space
+    )
 
 
 def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest | None:
@@ -67,9 +71,9 @@ def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest 
         return None
     start, model, objective = (place_of(experiment, expert, part) for part in ("init_from", "model", "objective"))
     encoder = encoder_of(config.model, experiment.data.text)
-    size = config.model.parameters(experiment.data)
+    size, space = config.model.parameters(experiment.data), experiment.data.space
     return InitRequest(
-        config.init_from, start, config.model, model, CONVERT, encoder, config.objective, objective, size
+        config.init_from, start, config.model, model, CONVERT, encoder, space, config.objective, objective, size
     )
 
 
@@ -124,7 +128,7 @@ def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[
         return {}
     if hashes[path.name] != (digest or atomic.sha256(path)):
         raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
-    data = {key: unit_manifest.settings.get(f"data.{key}") for key in ("channels", "image_size", "num_classes")}
+    data = _data_of(unit_manifest.settings)
     nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
     is_text = nested["model"].get("condition") == "text"
     data["encoder"] = unit_manifest.settings.get("data.text.encoder.name") if is_text else None
@@ -148,7 +152,9 @@ def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None
         if request.objective is not None:
             objective = description.get("objective", {}).get("name")
             pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
-        pairs.append(("data.text.encoder.name", description.get("data", {}).get("encoder"), request.encoder))
+        data = description.get("data", {})
+        pairs.append(("data.text.encoder.name", data.get("encoder"), request.encoder))
+        pairs.append(("data.space", data.get("space"), request.space.model_dump()))
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
     for place, there, here in pairs:
@@ -185,6 +191,15 @@ def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[An
     ours, theirs = manifest.flatten(here.model_dump()), manifest.flatten(there.model_dump())
     keys = ["name", *(key for key in ours if key not in ("name", "size"))]
     return {key: (theirs.get(key), ours[key]) for key in keys}
+
+
+def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """Describe the data of a network by a manifest's settings: size and channels of x, its space, number of classes."""
+    # Manifests from before there was a choice name no space.
+    space = SpaceSettings.model_validate(_nested(settings, "data.space.") or {"name": "pixels"})
+    shape = space.shape(settings["data.channels"], settings["data.image_size"])
+    described = {"channels": shape.channels, "image_size": shape.height, "space": space.model_dump()}
+    return described | {"num_classes": settings.get("data.num_classes")}
 
 
 def _spent(results: dict[str, Any]) -> dict[str, int | None]:

@@ -52,7 +52,7 @@ WRONG = {
     ),
     "patch that does not divide": (
         {"experts__model__patch": 3},
-        "experts.model: patch 3 does not divide image_size 8",
+        "experts.model: patch 3 does not divide the side 8 of x in the space pixels",
     ),
     "pixels larger than the image": ({"encode__encoder__size": 9}, "encode.encoder: pixel size 9 exceeds image_size 8"),
     "unknown strategy": (
@@ -119,7 +119,7 @@ WRONG = {
                 {"clusters": [1], "model": {"name": "dit", "width": 8, "depth": 1, "heads": 2, "patch": 3}}
             ]
         },
-        "experts.overrides.0.model: patch 3 does not divide image_size 8",
+        "experts.overrides.0.model: patch 3 does not divide the side 8 of x in the space pixels",
     ),
     "a trained router without training": ({"router__training": None}, "router.training: this key is needed"),
     "a router that is computed, balanced": (

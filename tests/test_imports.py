@@ -56,14 +56,15 @@ MAY_IMPORT = {
     },
     "data": FOUNDATION | {"pipeline"},
     "devices": FOUNDATION,
+    "spaces": NUMERIC,
     "objectives": NUMERIC,
-    "models": NUMERIC | {"encoders"},
+    "models": NUMERIC | {"encoders", "spaces"},
     "encoders": NUMERIC,
     "clusterings": NUMERIC,
     "metrics": {"rooms"},
     "training": NUMERIC | {"objectives", "models"},
-    "ensemble": NUMERIC | {"objectives", "models", "metrics", "training"},
-    "networks": NUMERIC | {"objectives", "models", "encoders", "metrics", "training", "ensemble"},
+    "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
+    "networks": NUMERIC | {"spaces", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "config", "site", "plugins", "package_data", "rundir", "initial_weights"},
     "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics"},
@@ -77,7 +78,7 @@ MAY_IMPORT = {
     "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
-    | {"sweep"},
+    | {"spaces", "sweep"},
     "planning": NUMERIC | {"models", "encoders", "training", "ensemble", "networks", "site"},
 }
 LATE = {
@@ -88,7 +89,7 @@ LATE = {
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 
-VARIANT_ROOMS = {"data", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics", "training"}
+VARIANT_ROOMS = {"data", "spaces", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics", "training"}
 """Rooms with variants: the experiment's schema is made of their modules named `settings`, which need no torch."""
 
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)

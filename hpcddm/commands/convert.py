@@ -71,21 +71,25 @@ def _check_options(layout: str, output: Path) -> None:
 
 def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
     """Describe the network for the file's metadata, which conversions and trainings that start from it read."""
-    shape = {key: getattr(data, key) for key in ("channels", "image_size", "num_classes")}
     return {
         "model": config.model.model_dump(),
         "objective": config.objective.model_dump(),
-        "data": shape | {"encoder": initial_weights.encoder_of(config.model, data.text)},
+        "data": {
+            "channels": data.x_shape.channels,
+            "image_size": data.x_shape.height,
+            "num_classes": data.num_classes,
+            "space": data.space.model_dump(),
+            "encoder": initial_weights.encoder_of(config.model, data.text),
+        },
     }
 
 
 def _notes(source: Any, target: Any) -> list[str]:
     """List differences between source and target beyond single tensors: image size, path, prediction, qk_norm."""
     notes = []
-    if source.image_size not in (None, target.data.image_size):
-        notes.append(
-            f"positions are computed: for images of {source.image_size} there, of {target.data.image_size} here"
-        )
+    size = target.data.x_shape.height
+    if source.image_size not in (None, size):
+        notes.append(f"positions are computed: for images of {source.image_size} there, of {size} here")
     have, want = source.objective, target.objective
     if (have.name, have.schedule) != (want.name, want.schedule):
         before, after = (f"{objective.name} on the path {objective.schedule.name}" for objective in (have, want))

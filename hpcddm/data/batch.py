@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hpcddm.data.draws import Draws
 from hpcddm.data.order import Order
-from hpcddm.data.reader import Reader, to_tensor
+from hpcddm.data.reader import Reader
 
 B = TypeVar("B", bound="Batch")
 
@@ -21,16 +21,19 @@ class Batch:
     """Images of one step on one rank.
 
     sample_indices: N indices of the images in the order of training, from which all randomness comes;
-    x0: uint8 (N, H, W, C) as it is read, float32 (N, C, H, W) in [-1, 1] on the device.
+    x0: uint8 (N, H, W, C) as it is read, x on the device, float32 (N, C, H, W).
     """
 
     sample_indices: range
     x0: Tensor
 
-    def to(self: B, device: torch.device) -> B:
-        """Move the batch to a device, without waiting where its memory is pinned, and convert the images there."""
+    def to(self: B, device: torch.device, to_model: Callable[[Tensor], Tensor]) -> B:
+        """Move the batch to a device, without waiting where its memory is pinned, and convert the images to x there.
+
+        to_model: the way from images into the space of x.
+        """
         moved = self._each(lambda tensor: tensor.to(device, non_blocking=True))
-        return replace(moved, x0=to_tensor(moved.x0))
+        return replace(moved, x0=to_model(moved.x0))
 
     def pinned(self: B) -> B:
         """Copy the batch to page-locked memory, from which a GPU reads while the processor goes on."""
@@ -82,7 +85,7 @@ class NoisyBatches(Batches[NoisyBatch]):
     """Batches with condition, noise and time.
 
     condition_of: function from rows of the reader to their conditions; null: function from n to n null conditions;
-    dropout: probability of the null condition.
+    dropout: probability of the null condition; shape: (C, H, W) of x.
     """
 
     def __init__(
@@ -93,20 +96,21 @@ class NoisyBatches(Batches[NoisyBatch]):
         condition_of: Callable[[Sequence[int] | np.ndarray], Tensor],
         null: Callable[[int], Tensor],
         dropout: float,
+        shape: tuple[int, int, int],
     ) -> None:
         super().__init__(reader, order)
-        self._draws, self._condition_of, self._null, self._dropout = draws, condition_of, null, dropout
+        self._draws, self._condition_of, self._null = draws, condition_of, null
+        self._dropout, self._shape = dropout, shape
 
     def _batch(self, sample_indices: range, rows: np.ndarray) -> NoisyBatch:
         images, condition = torch.from_numpy(self.reader.images(rows)), self._condition_of(rows)
-        count, height, width, channels = images.shape
         dropped = self._draws.dropped(sample_indices, self._dropout).view(-1, *[1] * (condition.dim() - 1))
         return NoisyBatch(
             sample_indices,
             images,
-            condition=torch.where(dropped, self._null(count), condition),
+            condition=torch.where(dropped, self._null(len(images)), condition),
             clusters=self.reader.clusters(rows),
-            noise=self._draws.noise(sample_indices, (channels, height, width)),
+            noise=self._draws.noise(sample_indices, self._shape),
             time=self._draws.times(sample_indices),
         )
 

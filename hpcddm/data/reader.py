@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int, Int64, UInt8
+from jaxtyping import Int, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 
@@ -95,14 +95,3 @@ class ArrayReader(Reader):
 
     def clusters(self, dataset_indices: Sequence[int] | np.ndarray) -> Int64[Tensor, " n"]:
         return torch.from_numpy(self._clusters[np.asarray(dataset_indices)].astype(np.int64))
-
-
-def to_tensor(images: UInt8[np.ndarray, "n h w c"] | UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n c h w"]:
-    """Convert pixels 0 ... 255 to [-1, 1], where they lie."""
-    return torch.as_tensor(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
-
-
-def to_images(tensor: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:
-    """Convert values in [-1, 1] to pixels 0 ... 255, rounded."""
-    scaled = tensor.add(1).mul(127.5).round().clamp(0, 255)
-    return scaled.to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

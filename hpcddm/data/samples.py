@@ -46,6 +46,7 @@ def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Orde
         condition_of=reader.labels,
         null=lambda count: torch.full((count,), null_class),
         dropout=settings.experts.condition_dropout,
+        shape=settings.data.x_shape,
     )
 
 

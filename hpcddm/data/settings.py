@@ -1,6 +1,14 @@
 """Properties of the data that networks and encoders depend on; an experiment's `data` has them all."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class Shape(NamedTuple):
+    """Shape (C, H, W) of x, which denoisers and routers see and samplers draw: an image, or its latents."""
+
+    channels: int
+    height: int
+    width: int
 
 
 @runtime_checkable
@@ -16,7 +24,14 @@ class ImageShape(Protocol):
 
 @runtime_checkable
 class NetworkData(ImageShape, Protocol):
-    """Shape of the images, number of classes, and the text of every class."""
+    """Shape of the images and of x, number of classes, and the text of every class."""
+
+    @property
+    def space(self) -> Any:
+        """Settings of the space of x, `hpcddm.spaces.settings.SpaceSettings`."""
+
+    @property
+    def x_shape(self) -> Shape: ...
 
     @property
     def num_classes(self) -> int: ...

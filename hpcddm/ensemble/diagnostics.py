@@ -14,6 +14,8 @@ from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity
 from hpcddm.objectives.conversions import Images
+from hpcddm.spaces.base import Space
+from hpcddm.spaces.settings import SpaceSettings
 
 
 def diagnose(
@@ -21,7 +23,7 @@ def diagnose(
     seed: int,
     indices: Sequence[int],
     condition: Condition,
-    shape: tuple[int, int, int],
+    space: Space[SpaceSettings],
     sampler: SamplerSettings,
 ) -> dict[str, Any]:
     """Measure entropy and disagreement along the trajectories of an arm, by time, and its refinement gap.
@@ -31,13 +33,13 @@ def diagnose(
     over samples. These are the diagnostics of arXiv 2602.02685.
     """
     watched = Watched(field_of())
-    images = sample(watched, seed, indices, condition, shape, sampler)
-    finer = sample(field_of(), seed, indices, condition, shape, sampler.model_copy(update={"steps": 2 * sampler.steps}))
+    drawn = sample(watched, seed, indices, condition, space, sampler)
+    finer = sample(field_of(), seed, indices, condition, space, sampler.model_copy(update={"steps": 2 * sampler.steps}))
     return {
         "times": time_grid(sampler.steps, sampler.shift)[:-1],
         "entropy": watched.entropy,
         "disagreement": watched.disagreement,
-        "refinement_gap": refinement_gap(images, finer),
+        "refinement_gap": refinement_gap(drawn, finer),
     }
 
 

@@ -1,4 +1,4 @@
-"""Images from a velocity field."""
+"""Samples from a velocity field."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,6 +15,8 @@ from hpcddm.ensemble.solvers.base import Solver
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import VelocityField
 from hpcddm.objectives.conversions import Images
+from hpcddm.spaces.base import Space
+from hpcddm.spaces.settings import SpaceSettings
 
 
 @torch.no_grad()
@@ -23,16 +25,16 @@ def sample(
     seed: int,
     indices: Sequence[int],
     condition: Condition,
-    shape: tuple[int, int, int],
+    space: Space[SpaceSettings],
     sampler: SamplerSettings,
 ) -> Images:
-    """Draw images in [-1, 1], on the device of `condition`.
+    """Draw x of images, finished as their space says, on the device of `condition`.
 
-    indices: the images' numbers, which with the seed alone determine their initial noise and all other draws;
-    shape: (C, H, W). Raises `ConfigError` when a native solver is given several models.
+    indices: the images' numbers, which with the seed alone determine their initial noise and all other draws.
+    Raises `ConfigError` when a native solver is given several models.
     """
-    start = draws.gaussian(seed, "initial", indices, shape).to(condition.device)
-    return integrate(field, start, SampleStream(seed, indices), condition, sampler).clamp(-1, 1)
+    start = draws.gaussian(seed, "initial", indices, space.shape).to(condition.device)
+    return space.finish(integrate(field, start, SampleStream(seed, indices), condition, sampler))
 
 
 def integrate(
@@ -42,7 +44,7 @@ def integrate(
     condition: Condition,
     sampler: SamplerSettings,
 ) -> Images:
-    """Integrate noise at t = 1 to data at t = 0, unclamped, in the floating-point type of `start`."""
+    """Integrate noise at t = 1 to data at t = 0, not finished, in the floating-point type of `start`."""
     time_steps = time_grid(sampler.steps, sampler.shift)
     if sampler.solver.native:
         return native.integrate(field, start, stream, condition, time_steps, sampler.solver)

@@ -10,7 +10,7 @@ from hpcddm.data.reader import Reader
 from hpcddm.plugins import S, Variant
 
 Images = Float[Tensor, "n c h w"]
-"""Images in [-1, 1], or noisy ones."""
+"""x of images in the space of the data, or noisy ones; of classifiers, images in [-1, 1]."""
 Times = Float[Tensor, " n"]
 """Times in [0, 1], from data to noise."""
 Condition = Int[Tensor, " n"] | Float[Tensor, "n l width"]
@@ -21,7 +21,8 @@ Logits = Float[Tensor, "n k"]
 class Network(nn.Module, Variant[S]):
     """A network, freshly initialised when it is created.
 
-    Beside its settings it takes the properties of the data, `hpcddm.data.settings.NetworkData`.
+    Beside its settings it takes the properties of the data, `hpcddm.data.settings.NetworkData`; denoisers and routers
+    see x, of shape `x_shape`, and classifiers images.
     """
 
     def set_prompts(self, states: Float[Tensor, "prompts l width"]) -> None:

@@ -1,16 +1,18 @@
-"""A router by the distance to the clusters' means, in the space of the images: each cluster is one round Gaussian."""
+"""A router by the distance to the clusters' means, in the space of x: each cluster is one round Gaussian."""
 
+import math
 from collections.abc import Callable
 from typing import Annotated
 
 import torch
 from pydantic import Field
 
-from hpcddm.data.reader import Reader, to_tensor
+from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.settings import PriorRouterSettings
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
+from hpcddm.spaces.base import space_of
 
 
 class Settings(PriorRouterSettings):
@@ -19,21 +21,21 @@ class Settings(PriorRouterSettings):
     temperature: Annotated[float, Field(gt=0)] = 1.0
 
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
-        values = data.channels * data.image_size**2
-        return (data.num_classes + 1 + values + 1) * num_clusters
+        return (data.num_classes + 1 + math.prod(data.x_shape) + 1) * num_clusters
 
 
 class DistanceRouter(PriorRouter[Settings]):
     """Router with logits log p(k | c) + log N(x; (1 - t) m_k, (t^2 + (1 - t)^2 s_k^2) I) / temperature.
 
-    m_k is the mean of cluster k's images and s_k^2 their variance around it, averaged over the pixels: this is the
-    exact posterior on the linear path where every cluster is a round Gaussian. Pixels are not independent of each
+    m_k is the mean of cluster k's x0 and s_k^2 their variance around it, averaged over its values: this is the
+    exact posterior on the linear path where every cluster is a round Gaussian. Values are not independent of each
     other, so it is overconfident where there is little noise; temperature scaling mends that.
     """
 
     def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
-        self.means = frozen_parameter(num_clusters, data.channels * data.image_size**2)
+        self.space = space_of(data)
+        self.means = frozen_parameter(num_clusters, math.prod(data.x_shape))
         self.variances = frozen_parameter(num_clusters)
 
     def score(self, x: Images, t: Times) -> Logits:
@@ -53,9 +55,10 @@ class DistanceRouter(PriorRouter[Settings]):
         sums = torch.zeros_like(self.means, dtype=torch.float64)
         squares, counts = (torch.zeros_like(self.variances, dtype=torch.float64) for _ in range(2))
         for rows in blocks(reader):
-            images, clusters = to_tensor(reader.images(rows)).flatten(1).double(), reader.clusters(rows)
-            sums.index_add_(0, clusters, images)
-            squares.index_add_(0, clusters, images.square().sum(1))
+            x0 = self.space.to_model(torch.from_numpy(reader.images(rows))).flatten(1).double()
+            clusters = reader.clusters(rows)
+            sums.index_add_(0, clusters, x0)
+            squares.index_add_(0, clusters, x0.square().sum(1))
             counts.index_add_(0, clusters, torch.ones(len(clusters), dtype=torch.float64))
             advance(rows.stop)
         counts = counts.clamp(min=1)

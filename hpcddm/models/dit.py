@@ -58,7 +58,7 @@ class Embeddings(nn.Module):
     def __init__(self, settings: TransformerSettings, data: NetworkData):
         super().__init__()
         width, self.patch, self.time_spacing = settings.width, settings.patch, settings.time_spacing
-        self.embed_patch = linear(data.channels * self.patch**2, width)
+        self.embed_patch = linear(data.x_shape.channels * self.patch**2, width)
         self.embed_time = nn.Sequential(
             linear(FREQUENCIES, width, init_embedding), nn.SiLU(), linear(width, width, init_embedding)
         )
@@ -119,7 +119,7 @@ class Trunk(Embeddings):
         if cls:
             self.cls = nn.Parameter(torch.empty(settings.width))
             init_embedding(self.cls)
-        positions = grid_positions(data.image_size // self.patch, settings.width)
+        positions = grid_positions(data.x_shape.height // self.patch, settings.width)
         self.register_buffer("positions", positions, persistent=False)
 
     def forward(self, x: Images, t: Times, condition: Condition) -> tuple[Tokens, Conditions]:
@@ -167,7 +167,7 @@ class DiT(Transformer, Denoiser[DenoisingTransformerSettings]):
     def __init__(self, settings: DenoisingTransformerSettings, data: NetworkData):
         super().__init__(settings, self.trunk_class(settings, data), settings.outputs(data))
         self.settings = settings
-        self.patch, self.channels, self.image_size = settings.patch, data.channels, data.image_size
+        self.patch, self.channels, self.size = settings.patch, data.x_shape.channels, data.x_shape.height
 
     def forward(self, x: Images, t: Times, condition: Condition) -> Float32[Tensor, "n c h w"]:
         return self.with_sigma(x, t, condition)[:, : self.channels]
@@ -176,4 +176,4 @@ class DiT(Transformer, Denoiser[DenoisingTransformerSettings]):
         """Compute all outputs, 2 C channels with learned sigma: the prediction, then the variance's interpolation."""
         patches = self.head(self.normalised(x, t, condition))
         channels = patches.shape[2] // self.patch**2
-        return unpatchify(patches, self.patch, channels, self.image_size).float()
+        return unpatchify(patches, self.patch, channels, self.size).float()

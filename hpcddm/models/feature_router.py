@@ -11,13 +11,14 @@ from pydantic import Field
 from torch import Tensor
 
 from hpcddm import plugins
-from hpcddm.data.reader import Reader, to_images
+from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
 from hpcddm.encoders.base import ImageEncoder
 from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.settings import PriorRouterSettings
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
+from hpcddm.spaces.base import space_of
 
 
 class Settings(PriorRouterSettings):
@@ -33,13 +34,13 @@ class Settings(PriorRouterSettings):
 class FeatureRouter(PriorRouter[Settings]):
     """Router with logits log p(k | c) - |f - m_k|^2 / temperature (arXiv 2303.14177), f being the features of x_t.
 
-    The encoder sees x_t / (1 - t), clamped to [-1, 1]: the image with the noise that is left. Features are centred and
+    The encoder sees the image of x_t / (1 - t): with the noise that is left. Features are centred and
     of length one, as the clustering sees them, so that the temperature means the same for every encoder.
     """
 
     def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
-        dimensions = settings.encoder.dimensions(data)
+        self.space, dimensions = space_of(data), settings.encoder.dimensions(data)
         self.mean, self.centroids = frozen_parameter(dimensions), frozen_parameter(num_clusters, dimensions)
 
     @cached_property
@@ -48,16 +49,16 @@ class FeatureRouter(PriorRouter[Settings]):
         return plugins.create(ImageEncoder, self.settings.encoder)
 
     def score(self, x: Images, t: Times) -> Logits:
-        # At t = 1 there is no image left; the clamp makes black and white of the noise.
+        # At t = 1 there is no image left; of pixels the clamp makes black and white of the noise.
         remaining = (1 - t).clamp(min=1e-3).view(-1, 1, 1, 1)
         features = F.normalize(self._features(x / remaining).to(x.dtype) - self.mean.to(x.dtype))
         return -torch.cdist(features, self.centroids.to(x.dtype)).square() / self.settings.temperature
 
-    def _features(self, images: Images) -> Float[Tensor, "n d"]:
-        if images.is_meta:
+    def _features(self, x0: Images) -> Float[Tensor, "n d"]:
+        if x0.is_meta:
             # The encoder is no module: counts of operations on the meta device are those of the distance alone.
-            return images.new_zeros(len(images), len(self.mean))
-        return torch.from_numpy(self.encoder.encode(to_images(images.clamp(-1, 1)))).to(images.device)
+            return x0.new_zeros(len(x0), len(self.mean))
+        return torch.from_numpy(self.encoder.encode(self.space.to_images(self.space.finish(x0)))).to(x0.device)
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:

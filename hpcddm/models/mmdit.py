@@ -135,7 +135,7 @@ class TwoStreams(Embeddings):
         super().__init__(settings, data)
         joint = [JointBlock(settings) for _ in range(settings.depth - 1)]
         self.blocks = nn.ModuleList([*joint, LastBlock(settings)])
-        rotation = grid_rotation(data.image_size // self.patch, settings.width // settings.heads)
+        rotation = grid_rotation(data.x_shape.height // self.patch, settings.width // settings.heads)
         self.register_buffer("rotation", rotation, persistent=False)
 
     def forward(self, x: Images, t: Times, condition: Condition) -> tuple[Tokens, Conditions]:

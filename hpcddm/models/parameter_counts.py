@@ -19,7 +19,8 @@ def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
     }
     shared = count_linear(width, BLOCK_VECTORS * width) if settings.modulation == "single" else 0
     time = count_linear(FREQUENCIES, width) + count_linear(width, width)
-    return count_linear(data.channels * settings.patch**2, width) + time + of_condition[settings.condition]() + shared
+    patches = count_linear(data.x_shape.channels * settings.patch**2, width)
+    return patches + time + of_condition[settings.condition]() + shared
 
 
 def count_modulated(settings: TransformerSettings, vectors: int) -> int:

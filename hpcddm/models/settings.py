@@ -89,7 +89,7 @@ class TransformerSettings(NetworkSettings):
     depth: Positive
     heads: Positive
     patch: Positive
-    """Side of the square of pixels that becomes one token."""
+    """Side of the square of x that becomes one token."""
     modulation: Literal["zero", "single"] = "zero"
     """adaLN-zero: a linear layer in every block; adaLN-single: one for all, and a table in each (arXiv 2310.00426)."""
     qk_norm: bool = False
@@ -116,9 +116,12 @@ class TransformerSettings(NetworkSettings):
         return self.condition == "text"
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError unless patches tile the image, the width splits into heads and a text model has prompts."""
-        if experiment.data.image_size % self.patch:
-            raise ValueError(f"patch {self.patch} does not divide image_size {experiment.data.image_size}")
+        """Raise ValueError unless patches tile x, the width splits into heads and a text model has prompts."""
+        data = experiment.data
+        if data.x_shape.height % self.patch:
+            raise ValueError(
+                f"patch {self.patch} does not divide the side {data.x_shape.height} of x in the space {data.space.name}"
+            )
         if self.width % (4 * self.heads):
             raise ValueError(f"width {self.width} is no multiple of 4 x {self.heads} heads")
         if self.condition == "text" and experiment.data.text is None:
@@ -132,4 +135,4 @@ class DenoisingTransformerSettings(TransformerSettings, DenoiserModelSettings):
 
     def outputs(self, data: NetworkData) -> int:
         """Count the network's outputs for a patch."""
-        return (1 + self.learned_sigma) * data.channels * self.patch**2
+        return (1 + self.learned_sigma) * data.x_shape.channels * self.patch**2

@@ -105,6 +105,5 @@ def objective_of(config: ExpertConfig) -> Objective:
 
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:
     """Make the arguments of a denoiser, or of a router, for one image."""
-    data = settings.data
-    image = torch.zeros(1, data.channels, data.image_size, data.image_size)
-    return image, torch.zeros(1), torch.zeros(1, dtype=torch.long)
+    x = torch.zeros(1, *settings.data.x_shape)
+    return x, torch.zeros(1), torch.zeros(1, dtype=torch.long)

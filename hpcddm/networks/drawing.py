@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from hpcddm.config import Experiment
-from hpcddm.data.reader import to_images
 from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
@@ -14,6 +13,7 @@ from hpcddm.networks import loading
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.shard import stored_class_names
 from hpcddm.rundir.layout import RunDir
+from hpcddm.spaces.base import space_of
 
 
 def draw(
@@ -31,17 +31,16 @@ def draw(
     them. The arm that reads the clusters, the oracle, takes for image i the cluster of the i-th held-out image of its
     class, and the router's probabilities where the expert of that cluster is missing.
     """
-    data, evaluate, device = settings.data, settings.evaluate, current_device()
+    evaluate, space, device = settings.evaluate, space_of(settings.data), current_device()
     clusters = _oracle_clusters(settings, run, classes).to(device) if CLUSTER in needed else None
     ensemble = loading.load_ensemble(settings, run.unit, needed, device)
-    shape = (data.channels, data.image_size, data.image_size)
     blocks = []
     for start in range(0, len(classes), evaluate.batch):
         rows = range(start, min(start + evaluate.batch, len(classes)))
         labels = torch.tensor([classes[row] for row in rows], device=device)
         batch_clusters = None if clusters is None else clusters[rows.start : rows.stop]
         field = ensemble.field(arm, evaluate, batch_clusters)
-        blocks.append(to_images(sample(field, seed, rows, labels, shape, evaluate)))
+        blocks.append(space.to_images(sample(field, seed, rows, labels, space, evaluate)))
         advance(len(rows))
     return np.concatenate(blocks)
 

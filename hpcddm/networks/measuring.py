@@ -1,12 +1,17 @@
 """Measuring networks: the extractor of the distances and the classifier of samples."""
 
+import torch
+
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops
 from hpcddm.models.settings import ClassifierModelSettings
-from hpcddm.networks import denoisers
 from hpcddm.pipeline.measuring import network_settings
+from hpcddm.spaces.base import Space
+from hpcddm.spaces.settings import SpaceSettings
+
+PIXELS = SpaceSettings.model_validate({"name": "pixels"})
 
 
 def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]:
@@ -15,7 +20,11 @@ def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]
     return plugins.create(Classifier, model, settings.data, classes)
 
 
+def pixels(settings: Experiment) -> Space[SpaceSettings]:
+    """Create the space in which measuring networks see images, whatever that of the denoisers is."""
+    return plugins.create(Space, PIXELS, PIXELS.shape(settings.data.channels, settings.data.image_size))
+
+
 def train_flops(settings: Experiment, key: str) -> int:
     """Count the FLOPs for one training image, forward and backward."""
-    image, *_ = denoisers.one_image(settings)
-    return training_flops(build(settings, key), image)
+    return training_flops(build(settings, key), torch.zeros(1, *pixels(settings).shape))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcddm import plugins
+from hpcddm.data.settings import Shape
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
@@ -14,8 +15,10 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.spaces.base import Space
+from hpcddm.spaces.settings import SpaceSettings
 
-SHAPE = (1, 1, 1)
+ONE_PIXEL = plugins.create(Space, SpaceSettings.model_validate({"name": "pixels"}), Shape(1, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvalu
     nothing = torch.zeros(1, dtype=torch.long)
 
     def draw(ensemble: Ensemble) -> None:
-        sample(ensemble.field(arm, sampler, nothing), 0, range(1), nothing, SHAPE, sampler)
+        sample(ensemble.field(arm, sampler, nothing), 0, range(1), nothing, ONE_PIXEL, sampler)
 
     return _most(draw, sampler, num_experts)
 
@@ -44,7 +47,7 @@ def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> Netw
     nothing = torch.zeros(1, dtype=torch.long)
 
     def inspect(ensemble: Ensemble) -> None:
-        diagnose(lambda: ensemble.field(arm, sampler, nothing), 0, range(1), nothing, SHAPE, sampler)
+        diagnose(lambda: ensemble.field(arm, sampler, nothing), 0, range(1), nothing, ONE_PIXEL, sampler)
 
     return _most(inspect, sampler, num_experts)
 

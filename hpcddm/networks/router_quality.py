@@ -10,9 +10,10 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import draws
-from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.data.reader import TarReader
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
+from hpcddm.spaces.base import space_of
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
@@ -71,12 +72,12 @@ def _logits(
     with_class: bool,
 ) -> np.ndarray:
     """Compute the logits (levels, N, K) of some rows at every noise level."""
-    device = next(router.parameters()).device
+    space, device = space_of(settings.data), next(router.parameters()).device
     blocks = []
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
-        x0, labels = to_tensor(reader.images(block)), reader.labels(block)
+        x0, labels = space.to_model(torch.from_numpy(reader.images(block))), reader.labels(block)
         classes = labels if with_class else torch.full_like(labels, settings.data.num_classes)
         eps = draws.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hpcddm.config import Experiment, ExpertSamples
-from hpcddm.data.reader import ArrayReader, to_images
+from hpcddm.data.reader import ArrayReader
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
@@ -27,6 +27,7 @@ from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.schema import hashed
+from hpcddm.spaces.base import space_of
 
 SAMPLES, DRAWN = "samples.npy", "samples.json"
 FIRST_NUMBER = 1 << 40
@@ -150,13 +151,12 @@ def _draw_batch(
     settings: Experiment, plan: Plan, ensemble: Ensemble, expert: int, rows: range, device: torch.device
 ) -> np.ndarray:
     """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
-    data, samples = settings.data, plan.samples
+    space, samples = space_of(settings.data), plan.samples
     sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
-    shape = (data.channels, data.image_size, data.image_size)
     classes = torch.from_numpy(plan.labels[rows.start : rows.stop]).to(device)
-    return to_images(
-        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, classes, shape, sampler)
+    return space.to_images(
+        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, classes, space, sampler)
     )
 
 

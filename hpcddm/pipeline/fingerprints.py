@@ -7,14 +7,15 @@ from hpcddm.schema import VariantSettings, hashed
 
 
 def image_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of the images, which shape every network."""
+    """Return the settings of the images, of which the measuring networks are a function."""
     data = experiment.data
     return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
 
 
 def common_settings(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
     """Return the settings of all but the measuring networks; prompts only where a model sees them."""
-    data, images = experiment.data, image_settings(experiment)
+    data = experiment.data
+    images = image_settings(experiment) | {"space": hashed(data.space)}
     if data.text is not None and getattr(model, "condition", None) == "text":
         images["text"] = hashed(data.text)
     return {"data": images, "seed": experiment.seed}

@@ -54,11 +54,9 @@ class Costs:
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Make the arguments of a network's forward pass for so many images."""
-        data = self.settings.data
-        images = torch.zeros(count, data.channels, data.image_size, data.image_size)
         if name != ROUTER and not name.startswith(DENOISER):
-            return (images,)
-        return images, torch.zeros(count), torch.zeros(count, dtype=torch.long)
+            return (torch.zeros(count, *measuring.pixels(self.settings).shape),)
+        return torch.zeros(count, *self.settings.data.x_shape), torch.zeros(count), torch.zeros(count, dtype=torch.long)
 
     def _count(self, name: str, is_training: bool) -> int:
         if name == TAR:

@@ -17,6 +17,7 @@ from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
 
 
@@ -30,7 +31,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     start = denoisers.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
     build = partial(denoisers.initial, settings, config)
-    task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, start=start, flops_per_image=flops)
+    to_model = space_of(settings.data).to_model
+    task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
     trained = train(task, training, unit)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))

@@ -8,7 +8,7 @@ import torch
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.reader import TarReader, to_images, to_tensor
+from hpcddm.data.reader import TarReader
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
@@ -16,13 +16,15 @@ from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import ImageSet
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.base import Classifier
-from hpcddm.networks import loading
+from hpcddm.networks import loading, measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.spaces.base import Space, space_of
+from hpcddm.spaces.settings import SpaceSettings
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -30,6 +32,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
     ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
+    space, pixels = space_of(settings.data), measuring.pixels(settings)
     measuring_networks = [
         loading.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)
     ]
@@ -42,9 +45,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
             unit.leave_if_told()
             unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
             if name in real:
-                arm.add(real[name].images(rows), *measuring_networks)
+                images = real[name].images(rows)
             else:
-                arm.add(_draw(settings, ensemble, name, rows, real[REFERENCE], arm, device), *measuring_networks)
+                images = space.to_images(_draw(settings, ensemble, space, name, rows, real[REFERENCE], arm, device))
+            arm.add(images, pixels, *measuring_networks)
     unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
@@ -72,9 +76,11 @@ class Arm:
     usage: np.ndarray | None = None
 
     @torch.no_grad()
-    def add(self, images: np.ndarray, extractor: Classifier, classifier: Classifier) -> None:
+    def add(
+        self, images: np.ndarray, pixels: Space[SpaceSettings], extractor: Classifier, classifier: Classifier
+    ) -> None:
         """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the classifier names."""
-        tensor = to_tensor(images).to(next(classifier.parameters()).device)
+        tensor = pixels.to_model(torch.from_numpy(images).to(next(classifier.parameters()).device))
         self.images.append(images)
         self.features.append(extractor.features(tensor).cpu().numpy())
         self.named.append(classifier(tensor).argmax(1).cpu().numpy())
@@ -98,18 +104,18 @@ def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
 def _draw(
     settings: Experiment,
     ensemble: Ensemble,
+    space: Space[SpaceSettings],
     name: str,
     rows: range,
     reference: TarReader,
     arm: Arm,
     device: torch.device,
-) -> np.ndarray:
-    """Sample one batch; the oracle follows the cluster of the held-out image at the same place."""
+) -> torch.Tensor:
+    """Sample x of one batch; the oracle follows the cluster of the held-out image at the same place."""
     data, evaluate = settings.data, settings.evaluate
     classes = torch.tensor([row % data.num_classes for row in rows], device=device)
     field = ensemble.field(name, evaluate, reference.clusters(rows).to(device))
-    shape = (data.channels, data.image_size, data.image_size)
-    images = to_images(sample(field, settings.seed, rows, classes, shape, evaluate))
+    drawn = sample(field, settings.seed, rows, classes, space, evaluate)
     used = torch.stack(field.usage).double().cpu().numpy()
     arm.usage = used if arm.usage is None else arm.usage + used
-    return images
+    return drawn

@@ -1,5 +1,6 @@
 """Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -11,7 +12,7 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.data.batch import LabelledBatch, LabelledBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.order import SampleOrder
-from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.data.reader import TarReader
 from hpcddm.networks import budgets, measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
@@ -32,13 +33,14 @@ def run(settings: Experiment, unit: Unit) -> Result:
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
     order, drawn = SampleOrder(network.seed, stream, len(reader)), Draws(network.seed, stream)
     batches = LabelledBatches(reader, order, drawn, network.shift, network.mirror)
-    task = Task(network.seed, build, _loss, batches, flops_per_image=flops)
+    to_model = measuring.pixels(settings).to_model
+    task = Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops)
     trained = train(task, training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
         model = load_weights(measuring.build(settings, unit.key), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
-        results["heldout_accuracy"] = _accuracy(model, heldout)
+        results["heldout_accuracy"] = _accuracy(model, to_model, heldout)
     return Result(trained.outputs, results)
 
 
@@ -55,9 +57,10 @@ def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _accuracy(model: nn.Module, reader: TarReader) -> float:
+def _accuracy(model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: TarReader) -> float:
     right = 0
     for start in range(0, len(reader), IMAGES_AT_ONCE):
         rows = range(start, min(start + IMAGES_AT_ONCE, len(reader)))
-        right += (model(to_tensor(reader.images(rows))).argmax(1) == reader.labels(rows)).sum().item()
+        images = to_model(torch.from_numpy(reader.images(rows)))
+        right += (model(images).argmax(1) == reader.labels(rows)).sum().item()
     return right / len(reader)

@@ -11,7 +11,6 @@ import torch
 from hpcddm.config import Experiment
 from hpcddm.data import draws
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.reader import to_images
 from hpcddm.devices import own_device
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
@@ -32,6 +31,7 @@ from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import CURVE, WEIGHTS
 
 """Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""
@@ -207,7 +207,7 @@ class Shown:
         self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)
         reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]
         self.clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
-        self.shape = (data.channels, data.image_size, data.image_size)
+        self.space = space_of(data)
         self.arms = arm_names(settings)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
@@ -218,8 +218,8 @@ class Shown:
         for arm in (*self.arms, *self.alone):
             self._go_on()
             field = self.ensemble.field(arm, evaluate, self.clusters)
-            images = sample(field, self.settings.seed, self.rows, self.classes, self.shape, evaluate)
-            galleries.append(Gallery(arm, to_images(images)))
+            drawn = sample(field, self.settings.seed, self.rows, self.classes, self.space, evaluate)
+            galleries.append(Gallery(arm, self.space.to_images(drawn)))
         return galleries
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:
@@ -232,7 +232,7 @@ class Shown:
                 self.settings.seed,
                 self.rows,
                 self.classes,
-                self.shape,
+                self.space,
                 evaluate,
             )
         return by_arm

@@ -31,6 +31,7 @@ from hpcddm.networks.workload import ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
 from hpcddm.training.settings import Training
 
@@ -91,7 +92,8 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     batches = sample_lists.noisy_batches(settings, unit.key, reader, order)
     flops = cache(partial(budgets.fit_flops, settings))
     model = partial(initial, settings, unit)
-    task = Task(settings.seed, model, _loss, batches, flops_per_image=lambda: flops() // training.images)
+    to_model = space_of(settings.data).to_model
+    task = Task(settings.seed, model, _loss, batches, to_model, flops_per_image=lambda: flops() // training.images)
     trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}
     results |= {"train_flops": flops() + results.get("sampling_flops", 0)}

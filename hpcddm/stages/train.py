@@ -14,6 +14,7 @@ from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import expert_number
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
 
 
@@ -31,7 +32,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     start = denoisers.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
     build = partial(denoisers.initial, settings, config)
-    task = Task(settings.seed, build, _loss(config), batches, start=start, flops_per_image=flops)
+    to_model = space_of(settings.data).to_model
+    task = Task(settings.seed, build, _loss(config), batches, to_model, start, flops)
     trained = train(task, training, unit)
     results = {
         "samples": len(samples),

@@ -44,6 +44,8 @@ class Task(Generic[B]):
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module, B], torch.Tensor]
     batches: Batches[B]
+    to_model: Callable[[torch.Tensor], torch.Tensor]
+    """Function from images, uint8 (N, H, W, C), to what the network sees, on their device."""
     start: Callable[[nn.Module], None] | None = None
     """Function that sets the network's initial weights; not called where a saved state is loaded."""
     flops_per_image: Callable[[], int] | None = None
@@ -83,7 +85,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
         Loader(_reading(task, device), _own_shares(progress.images, training, ranks), unit.data_threads) as loader,
     ):
         for batch in loader:
-            batch = batch.to(device)
+            batch = batch.to(device, task.to_model)
 
             losses = task.loss(engine.model, batch)
             progress.images += training.batch

@@ -16,9 +16,10 @@ from torch import nn
 from hpcddm import plugins
 from hpcddm.models.flops import forward_flops, training_flops
 from tests.models.examples import network as built
+from tests.spaces.examples import network_data
 
 TEXT = SimpleNamespace(tokens=77, encoder=SimpleNamespace(dimensions=lambda: 768))
-DATA = SimpleNamespace(channels=4, image_size=32, num_classes=1000, text=TEXT)
+DATA = network_data(4, 32, 1000, TEXT)
 CLUSTERS = 8
 MILLION, GMAC = 1e6, 2e9
 """Parameters; operations, a multiply-add being two. The papers' 'Gflops' are multiply-adds."""

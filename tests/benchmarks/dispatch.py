@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
 from hpcddm.config import EvaluateSettings
+from hpcddm.data.settings import NetworkData
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
@@ -23,20 +24,14 @@ from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.models.base import Network
 from hpcddm.objectives.base import Objective
 from hpcddm.objectives.settings import ObjectiveSettings
+from tests.spaces.examples import network_data
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
 ARMS = ("expert-0", "top-1", "sample-1", "top-2", "full")
 TARGETS = {"top-1": 1.10, "sample-1": 1.10, "top-2": 2.1}
 
 
-class Data:
-    """What a model wants to know of the images."""
-
-    def __init__(self, side: int):
-        self.image_size, self.channels, self.num_classes, self.text = side, CHANNELS, CLASSES, None
-
-
-def network(name: str, data: Data, size: str, patch: int, outputs: int | None = None) -> torch.nn.Module:
+def network(name: str, data: NetworkData, size: str, patch: int, outputs: int | None = None) -> torch.nn.Module:
     """A network of random weights in the precision of its device."""
     settings = plugins.settings_class("models", name).model_validate({"name": name, "size": size, "patch": patch})
     arguments = () if outputs is None else (outputs,)
@@ -46,7 +41,7 @@ def network(name: str, data: Data, size: str, patch: int, outputs: int | None = 
 
 def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[], object]]:
     """What is timed: one look of each arm, and of a router."""
-    data, device = Data(side), "cuda" if torch.cuda.is_available() else "cpu"
+    data, device = network_data(CHANNELS, side, CLASSES), "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(batch, CHANNELS, side, side, generator=generator).to(device)
     t, classes = torch.full((batch,), 0.5, device=device), torch.arange(batch, device=device) % CLASSES

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from hpcddm.config import Experiment
-from hpcddm.data.reader import TarReader, to_images, to_tensor
+from hpcddm.data.reader import TarReader
 from hpcddm.data.samples import balanced
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment, within_run
@@ -27,6 +27,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.shard import shard_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
+from hpcddm.spaces.pixels import from_unit, to_unit
 from hpcddm.stages.shard import INDEX, TAR
 
 SEEDS = range(5)
@@ -44,7 +45,7 @@ def distances(experiment: Experiment, run: RunDir) -> dict[str, float]:
     extractor = loading.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
     reference = _statistics(extractor, _images(experiment, run, "heldout"))
     images = _images(experiment, run, "train")
-    changed = {name: to_tensor(to_images(change(images))) for name, change in SETS.items()}
+    changed = {name: to_unit(torch.from_numpy(from_unit(change(images)))) for name, change in SETS.items()}
     return {name: frechet_distance(_statistics(extractor, moved), reference) for name, moved in changed.items()}
 
 
@@ -68,7 +69,7 @@ def _images(experiment: Experiment, run: RunDir, split: str) -> torch.Tensor:
     samples = np.concatenate([np.load(folder / INDEX) for folder in folders])
     chosen = balanced(samples, [str(label) for label in range(experiment.data.num_classes)], experiment.evaluate.images)
     reader = TarReader([folder / TAR for folder in folders], chosen)
-    return to_tensor(reader.images(range(len(reader))))
+    return to_unit(torch.from_numpy(reader.images(range(len(reader)))))
 
 
 def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:

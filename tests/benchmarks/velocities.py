@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from hpcddm.data import draws
-from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.data.reader import TarReader
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import loading
@@ -21,6 +21,7 @@ from hpcddm.pipeline.keys import CLUSTER, MONOLITH, STUDENT
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.spaces.pixels import to_unit
 
 IMAGES = 600
 LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
@@ -35,7 +36,7 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     samples = np.load(run.unit(CLUSTER) / "heldout.npy")[:IMAGES]
     shards = [run.unit(f"shard/heldout-{part:03d}") for part in range(experiment.data.heldout_shards)]
     reader, rows = TarReader([next(shard.glob("*.tar")) for shard in shards], samples), range(len(samples))
-    x0, classes, clusters = to_tensor(reader.images(rows)), reader.labels(rows), reader.clusters(rows)
+    x0, classes, clusters = to_unit(torch.from_numpy(reader.images(rows))), reader.labels(rows), reader.clusters(rows)
     eps = draws.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
     own = F.one_hot(clusters, len(ensemble.experts)).float()
     found: dict[str, list[float]] = {}

@@ -6,16 +6,17 @@ from hpcddm.data.batch import LabelledBatches, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import ArrayReader
+from hpcddm.spaces.pixels import to_unit
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)
 READER = ArrayReader(IMAGES, np.arange(20), np.arange(20) % 3)
 ORDER, DRAWS = SampleOrder(0, "s", 20), Draws(0, "s")
 CPU = torch.device("cpu")
-NULL = 99
+NULL, SHAPE = 99, (3, 4, 6)
 
 
 def noisy(dropout=0.5):
-    return NoisyBatches(READER, ORDER, DRAWS, READER.labels, lambda count: torch.full((count,), NULL), dropout)
+    return NoisyBatches(READER, ORDER, DRAWS, READER.labels, lambda count: torch.full((count,), NULL), dropout, SHAPE)
 
 
 def test_a_batch_holds_the_samples_at_its_places_of_the_order():
@@ -25,7 +26,7 @@ def test_a_batch_holds_the_samples_at_its_places_of_the_order():
     assert batch.condition.dtype == batch.clusters.dtype == torch.int64 and batch.x0.dtype == torch.uint8
     assert torch.equal(batch.noise, DRAWS.noise(range(35, 43), (3, 4, 6)))
     assert torch.equal(batch.time, DRAWS.times(range(35, 43)))
-    x0 = batch.to(CPU).x0
+    x0 = batch.to(CPU, to_unit).x0
     assert x0.shape == (8, 3, 4, 6) and x0.dtype == torch.float32 and x0.abs().max() <= 1
     assert np.allclose(x0.numpy(), IMAGES[rows].transpose(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
 
@@ -40,7 +41,7 @@ def test_conditions_are_dropped_by_the_samples_own_draws():
 
 def test_conditions_of_several_numbers_are_dropped_whole():
     states = torch.arange(20.0).view(20, 1, 1).expand(20, 2, 3) + 1
-    batches = NoisyBatches(READER, ORDER, DRAWS, lambda rows: states[rows], lambda n: torch.zeros(n, 2, 3), 0.5)
+    batches = NoisyBatches(READER, ORDER, DRAWS, lambda rows: states[rows], lambda n: torch.zeros(n, 2, 3), 0.5, SHAPE)
     condition = batches.read(range(100)).condition
     assert torch.equal((condition == 0).flatten(1).all(1), DRAWS.dropped(range(100), 0.5))
     assert torch.equal((condition == 0).flatten(1).any(1), DRAWS.dropped(range(100), 0.5))

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from hpcddm.data import tar
-from hpcddm.data.reader import ArrayReader, TarReader, to_images, to_tensor
+from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 from tests.helpers import SIDE
@@ -70,11 +70,3 @@ def test_arrays_are_read_by_row():
         assert reader.images(rows).tolist() == images[list(rows)].tolist()
         assert reader.labels(rows).tolist() == [5 + row for row in rows]
         assert reader.clusters(rows).tolist() == [row // 2 for row in rows]
-
-
-def test_pixels_survive_the_way_into_the_model_and_back():
-    images = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
-    tensor = to_tensor(images)
-    assert tensor.shape == (1, 1, 16, 16) and (tensor.min(), tensor.max()) == (-1, 1)
-    assert np.array_equal(to_images(tensor), images)
-    assert to_images(torch.tensor([-3.0, 3.0]).view(1, 2, 1, 1)).tolist() == [[[[0, 255]]]]

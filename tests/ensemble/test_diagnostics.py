@@ -8,6 +8,7 @@ from hpcddm.ensemble.diagnostics import diagnose, disagreement, entropy, refinem
 from hpcddm.ensemble.ensemble import Ensemble
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
+from tests.spaces.examples import pixels
 
 MIXTURE = Mixture(dimension=2, clusters=4, spread=0.5)
 WHOLE = Ensemble(experts_of(MIXTURE), MIXTURE.router, flowing(lambda x, t, c: MIXTURE.velocity(x, t)), None, 0)
@@ -17,7 +18,7 @@ STEPS = 4
 def diagnosed(arm, ensemble=WHOLE, **settings):
     evaluate = evaluation(steps=STEPS, **settings)
     condition = torch.zeros(30, dtype=torch.long)
-    return diagnose(lambda: ensemble.field(arm, evaluate), 0, range(30), condition, MIXTURE.shape, evaluate)
+    return diagnose(lambda: ensemble.field(arm, evaluate), 0, range(30), condition, pixels(*MIXTURE.shape), evaluate)
 
 
 def test_entropy_is_in_nats():

@@ -19,6 +19,7 @@ from hpcddm.stages import route
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.helpers import CLASSES, SIDE, tiny
+from tests.spaces.examples import pixels
 
 ROOM, EXPERTS, CPU = "ensemble/placements", 4, torch.device("cpu")
 WORDS = {"resident": {}, "spread": {}, "lru": {"gib": 1.0}}
@@ -61,7 +62,7 @@ def draw(placed, router, arm, guidance=2.0):
     experts = [Denoiser(one, objective("flow_matching"), conversion()) for one in placed.values()]
     evaluate = evaluation(steps=4, guidance=guidance)
     field = Ensemble(experts, router, None, None, CLASSES).field(arm, evaluate)
-    return sample(field, 0, range(12), torch.arange(12) % CLASSES, (1, SIDE, SIDE), evaluate)
+    return sample(field, 0, range(12), torch.arange(12) % CLASSES, pixels(1, SIDE, SIDE), evaluate)
 
 
 def test_every_placement_is_covered():

@@ -11,8 +11,10 @@ from hpcddm.ensemble.solvers.base import Solver
 from hpcddm.ensemble.solvers.settings import SolverSettings
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
+from tests.spaces.examples import pixels
 
 SHAPE = (1, 4, 4)
+SPACE = pixels(*SHAPE)
 ROOM = "ensemble/solvers"
 ORDERS = {"euler": 1, "heun": 2, "midpoint": 2}
 SOLVERS = [name for name in plugins.names(ROOM) if not plugins.settings_class(ROOM, name).native]
@@ -74,10 +76,10 @@ def field(x, t, classes, context):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_an_image_depends_on_seed_and_index_and_class_only(name):
     evaluate, classes = evaluation(steps=5, solver={"name": name}), torch.arange(8) / 10
-    whole = sample(field, 1, range(100, 108), classes, SHAPE, evaluate)
+    whole = sample(field, 1, range(100, 108), classes, SPACE, evaluate)
     assert whole.shape == (8, *SHAPE) and whole.dtype == torch.float32
-    assert torch.equal(sample(field, 1, range(104, 106), classes[4:6], SHAPE, evaluate), whole[4:6])
-    assert not torch.equal(sample(field, 2, range(100, 108), classes, SHAPE, evaluate), whole)
+    assert torch.equal(sample(field, 1, range(104, 106), classes[4:6], SPACE, evaluate), whole[4:6])
+    assert not torch.equal(sample(field, 2, range(100, 108), classes, SPACE, evaluate), whole)
 
 
 @pytest.mark.parametrize("arm", ["sample-1", "sample-2-at-2", "nucleus-0.8", "per-trajectory"])
@@ -90,7 +92,7 @@ def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidan
 
     def drawn(indices):
         own = ensemble.field(arm, evaluate)
-        return sample(own, 3, indices, torch.zeros(len(indices), dtype=torch.long), mixture.shape, evaluate)
+        return sample(own, 3, indices, torch.zeros(len(indices), dtype=torch.long), pixels(*mixture.shape), evaluate)
 
     whole = drawn(range(20, 60))
     parts = torch.cat([drawn(range(20, 33)), drawn(range(33, 34)), drawn(range(34, 60))])
@@ -99,7 +101,7 @@ def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidan
 
 
 def test_starts_from_the_numbered_noise_and_stays_in_range():
-    images = sample(lambda x, *rest: 0 * x, 1, [7, 3], torch.zeros(2), SHAPE, evaluation(steps=2))
+    images = sample(lambda x, *rest: 0 * x, 1, [7, 3], torch.zeros(2), SPACE, evaluation(steps=2))
     assert torch.equal(images, draws.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
     assert images.abs().max() == 1
 
@@ -113,7 +115,7 @@ def test_a_field_knows_the_step_and_the_time():
         return still(x, t, classes, context)
 
     evaluate = evaluation(steps=2, solver={"name": "heun"})
-    sample(noted, 1, [7, 3], torch.zeros(2), SHAPE, evaluate)
+    sample(noted, 1, [7, 3], torch.zeros(2), SPACE, evaluate)
     assert seen == [(0, 1.0, [1, 1], [7, 3]), (0, 0.5, [0.5, 0.5], [7, 3]), (1, 0.5, [0.5, 0.5], [7, 3])]
     assert len(still.usage) == len(still.entropy) == 2
 

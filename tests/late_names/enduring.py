@@ -27,6 +27,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
+from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from slurm.testbed import late_names
 from tests.late_names.mounts import LATE, two_nodes
@@ -138,7 +139,7 @@ class Endurance:
         )
         unit = Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, "f", network_interface="lo")
         settings = training(images=self.saves * BATCH, checkpoint_minutes=1e-9)
-        loop.train(loop.Task(0, build, loss, batches(self.reader)), settings, unit)
+        loop.train(loop.Task(0, build, loss, batches(self.reader), to_unit), settings, unit)
 
 
 def _runs(child: int) -> bool:

@@ -10,9 +10,10 @@ from torch import nn
 from hpcddm import plugins
 from hpcddm.models.base import Network
 from hpcddm.models.settings import DenoiserModelSettings, NetworkSettings
+from tests.spaces.examples import network_data
 
 TEXT = SimpleNamespace(tokens=5, encoder=SimpleNamespace(dimensions=lambda: 12))
-DATA = SimpleNamespace(channels=2, image_size=8, num_classes=3, text=TEXT)
+DATA = network_data(2, 8, 3, TEXT)
 EXPERIMENT = SimpleNamespace(data=DATA, cluster=SimpleNamespace(experts=4))
 OUTPUTS = 5
 SMALL = {"width": 32, "depth": 2, "heads": 2, "patch": 4, "encoder": {"name": "pixels"}}

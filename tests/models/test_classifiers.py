@@ -6,12 +6,13 @@ import torch
 from hpcddm import plugins
 from hpcddm.models.base import Classifier
 from hpcddm.models.settings import ClassifierModelSettings
+from tests.spaces.examples import network_data
 
 each_classifier = pytest.mark.parametrize("name", plugins.names("models", ClassifierModelSettings))
 
 
 def build(name, size=28, **changed):
-    data = SimpleNamespace(channels=1, image_size=size, num_classes=10, text=None)
+    data = network_data(1, size)
     torch.manual_seed(0)
     return plugins.create(Classifier, ClassifierModelSettings.model_validate({"name": name} | changed), data, 10)
 

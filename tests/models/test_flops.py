@@ -1,13 +1,12 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch import nn
 
 from hpcddm.models.dit import DiT, Settings
 from hpcddm.models.flops import forward_flops, training_flops
+from tests.spaces.examples import network_data
 
-DATA = SimpleNamespace(channels=1, image_size=28, num_classes=10, text=None)
+DATA = network_data(1, 28)
 WIDTH, DEPTH, TOKENS, PATCH, FREQUENCIES = 64, 3, 49, 16, 256
 
 

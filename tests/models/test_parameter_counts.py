@@ -11,6 +11,7 @@ from hpcddm.models.settings import (
     RouterModelSettings,
 )
 from tests.models.examples import combinations, label, network, settings
+from tests.spaces.examples import network_data
 
 TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(dimensions=lambda: 20))
 UNTRAINED = plugins.names("models", PriorRouterSettings)
@@ -23,7 +24,7 @@ BASES = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)
 @pytest.mark.parametrize("width", [24, 48])
 @pytest.mark.parametrize("channels, side, classes", [(1, 28, 10), (3, 32, 7)])
 def test_the_parameters_told_without_torch_are_those_of_the_network(name, options, width, channels, side, classes):
-    data = SimpleNamespace(channels=channels, image_size=side, num_classes=classes, text=TEXT)
+    data = network_data(channels, side, classes, TEXT)
     chosen = settings(name, width=width, **options)
     with torch.device("meta"):
         built = network(chosen, data, 5)
@@ -33,7 +34,7 @@ def test_the_parameters_told_without_torch_are_those_of_the_network(name, option
 
 @pytest.mark.parametrize("name", UNTRAINED)
 def test_the_numbers_told_without_torch_are_those_that_are_stored(name):
-    data = SimpleNamespace(channels=3, image_size=32, num_classes=7, text=None)
+    data = network_data(3, 32, 7)
     settings_of_it = settings(name)
     built = network(settings_of_it, data, 5)
     assert settings_of_it.parameters(data, 5) == sum(value.numel() for value in built.state_dict().values())

@@ -1,7 +1,6 @@
 """Every router that is computed from the data: that it is a posterior, and what it is exact and good for."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
 from hpcddm.models.settings import PriorRouterSettings, RouterModelSettings
+from tests.spaces.examples import network_data
 
-DATA = SimpleNamespace(channels=1, image_size=8, num_classes=3, text=None)
+DATA = network_data(1, 8, 3)
 CLUSTERS = 4
 NAMES = plugins.names("models", PriorRouterSettings)
 OPTIONS = {"feature_router": {"encoder": {"name": "pixels", "size": 4}}}

@@ -15,6 +15,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.stages import route
 from tests.helpers import CLASSES, SIDE, tiny
+from tests.spaces.examples import pixels
 
 CPU = torch.device("cpu")
 MIXED = [
@@ -55,7 +56,7 @@ def ensemble_of(settings, run, without=()):
 def draw(ensemble, arm, settings):
     clusters = torch.arange(8) % 4
     field = ensemble.field(arm, settings.evaluate, clusters)
-    return sample(field, 0, range(8), torch.arange(8) % CLASSES, (1, SIDE, SIDE), settings.evaluate)
+    return sample(field, 0, range(8), torch.arange(8) % CLASSES, pixels(1, SIDE, SIDE), settings.evaluate)
 
 
 def test_every_expert_is_read_by_its_own_config(run, tmp_path):

@@ -17,6 +17,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.planning.costs import Costs
 from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, SIDE, tiny
+from tests.spaces.examples import pixels
 
 COUNTS = {"train": 96, "heldout": 40}
 STRATEGIES = ["top-1", "top-2", "full", "oracle", "per-trajectory", "sample-2", "full-until-0.5-then-top-1"]
@@ -40,7 +41,7 @@ def sampled_flops(settings, arm, images):
     ensemble = Ensemble(experts, router.build(settings).eval(), denoiser(), denoiser(), CLASSES)
     classes, clusters = torch.arange(images) % CLASSES, torch.arange(images) % 4
     with FlopCounterMode(display=False) as counter:
-        sample(ensemble.field(arm, evaluate, clusters), 0, range(images), classes, (1, SIDE, SIDE), evaluate)
+        sample(ensemble.field(arm, evaluate, clusters), 0, range(images), classes, pixels(1, SIDE, SIDE), evaluate)
     return counter.get_total_flops()
 
 

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.data import samples as sample_lists
 from hpcddm.data import tar
-from hpcddm.data.reader import TarReader, to_tensor
+from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, loading, router, router_quality, router_samples
@@ -25,6 +25,7 @@ from hpcddm.pipeline.keys import CLUSTER, ROUTER
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
+from hpcddm.spaces.pixels import to_unit
 from tests.helpers import REPOSITORY
 from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
 
@@ -63,7 +64,7 @@ def heldout(bench) -> TarReader:
 @pytest.mark.parametrize("name", ROUTERS)
 def test_every_router_gives_a_posterior_of_the_sampler(made, bench, name):
     reader, router = heldout(bench), loaded(made, name)
-    x0, labels = to_tensor(reader.images(range(50))), reader.labels(range(50))
+    x0, labels = to_unit(torch.from_numpy(reader.images(range(50)))), reader.labels(range(50))
     for level in (0.0, 0.5, 1.0):
         t = torch.full((50,), level)
         logits = router(LINEAR.perturb(x0, torch.randn_like(x0), t), t, labels)

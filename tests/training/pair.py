@@ -25,6 +25,7 @@ from hpcddm.runtime.attempt import attempts, open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
+from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import peak_memory_gib
@@ -99,7 +100,7 @@ class Pairs:
         def work(rank: int) -> None:
             unit = self._unit(name, rank, owner)
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
-            task = loop.Task(0, build, loss, batches(self.reader), flops_per_image=lambda: 10**6)
+            task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6)
             trained = loop.train(task, settings, unit)
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
@@ -141,7 +142,7 @@ class Pairs:
                     counts.append(len(called.names))
                     return loss(model, batch)
 
-                loop.train(loop.Task(0, build, noting, batches(self.reader)), settings, unit)
+                loop.train(loop.Task(0, build, noting, batches(self.reader), to_unit), settings, unit)
             steps = [called.names[start:end] for start, end in zip(counts, counts[1:], strict=False)]
             (self.root / f"collectives-{rank}").write_text(json.dumps(steps))
 

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  DeepSpeed imports it late, and torch.compile with it
@@ -34,6 +35,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
+from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.settings import Training
@@ -60,7 +62,8 @@ def write_tar(folder: Path) -> TarReader:
 
 def batches(reader: TarReader) -> NoisyBatches:
     order, draws = SampleOrder(0, KEY, len(reader)), Draws(0, KEY)
-    return NoisyBatches(reader, order, draws, reader.labels, lambda count: torch.ones(count, dtype=torch.long), 0.1)
+    null = partial(torch.ones, dtype=torch.long)
+    return NoisyBatches(reader, order, draws, reader.labels, null, 0.1, (1, 8, 8))
 
 
 class Runs:
@@ -118,9 +121,7 @@ class Runs:
         def begin(model: nn.Module) -> None:
             model.load_state_dict(load_file(start))
 
-        task = loop.Task(
-            0, build, loss, batches(self.reader), start=begin if start else None, flops_per_image=flops_per_image
-        )
+        task = loop.Task(0, build, loss, batches(self.reader), to_unit, begin if start else None, flops_per_image)
         loop.train(task, settings, unit)
 
     def chain(self, name: str, stops: list[int], settings: Training, data_threads: int = 1) -> dict:

@@ -132,9 +132,12 @@ def _reset_head(work: _Work) -> None:
 
 
 def _reset_patches(work: _Work) -> None:
-    for what in ("patch", "channels"):
-        side = {"patch": lambda model, data: model.patch, "channels": lambda model, data: data.channels}[what]
-        have, want = side(work.source.model, work.source), side(work.target.model, work.target.data)
+    source, target = work.source, work.target
+    pairs = {
+        "patch": (source.model.patch, target.model.patch),
+        "channels": (source.channels, target.data.x_shape.channels),
+    }
+    for what, (have, want) in pairs.items():
         if have != want:
             for name in ("trunk.embed_patch", "head"):
                 for kind in PARAMETERS:

@@ -17,9 +17,10 @@ from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Targe
 from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import sinusoids, unpatchify
 from tests.models.checkpoints import public
+from tests.spaces.examples import network_data
 
 TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(dimensions=lambda: 12, name="words"))
-DATA = SimpleNamespace(channels=4, image_size=8, num_classes=10, text=TEXT)
+DATA = network_data(4, 8, 10, TEXT)
 EPSILON = original_dit.original_objective()
 FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
 
@@ -273,7 +274,7 @@ def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
 @torch.no_grad()
 def test_what_does_not_fit_is_reset_and_nothing_else(changes, data, reset):
     tensors, info = source()
-    wanted = SimpleNamespace(**vars(DATA) | data)
+    wanted = network_data(**{"channels": 4, "image_size": 8, "num_classes": 10, "text": TEXT} | data)
     made = convert(tensors, info, target(info, data=wanted, **changes))
     assert {name for name, verdict in checked(made, tensors).items() if verdict != "kept"} == reset
     build(made.tensors, info.model.model_copy(update=changes), wanted)
@@ -305,7 +306,7 @@ def test_another_body_is_refused(changes):
 @torch.no_grad()
 def test_other_classes_begin_as_the_null_class(modulation):
     tensors, info = source()
-    data = SimpleNamespace(**vars(DATA) | {"num_classes": 7})
+    data = network_data(4, 8, 7, TEXT)
     made = convert(tensors, info, target(info, data=data, modulation=modulation))
     network = build(made.tensors, info.model.model_copy(update={"modulation": modulation}), data)
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)

@@ -15,6 +15,7 @@ from hpcddm.models.checkpoints.base import Stored
 from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import unpatchify
 from tests.models.checkpoints import public
+from tests.spaces.examples import network_data
 
 FILE = Path("weights.pt")
 
@@ -24,7 +25,7 @@ def stored(tensors, config=None, own=None, arguments=None):
 
 
 def ours(tensors, info):
-    data = SimpleNamespace(channels=info.channels, num_classes=info.num_classes, image_size=info.image_size, text=None)
+    data = network_data(info.channels, info.image_size, info.num_classes)
     model = dit.DiT(info.model, data)
     model.load_state_dict(tensors)
     return model.to(tensors["head.weight"].dtype).eval()
@@ -33,7 +34,7 @@ def ours(tensors, info):
 def everything(model, x, steps, classes):
     """All outputs in the parameters' own precision."""
     patches = model.head(model.normalised(x, steps.double() / 1000, classes))
-    return unpatchify(patches, model.patch, patches.shape[2] // model.patch**2, model.image_size)
+    return unpatchify(patches, model.patch, patches.shape[2] // model.patch**2, model.size)
 
 
 def peer(tensors, outputs=2, **config):
