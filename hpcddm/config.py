@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.settings import Shape
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.encoders.settings import ImageEncoderSettings, TextSettings
@@ -28,7 +29,7 @@ FEWEST_IMAGES = 20
 class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"text", "space"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"text", "order", "space"})
 
     source: SourceSettings
     image_size: Positive
@@ -40,6 +41,8 @@ class DataSettings(StrictModel):
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
     text: TextSettings | None = None
+    order: OrderSettings = default_variant("uniform")
+    """Order in which every training sees its samples, each once in an epoch."""
     space: SpaceSettings = default_variant("pixels")
     """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
 

@@ -73,6 +73,10 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
         ({"measuring__classifier__training__images": 128}, {"measuring/classifier"}),
         ({"measuring__extractor__seed": 1}, {"measuring/extractor"}),
         ({"experts__training__images": 128}, {MONOLITH, expert_key(0), expert_key(1)}),
+        (
+            {"data__order": {"name": "windowed"}},
+            {MONOLITH, expert_key(0), expert_key(1), "route/router", "measuring/classifier", "measuring/extractor"},
+        ),
         ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
     ],
     ids=str,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hpcddm.data.draws import Draws
-from hpcddm.data.order import Order
+from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
 
 B = TypeVar("B", bound="Batch")
@@ -74,7 +74,7 @@ class Batches(ABC, Generic[B]):
 
     def read(self, sample_indices: range) -> B:
         """Read, decode and draw the batch of these indices in the order of training."""
-        return self._batch(sample_indices, self._order.dataset_indices(sample_indices))
+        return self._batch(sample_indices, self._order.rows(sample_indices))
 
     @abstractmethod
     def _batch(self, sample_indices: range, rows: np.ndarray) -> B:

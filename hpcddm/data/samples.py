@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data.batch import NoisyBatches
 from hpcddm.data.draws import Draws
-from hpcddm.data.order import Order, SampleOrder
+from hpcddm.data.orders.base import EpochOrder, Order, Turns
+from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.reader import Reader, TarReader
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import CLUSTER
@@ -36,12 +38,31 @@ def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
     return TarReader([unit.input(key, TAR) for key in keys], samples)
 
 
+def order_of(settings: Experiment, seed: int, stream: str, size: int) -> EpochOrder[OrderSettings]:
+    """Return the order of `data.order` for a training on so many samples."""
+    return plugins.create(EpochOrder, settings.data.order, seed, stream, size)
+
+
+def balanced_order(settings: Experiment, stream: str, clusters: np.ndarray) -> Turns:
+    """Return an order that takes the clusters (N,) in turn; within a cluster every row is seen equally often.
+
+    So its images and classes keep their own frequencies.
+    """
+    present = np.unique(clusters)
+    rows = [np.flatnonzero(clusters == cluster) for cluster in present]
+    own_orders = [
+        order_of(settings, settings.seed, f"{stream}/cluster-{cluster}", len(own))
+        for cluster, own in zip(present, rows, strict=True)
+    ]
+    return Turns(rows, own_orders)
+
+
 def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Order | None = None) -> NoisyBatches:
-    """Return the batches of a training of denoisers or routers; by default of all rows, in a new order every epoch."""
+    """Return the batches of a training of denoisers or routers, by default of all rows as `data.order` has them."""
     null_class = settings.data.num_classes
     return NoisyBatches(
         reader,
-        order or SampleOrder(settings.seed, stream, len(reader)),
+        order or order_of(settings, settings.seed, stream, len(reader)),
         Draws(settings.seed, stream),
         condition_of=reader.labels,
         null=lambda count: torch.full((count,), null_class),

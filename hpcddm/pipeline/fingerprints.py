@@ -13,9 +13,14 @@ def image_settings(experiment: Experiment) -> dict[str, Any]:
 
 
 def common_settings(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
-    """Return the settings of all but the measuring networks; prompts only where a model sees them."""
+    """Return the settings of all but the measuring networks.
+
+    The samples' order, and prompts, count only where a model is trained on them.
+    """
     data = experiment.data
     images = image_settings(experiment) | {"space": hashed(data.space)}
+    if model is not None:
+        images["order"] = hashed(data.order)
     if data.text is not None and getattr(model, "condition", None) == "text":
         images["text"] = hashed(data.text)
     return {"data": images, "seed": experiment.seed}

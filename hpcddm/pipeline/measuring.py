@@ -35,7 +35,8 @@ class MeasuringStage(Stage):
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the network, not the experiment's seed: distances by different rulers could not be compared."""
         settings = hashed(network_settings(experiment, key))
-        return {"data": image_settings(experiment), f"measuring.{name_of(key)}": settings}
+        data = image_settings(experiment) | {"order": hashed(experiment.data.order)}
+        return {"data": data, f"measuring.{name_of(key)}": settings}
 
     def batch(self, experiment: Experiment, key: str) -> int:
         """Return the network's own batch."""

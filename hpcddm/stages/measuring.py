@@ -11,7 +11,6 @@ from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.batch import LabelledBatch, LabelledBatches
 from hpcddm.data.draws import Draws
-from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import TarReader
 from hpcddm.networks import budgets, measuring
 from hpcddm.networks.workload import Work, Workload
@@ -31,7 +30,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
-    order, drawn = SampleOrder(network.seed, stream, len(reader)), Draws(network.seed, stream)
+    order, drawn = sample_lists.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
     batches = LabelledBatches(reader, order, drawn, network.shift, network.mirror)
     to_model = measuring.pixels(settings).to_model
     task = Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops)

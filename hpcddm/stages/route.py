@@ -11,7 +11,6 @@ from torch import nn
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.data.order import BalancedOrder
 from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
@@ -87,7 +86,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     order, log_prior = None, [0.0] * settings.cluster.experts
     if settings.router.frequency == "balanced":
         clusters = reader.clusters(range(len(reader))).numpy()
-        order = BalancedOrder(settings.seed, unit.key, clusters)
+        order = sample_lists.balanced_order(settings, unit.key, clusters)
         log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
     batches = sample_lists.noisy_batches(settings, unit.key, reader, order)
     flops = cache(partial(budgets.fit_flops, settings))

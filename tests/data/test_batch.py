@@ -4,13 +4,13 @@ import torch
 
 from hpcddm.data.batch import LabelledBatches, NoisyBatches
 from hpcddm.data.draws import Draws
-from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import ArrayReader
 from hpcddm.spaces.pixels import to_unit
+from tests.orders import uniform
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)
 READER = ArrayReader(IMAGES, np.arange(20), np.arange(20) % 3)
-ORDER, DRAWS = SampleOrder(0, "s", 20), Draws(0, "s")
+ORDER, DRAWS = uniform(0, "s", 20), Draws(0, "s")
 CPU = torch.device("cpu")
 NULL, SHAPE = 99, (3, 4, 6)
 
@@ -20,7 +20,7 @@ def noisy(dropout=0.5):
 
 
 def test_a_batch_holds_the_samples_at_its_places_of_the_order():
-    batch, rows = noisy(dropout=0).read(range(35, 43)), ORDER.dataset_indices(range(35, 43))
+    batch, rows = noisy(dropout=0).read(range(35, 43)), ORDER.rows(range(35, 43))
     assert batch.sample_indices == range(35, 43) and batch.condition.tolist() == rows.tolist()
     assert batch.clusters.tolist() == (rows % 3).tolist()
     assert batch.condition.dtype == batch.clusters.dtype == torch.int64 and batch.x0.dtype == torch.uint8
@@ -56,14 +56,14 @@ def test_the_ranks_shares_are_the_batch(world_size):
 
 
 def test_images_are_not_moved_without_a_shift():
-    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 0, False).read(range(12)), ORDER.dataset_indices(range(12))
+    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 0, False).read(range(12)), ORDER.rows(range(12))
     assert np.array_equal(batch.x0.numpy(), IMAGES[rows]) and batch.labels.tolist() == rows.tolist()
 
 
 @pytest.mark.parametrize("mirror", [False, True])
 def test_every_image_is_shifted_and_mirrored_by_its_own_draws(mirror):
     indices = range(40)
-    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 2, mirror).read(indices), ORDER.dataset_indices(indices)
+    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 2, mirror).read(indices), ORDER.rows(indices)
     down, right = (DRAWS.shifts(indices, axis, 2) for axis in ("down", "right"))
     mirrored = DRAWS.mirrored(indices) & mirror
     assert set(down.tolist()) == {-2, -1, 0, 1, 2} and mirrored.any() == mirror

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.data.order import BalancedOrder
+from hpcddm.data.orders.base import Turns
 from hpcddm.models.calibrated import CalibratedRouter
+from tests.orders import uniform
 
 RNG = np.random.default_rng(0)
 COUNTS = np.array([210, 70, 14])
@@ -47,9 +48,9 @@ def posterior(router):
 
 def corrected(log_prior):
     # So many places that every sample of every cluster comes equally often.
-    return CalibratedRouter(
-        Counted(BalancedOrder(0, "s", CLUSTERS).dataset_indices(range(3 * 210))), log_prior, [0.0, 1.0], [1.0, 1.0]
-    )
+    lists = [np.flatnonzero(CLUSTERS == cluster) for cluster in range(3)]
+    order = Turns(lists, [uniform(0, f"s/{cluster}", len(rows)) for cluster, rows in enumerate(lists)])
+    return CalibratedRouter(Counted(order.rows(range(3 * 210))), log_prior, [0.0, 1.0], [1.0, 1.0])
 
 
 def test_the_log_prior_makes_a_balanced_router_the_natural_one_with_and_without_a_class():

@@ -24,7 +24,6 @@ from torch import nn
 from hpcddm.data import tar
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.draws import Draws
-from hpcddm.data.order import SampleOrder
 from hpcddm.data.reader import TarReader
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
@@ -39,6 +38,7 @@ from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.settings import Training
+from tests.orders import uniform
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8
@@ -61,7 +61,7 @@ def write_tar(folder: Path) -> TarReader:
 
 
 def batches(reader: TarReader) -> NoisyBatches:
-    order, draws = SampleOrder(0, KEY, len(reader)), Draws(0, KEY)
+    order, draws = uniform(0, KEY, len(reader)), Draws(0, KEY)
     null = partial(torch.ones, dtype=torch.long)
     return NoisyBatches(reader, order, draws, reader.labels, null, 0.1, (1, 8, 8))
 

@@ -1,0 +1,19 @@
+"""All rows in a new random order in every epoch."""
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm.data.bijection import Bijection
+from hpcddm.data.orders.base import EpochOrder
+from hpcddm.data.orders.settings import OrderSettings
+
+
+class Settings(OrderSettings):
+    """Settings of the uniform order, which has none."""
+
+
+class UniformOrder(EpochOrder[Settings]):
+    """Permutation of all rows."""
+
+    def permuted(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        return Bijection(key, self.size)(positions)

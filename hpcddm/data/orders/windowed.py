@@ -1,0 +1,40 @@
+"""Blocks of consecutive rows in random order, a few of them mixed at a time, for file systems that dislike far jumps.
+
+At any time a training reads `mixed` blocks only; it sees every row once in an epoch, in a new order each time.
+"""
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm.data.bijection import Bijection
+from hpcddm.data.orders.base import EpochOrder
+from hpcddm.data.orders.settings import OrderSettings
+from hpcddm.schema import Positive
+
+
+class Settings(OrderSettings):
+    """Rows of a block, and number of blocks of a window, whose rows are mixed."""
+
+    block: Positive = 1024
+    mixed: Positive = 16
+
+
+class WindowedOrder(EpochOrder[Settings]):
+    """Permutation of the rows of each window, of blocks, and of the place where the first block begins."""
+
+    def permuted(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        block, window = self.settings.block, self.settings.block * self.settings.mixed
+        windows, inner = np.divmod(positions, window)
+        places = np.empty_like(positions)
+        for number in np.unique(windows).tolist():
+            inside, start = windows == number, number * window
+            rows = Bijection(f"{key}/window/{number}", min(window, self.size - start))(inner[inside])
+            places[inside] = start + rows
+        blocks, offsets = np.divmod(places, block)
+        whole = self.size // block
+        if whole:
+            # The rows that fill no block keep their place, the last one; the rotation makes them others in every epoch.
+            is_whole = blocks < whole
+            blocks[is_whole] = Bijection(f"{key}/blocks", whole)(blocks[is_whole])
+        rotation = Bijection(f"{key}/rotation", self.size)(np.zeros(1, dtype=np.int64))
+        return (blocks * block + offsets + rotation) % self.size

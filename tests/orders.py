@@ -1,0 +1,13 @@
+"""Orders of training samples, as tests make them."""
+
+from hpcddm.data.orders import uniform as uniform_file
+from hpcddm.data.orders import windowed as windowed_file
+
+
+def uniform(seed, stream, size):
+    return uniform_file.UniformOrder(uniform_file.Settings(name="uniform"), seed, stream, size)
+
+
+def windowed(seed, stream, size, block=7, mixed=3):
+    settings = windowed_file.Settings(name="windowed", block=block, mixed=mixed)
+    return windowed_file.WindowedOrder(settings, seed, stream, size)
