@@ -164,6 +164,7 @@ def cost(run: Path, records_only: bool, as_json: bool) -> None:
     help="full, top-2, per-trajectory, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
 )
 @click.option("--class", "name", metavar="NAME", help="A class's name or number. Default: all classes in turn.")
+@click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A sentence; repeat it for several in turn.")
 @click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on (seed, i) only.")
 @click.option("--steps", type=click.IntRange(min=1), help="Default: as in the evaluation.")

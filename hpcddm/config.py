@@ -8,10 +8,11 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.settings import Shape
 from hpcddm.data.sources.settings import SourceSettings
-from hpcddm.encoders.settings import ImageEncoderSettings, TextSettings
+from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
@@ -29,18 +30,20 @@ FEWEST_IMAGES = 20
 class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"text", "order", "space"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"condition", "order", "space"})
 
     source: SourceSettings
     image_size: Positive
     channels: Literal[1, 3] = 3
-    num_classes: Positive
+    num_classes: Positive | None = None
+    """Number of classes; without it the images have no labels, or nothing looks at them."""
     shards: Positive = 4
     """Tars that hold the training images; also the number of units of the stages shard and encode."""
     heldout_shards: Positive = 1
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
-    text: TextSettings | None = None
+    condition: ConditionSettings = default_variant("class_label")
+    """What networks are told of every image."""
     order: OrderSettings = default_variant("uniform")
     """Order in which every training sees its samples, each once in an epoch."""
     space: SpaceSettings = default_variant("pixels")
@@ -157,10 +160,12 @@ class RouterSettings(StrictModel):
 
 
 class MeasuringSettings(StrictModel):
-    """The two networks by which samples are measured; they must not be the same one."""
+    """The networks by which samples are measured; they must not be the same one."""
 
     extractor: ClassifierSettings
-    classifier: ClassifierSettings
+    """Network whose features the distances compare; without classes it learns how far an image is turned."""
+    classifier: ClassifierSettings | None = None
+    """Network that names the classes of samples; needed for images with classes, refused for those without."""
 
 
 class EvaluateSettings(SamplerSettings):
@@ -236,10 +241,8 @@ class Experiment(StrictModel):
 
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
-    problems = [*_of_experts(experiment), *_of_router(experiment), *_of_evaluation(experiment)]
-    text = experiment.data.text
-    if text is not None and len(text.prompts) != experiment.data.num_classes:
-        problems.append(("data.text.prompts", f"{len(text.prompts)} for {experiment.data.num_classes} classes"))
+    problems = [*_of_experts(experiment), *_of_router(experiment), *_of_measuring(experiment)]
+    problems += _of_evaluation(experiment)
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
@@ -271,10 +274,21 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
     router = experiment.router
     if router.model.trained and router.training is None:
         return [("router.training", f"this key is needed: {router.model.name} is trained")]
+    if router.samples is not None and experiment.data.condition.reads_captions:
+        return [("router.samples", "are drawn class by class, and a class does not say an image's caption; remove it")]
     if not router.model.trained:
         useless = [key for key in ("training", "samples", "refit") if getattr(router, key) is not None]
         useless += ["frequency"] if router.frequency != "natural" else []
         return [(f"router.{key}", f"{router.model.name} is not trained; remove it") for key in useless]
+    return []
+
+
+def _of_measuring(experiment: Experiment) -> list[tuple[str, str]]:
+    has_classes, classifier = experiment.data.num_classes is not None, experiment.measuring.classifier
+    if has_classes and classifier is None:
+        return [("measuring.classifier", "this key is needed: the images have classes")]
+    if classifier is not None and not has_classes:
+        return [("measuring.classifier", "names classes, and data.num_classes is not set; remove one or add the other")]
     return []
 
 
@@ -286,13 +300,14 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
     if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
         useless = [key for key, settings in waiting.items() if settings is not None]
         problems += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
-    fewest = max(2 * experiment.data.num_classes, FEWEST_IMAGES)
+    num_classes = experiment.data.num_classes or 1
+    fewest = max(2 * num_classes, FEWEST_IMAGES)
     if evaluate.images < fewest:
         problems.append(
             ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
         )
-    if evaluate.images % experiment.data.num_classes:
-        text = f"{evaluate.images} cannot be balanced over {experiment.data.num_classes} classes"
+    if evaluate.images % num_classes:
+        text = f"{evaluate.images} cannot be balanced over {num_classes} classes"
         problems.append(("evaluate.images", text))
     if evaluate.images % evaluate.batch:
         problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))

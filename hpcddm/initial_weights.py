@@ -10,7 +10,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
+from hpcddm.conditions.settings import Form
 from hpcddm.config import Experiment, InitialWeights
+from hpcddm.data.settings import NetworkData
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import NetworkSettings
 from hpcddm.objectives.settings import ObjectiveSettings
@@ -21,8 +23,8 @@ from hpcddm.spaces.settings import SpaceSettings
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
 OWN_WEIGHTS = "weights.safetensors"
-PROMPTS = "trunk.prompts"
-"""The one tensor of a denoiser that is none of its parameters: every experiment has its own prompts."""
+PLACES = {"condition": "data.condition", "encoder": "data.condition.encoder.name"}
+"""Dotted keys of what a network is told, by their names in the descriptions of files."""
 CONVERT = "make a start of it: hpcddm convert"
 REFIT = "only the number of experts may be another: router.model must be that of the other router"
 
@@ -36,8 +38,8 @@ class InitRequest:
     model: NetworkSettings
     model_place: str
     advice: str
-    encoder: str | None
-    """Name of the text encoder, for a network that sees text."""
+    told: dict[str, str | None]
+    """Condition that the network sees, as `told` returns it."""
     space: SpaceSettings
     objective: ObjectiveSettings | None = None
     objective_place: str = ""
@@ -55,13 +57,11 @@ class Header:
 
 def router_request(experiment: Experiment) -> InitRequest | None:
     """Return the request for the other router whose body a refit keeps; None where the router is not refitted."""
-    text, router = experiment.data.text, experiment.router
+    router = experiment.router
     if router.refit is None:
         return None
-    encoder = encoder_of(router.model, text)
-    return InitRequest(
-        router.refit, "router.refit", router.model, "router.model", REFIT, encoder, experiment.data.space
-    )
+    seen, space = told(router.model, experiment.data), experiment.data.space
+    return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, space)
 
 
 def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest | None:
@@ -70,10 +70,10 @@ def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest 
     if config.init_from is None:
         return None
     start, model, objective = (place_of(experiment, expert, part) for part in ("init_from", "model", "objective"))
-    encoder = encoder_of(config.model, experiment.data.text)
-    size, space = config.model.parameters(experiment.data), experiment.data.space
+    seen, space = told(config.model, experiment.data), experiment.data.space
+    size = config.model.parameters(experiment.data)
     return InitRequest(
-        config.init_from, start, config.model, model, CONVERT, encoder, space, config.objective, objective, size
+        config.init_from, start, config.model, model, CONVERT, seen, space, config.objective, objective, size
     )
 
 
@@ -85,9 +85,10 @@ def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
     return f"experts.{part}"
 
 
-def encoder_of(model: NetworkSettings, text: Any) -> str | None:
-    """Return the name of the text encoder whose states a network is trained on; None for one without text."""
-    return text.encoder.name if text and model.sees_text else None
+def told(model: NetworkSettings, data: NetworkData) -> dict[str, str | None]:
+    """Return the form of the condition that a network sees, and the encoder of its text, None without text."""
+    form = model.form(data)
+    return {"condition": form.value, "encoder": data.condition.encoder_name if form is Form.TEXT else None}
 
 
 def header(path: Path) -> Header:
@@ -130,8 +131,6 @@ def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[
         raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
     data = _data_of(unit_manifest.settings)
     nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
-    is_text = nested["model"].get("condition") == "text"
-    data["encoder"] = unit_manifest.settings.get("data.text.encoder.name") if is_text else None
     return (
         nested | {"data": data, "source": f"{unit_manifest.stage}/{unit_manifest.unit}"} | _spent(unit_manifest.results)
     )
@@ -153,7 +152,7 @@ def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None
             objective = description.get("objective", {}).get("name")
             pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
         data = description.get("data", {})
-        pairs.append(("data.text.encoder.name", data.get("encoder"), request.encoder))
+        pairs += [(place, data.get(key), request.told[key]) for key, place in PLACES.items()]
         pairs.append(("data.space", data.get("space"), request.space.model_dump()))
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
@@ -173,7 +172,7 @@ def check_file(request: InitRequest, path: Path) -> None:
     """
     file_header = header(path)
     check(request, path, described(path, file_header.description, request.init_from.content))
-    held = sum(math.prod(shape) for name, shape in file_header.shapes.items() if name != PROMPTS)
+    held = sum(math.prod(shape) for shape in file_header.shapes.values())
     if request.parameters not in (None, held):
         raise UserError(
             f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
@@ -194,11 +193,15 @@ def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[An
 
 
 def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """Describe the data of a network by a manifest's settings: size and channels of x, its space, number of classes."""
+    """Describe the data of a network by a manifest's settings: x, its space, number of classes, what it was told."""
     # Manifests from before there was a choice name no space.
     space = SpaceSettings.model_validate(_nested(settings, "data.space.") or {"name": "pixels"})
     shape = space.shape(settings["data.channels"], settings["data.image_size"])
+    # A network that sees no condition is trained by settings that name none.
+    name = settings.get("data.condition.name")
+    form = Form.NONE if name is None else plugins.settings_class("conditions", name).form
     described = {"channels": shape.channels, "image_size": shape.height, "space": space.model_dump()}
+    described |= {"condition": form.value, "encoder": settings.get("data.condition.encoder.name")}
     return described | {"num_classes": settings.get("data.num_classes")}
 
 

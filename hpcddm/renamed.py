@@ -8,6 +8,7 @@ KEYS = {
     "redo": "nredo",
     "residency": "placement",
     "quantity": "prediction_type",
+    "text": "condition",
     "look_again_seconds": "recheck_seconds",
 }
 """Keys of an experiment or a site."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests import shape_checker
 
-SHAPES_CHECKED = ("clusterings", "data", "encoders", "ensemble", "models", "objectives", "spaces")
+SHAPES_CHECKED = ("clusterings", "conditions", "data", "encoders", "ensemble", "models", "objectives", "spaces")
 """Rooms whose annotated shapes are checked at every call while tests run; jobs never check them."""
 jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 

@@ -138,8 +138,17 @@ WRONG = {
         "evaluate.min_experts: distill waits for all experts; remove one of the two",
     ),
     "prompts for other classes": (
-        {"data__text": {"encoder": {"name": "words"}, "prompts": ["a shoe"]}},
-        "data.text.prompts: 1 for 4 classes",
+        {"data__condition": {"name": "text", "encoder": {"name": "words"}, "prompts": ["a shoe"]}},
+        "data.condition: prompts: 1 for 4 classes",
+    ),
+    "a text as it was told before": ({"data__text": {}}, "data.text: unknown key, which is now called 'condition'"),
+    "a prior by class without classes": (
+        {"data__condition": {"name": "none"}, "router": {"model": {"name": "uniform_router", "prior": "class"}}},
+        "router.model: prior class needs condition class_label, not none; take natural or equal",
+    ),
+    "what the data say said by a model": (
+        {"router__model__condition": "text"},
+        "router.model.condition: is now said by data.condition; remove 'text' here, where 'none' alone has a meaning",
     ),
 }
 

@@ -60,11 +60,13 @@ MAY_IMPORT = {
     "objectives": NUMERIC,
     "models": NUMERIC | {"encoders", "spaces"},
     "encoders": NUMERIC,
+    "conditions": NUMERIC | {"encoders"},
     "clusterings": NUMERIC,
     "metrics": {"rooms"},
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
-    "networks": NUMERIC | {"spaces", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
+    "networks": NUMERIC
+    | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "config", "site", "plugins", "package_data", "rundir", "initial_weights"},
     "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics"},
@@ -78,18 +80,19 @@ MAY_IMPORT = {
     "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
-    | {"spaces", "sweep"},
+    | {"spaces", "conditions", "sweep"},
     "planning": NUMERIC | {"models", "encoders", "training", "ensemble", "networks", "site"},
 }
 LATE = {
     "launch": {"data"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
-    "commands": {"report", "objectives", "networks", "planning", "models", "encoders"},
+    "commands": {"report", "objectives", "networks", "planning", "models", "conditions"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 
 VARIANT_ROOMS = {"data", "spaces", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics", "training"}
+VARIANT_ROOMS |= {"conditions"}
 """Rooms with variants: the experiment's schema is made of their modules named `settings`, which need no torch."""
 
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)

@@ -1,7 +1,7 @@
 import pytest
 
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
-from hpcddm.pipeline.keys import MONOLITH, OTHER_STAGES, REPORT, ROUTER, STUDENT, expert_key, expert_number
+from hpcddm.pipeline.keys import CLUSTER, MONOLITH, OTHER_STAGES, REPORT, ROUTER, STUDENT, expert_key, expert_number
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import REPOSITORY, tiny
 
@@ -179,13 +179,13 @@ def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
 
 
 def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):
-    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
-    text = {"encoder": {"name": "words"}, "prompts": ["a", "b", "c", "d"]}
-    told = plan(tiny(tmp_path, data__text=text))
-    assert [unit.key for unit in told if unit.fingerprint_settings != before[unit.key]] == []
-    read = plan(tiny(tmp_path, data__text=text, router__model__condition="text"))
-    stale = {unit.key for unit in read if unit.fingerprint_settings != before[unit.key]}
-    assert ROUTER in stale and not {expert_key(0), "measuring/classifier"} & stale
+    blind = {"router__model__condition": "none"}
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **blind))}
+    text = {"name": "text", "encoder": {"name": "words"}, "prompts": ["a", "b", "c", "d"]}
+    told = plan(tiny(tmp_path, data__condition=text, **blind))
+    stale = {unit.key for unit in told if unit.fingerprint_settings != before[unit.key]}
+    assert {expert_key(0), MONOLITH, REPORT} <= stale
+    assert not {ROUTER, CLUSTER, "shard/train-000", "measuring/classifier"} & stale
 
 
 @pytest.mark.parametrize("teacher, stale", [("cluster", False), ("router", True)])

@@ -79,7 +79,7 @@ def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
             "image_size": data.x_shape.height,
             "num_classes": data.num_classes,
             "space": data.space.model_dump(),
-            "encoder": initial_weights.encoder_of(config.model, data.text),
+            **initial_weights.told(config.model, data),
         },
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hpcddm.conditions.settings import Form
 from hpcddm.config import Experiment
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
@@ -23,35 +24,65 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
 from hpcddm.unit_states import State, survey
 
+COLUMNS, MOST_COLUMNS = 8, 16
+"""Columns of the picture; and the most where every column is one class, or one prompt."""
 SHOWN_CLASSES = 20
 """Number of classes that an error names at most; of more, those that resemble the given name."""
 
 
 def sample(
-    root: Path, output: Path, strategy: str, name: str | None, num_images: int, seed: int, **changes: Any
+    root: Path,
+    output: Path,
+    strategy: str,
+    name: str | None,
+    prompts: tuple[str, ...],
+    num_images: int,
+    seed: int,
+    **changes: Any,
 ) -> None:
-    """Draw images into one PNG; changes: settings of the evaluation, None where they stay.
+    """Draw images into one PNG: of a class or of some prompts in turn, by default of all that the run knows in turn.
 
+    changes: settings of the evaluation, None where they stay.
     Raises `UserError` naming the units that are not complete, `ConfigError` over a wrong option.
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    units, num_classes = units_of(experiment, strategy), experiment.data.num_classes
-    label = None if name is None else _class_of(name, stored_class_names(experiment, run))
+    units, names = units_of(experiment, strategy), stored_class_names(experiment, run)
+    _check_asked(experiment, name, prompts, is_oracle=CLUSTER in units)
+    label = None if name is None else _class_of(name, names)
     experiment = _changed(experiment, strategy, changes)
     missing = _missing(experiment, run, units)
     needed = [key for key in units if key not in missing]
     _check_output(output)
-    from hpcddm.networks.drawing import draw
+    from hpcddm.networks.drawing import Asked, draw
 
-    classes = [number % num_classes if label is None else label for number in range(num_images)]
+    classes = [] if label is None else [label]
+    if not classes and not prompts and not experiment.data.condition.reads_captions:
+        classes = list(range(len(names)))
     with click.progressbar(length=num_images, label=strategy) as bar:
-        images = draw(experiment, run, strategy, needed, classes, seed, bar.update)
-    _save(images, num_classes if label is None and num_classes <= 16 else 8, output)
+        images = draw(experiment, run, strategy, needed, Asked(num_images, classes, prompts), seed, bar.update)
+    period = len(prompts) or len(classes)
+    _save(images, period if 1 < period <= MOST_COLUMNS else COLUMNS, output)
     without = f" without {', '.join(missing)}" if missing else ""
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
     click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}")
+
+
+def _check_asked(experiment: Experiment, name: str | None, prompts: tuple[str, ...], is_oracle: bool) -> None:
+    """Refuse a class or prompts that the run's networks cannot be asked for; raises `ConfigError` naming what can."""
+    condition = experiment.data.condition
+    if name is not None and prompts:
+        raise ConfigError("--class and --prompt: name one of the two")
+    if prompts and condition.form is not Form.TEXT:
+        instead = "take --class" if condition.form is Form.CLASS else "name neither class nor prompt"
+        raise ConfigError(f"--prompt: the networks of this run see no text (condition {condition.name}); {instead}")
+    if prompts and is_oracle:
+        raise ConfigError("--prompt: a sentence has no cluster that the oracle could name; take another --strategy")
+    if name is not None and condition.reads_captions:
+        raise ConfigError("--class: the networks of this run see captions, not classes; take --prompt")
+    if name is not None and experiment.data.num_classes is None:
+        raise ConfigError("--class: the images of this run have no classes")
 
 
 def _class_of(name: str, names: list[str]) -> int:

@@ -133,7 +133,7 @@ def _check(
     """Refuse what is bound to fail, before anything is written; raises `UserError` or `ConfigError`."""
     _check_schedulers(decision, run, launcher)
     check_experiment(experiment, site, decision)
-    _check_prompts(experiment, decision)
+    _check_condition(experiment, decision)
     check_folder(run)
     if not dry_run:
         groups = arrays(items_of(decision.to_run, experiment, run), site)
@@ -182,15 +182,16 @@ def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> No
     check_other_schedulers(Journal(run.journal).submissions(), run, launcher, {unit.key for unit in decision.to_run})
 
 
-def _check_prompts(experiment: Experiment, decision: Decision) -> None:
-    """Encode the prompts here if a unit will need them: K jobs would find one too long only after the data stages.
+def _check_condition(experiment: Experiment, decision: Decision) -> None:
+    """Try the condition's encoder here if a unit will: K jobs would find it missing only after the data stages.
 
-    Raises `UserError` naming the prompt, or the weights that are to be fetched.
+    Raises `UserError` naming a prompt that is too long, or the weights that are to be fetched.
     """
-    if experiment.data.text is not None and {unit.stage for unit in decision.to_run} & {"train", "distill", "route"}:
-        from hpcddm.encoders.base import prompt_states
+    encodes = experiment.data.condition.encoder_name is not None
+    if encodes and {unit.stage for unit in decision.to_run} & {"train", "distill", "route", "evaluate"}:
+        from hpcddm.conditions import base as conditions
 
-        prompt_states(experiment.data.text)
+        conditions.build(experiment.data).check()
 
 
 def make_folder(run: RunDir) -> None:

@@ -135,3 +135,17 @@ class LabelledBatches(Batches[LabelledBatch]):
         if self._mirror:
             columns = torch.where(self._draws.mirrored(sample_indices)[:, None], columns.flip(1), columns)
         return images[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+class TurnedBatches(LabelledBatches):
+    """Batches of images without classes: each is turned by some quarters of a turn at random, which is its class."""
+
+    def _batch(self, sample_indices: range, rows: np.ndarray) -> LabelledBatch:
+        images = self._moved(torch.from_numpy(self.reader.images(rows)), sample_indices)
+        turns = self._draws.turns(sample_indices, 4)
+        return LabelledBatch(sample_indices, turned(images, turns), turns)
+
+
+def turned(images: Tensor, turns: Tensor) -> Tensor:
+    """Turn every square image (N, H, W, C) by its own number of quarters of a turn."""
+    return torch.stack([image.rot90(int(turn)) for image, turn in zip(images, turns, strict=True)])

@@ -66,6 +66,10 @@ class Draws:
         """Draw which images are mirrored, each with probability 1/2."""
         return uniform(self.seed, f"{self.stream}/mirror", indices) < 0.5
 
+    def turns(self, indices: Sequence[int], count: int) -> Int64[Tensor, " n"]:
+        """Draw by which of `count` equal steps of a full turn images are turned."""
+        return uniform(self.seed, f"{self.stream}/turn", indices).mul(count).long()
+
 
 class _SampleSource:
     """Generator that jumps to the start of any sample's numbers.

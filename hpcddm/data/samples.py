@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
-from hpcddm.data.batch import NoisyBatches
-from hpcddm.data.draws import Draws
-from hpcddm.data.orders.base import EpochOrder, Order, Turns
+from hpcddm.data import evaluation_set
+from hpcddm.data.orders.base import EpochOrder, Turns
 from hpcddm.data.orders.settings import OrderSettings
-from hpcddm.data.reader import Reader, TarReader
-from hpcddm.errors import UserError
+from hpcddm.data.reader import TarReader
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.shard import INDEX, TAR, class_names
 from hpcddm.runtime.unit import Unit
@@ -57,20 +54,6 @@ def balanced_order(settings: Experiment, stream: str, clusters: np.ndarray) -> T
     return Turns(rows, own_orders)
 
 
-def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Order | None = None) -> NoisyBatches:
-    """Return the batches of a training of denoisers or routers, by default of all rows as `data.order` has them."""
-    null_class = settings.data.num_classes
-    return NoisyBatches(
-        reader,
-        order or order_of(settings, settings.seed, stream, len(reader)),
-        Draws(settings.seed, stream),
-        condition_of=reader.labels,
-        null=lambda count: torch.full((count,), null_class),
-        dropout=settings.experts.condition_dropout,
-        shape=settings.data.x_shape,
-    )
-
-
 def clustered(unit: Unit, name: str) -> np.ndarray:
     """Read a list that the stage cluster wrote: of a split ('train', 'heldout') or of one expert ('expert-00')."""
     return np.load(unit.input(CLUSTER, f"{name}.npy"))
@@ -78,20 +61,15 @@ def clustered(unit: Unit, name: str) -> np.ndarray:
 
 def evaluated(unit: Unit, settings: Experiment, split: str = "heldout") -> np.ndarray:
     """Return the samples of a split that the evaluation takes, in its order."""
-    return balanced(clustered(unit, split), class_names(settings, unit.inputs), settings.evaluate.images)
+    return evaluation_samples(clustered(unit, split), settings, class_names(settings, unit.inputs))
 
 
-def balanced(samples: np.ndarray, names: Sequence[str], count: int) -> np.ndarray:
-    """Select the first `count` samples with class i % num_classes at place i; names: of all classes.
+def evaluation_samples(samples: np.ndarray, settings: Experiment, names: Sequence[str]) -> np.ndarray:
+    """Choose those of a split's samples that the evaluation takes: balanced over classes where there are any.
 
-    Raises `UserError` when a class has too few.
+    names: of the classes. Raises `UserError` when there are too few.
     """
-    of_class = [np.flatnonzero(samples["label"] == label) for label in range(len(names))]
-    needed = count // len(names)
-    for label, rows in enumerate(of_class):
-        if len(rows) < needed:
-            raise UserError(
-                f"evaluate.images: {count} images need {needed} of class {names[label]}, there are {len(rows)};"
-                f" at most {min(map(len, of_class)) * len(names)} can be balanced"
-            )
-    return samples[np.stack([rows[:needed] for rows in of_class], axis=1).reshape(-1)]
+    count = settings.evaluate.images
+    if settings.data.num_classes is None:
+        return samples[evaluation_set.drawn(len(samples), count, settings.seed)]
+    return samples[evaluation_set.balanced(samples["label"], names, count)]

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from hpcddm.conditions.settings import ConditionSettings
+
 
 class Shape(NamedTuple):
     """Shape (C, H, W) of x, which denoisers and routers see and samplers draw: an image, or its latents."""
@@ -24,7 +26,7 @@ class ImageShape(Protocol):
 
 @runtime_checkable
 class NetworkData(ImageShape, Protocol):
-    """Shape of the images and of x, number of classes, and the text of every class."""
+    """Shape of the images and of x, number of classes, and what networks are told."""
 
     @property
     def space(self) -> Any:
@@ -34,8 +36,15 @@ class NetworkData(ImageShape, Protocol):
     def x_shape(self) -> Shape: ...
 
     @property
-    def num_classes(self) -> int: ...
+    def num_classes(self) -> int | None:
+        """Number of classes; None for images without labels."""
 
     @property
-    def text(self) -> Any:
-        """Settings of the prompts: `tokens` of a prompt, and their `encoder` with its `width`; None without text."""
+    def condition(self) -> ConditionSettings: ...
+
+
+def classes_of(data: NetworkData) -> int:
+    """Return the number of classes; raises `ValueError` for images without labels."""
+    if data.num_classes is None:
+        raise ValueError("data.num_classes: these images have no classes")
+    return data.num_classes

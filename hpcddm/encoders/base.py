@@ -3,13 +3,9 @@
 from abc import abstractmethod
 
 import numpy as np
-import torch
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
-from hpcddm import plugins
-from hpcddm.encoders.settings import TextEncoderSettings, TextSettings
-from hpcddm.errors import UserError
 from hpcddm.plugins import S, Variant
 
 
@@ -36,23 +32,3 @@ class TextEncoder(Variant[S]):
 
         d is the settings' `dimensions`.
         """
-
-
-@torch.no_grad()
-def prompt_states(text: TextSettings) -> Float32[Tensor, "{len(text.prompts)+1} {text.tokens} d"]:
-    """Encode every prompt of an experiment, then the empty one: models hold the states, and training runs no encoder.
-
-    Rows behind a prompt's last token are zero; no row of a token is. Raises `UserError` when a prompt has more tokens
-    than `text.tokens`, or the encoder is missing.
-    """
-    encoder: TextEncoder[TextEncoderSettings] = plugins.create(TextEncoder, text.encoder)
-    states = torch.zeros(len(text.prompts) + 1, text.tokens, text.encoder.dimensions())
-    for row, prompt in enumerate([*text.prompts, ""]):
-        token_states = encoder.encode(prompt)
-        if len(token_states) > text.tokens:
-            raise UserError(
-                f"data.text.tokens: {text.tokens} are too few for the {len(token_states)} of the prompt '{prompt}';"
-                " shorten it or raise data.text.tokens"
-            )
-        states[row, : len(token_states)] = token_states
-    return states

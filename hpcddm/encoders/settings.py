@@ -1,12 +1,10 @@
 """Settings that encoders have in common in an experiment's YAML: those of images, and those of text."""
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from hpcddm.data.settings import ImageShape
-from hpcddm.schema import Positive, StrictModel, VariantSettings
+from hpcddm.schema import VariantSettings
 
 
 class ImageEncoderSettings(VariantSettings):
@@ -29,12 +27,3 @@ class TextEncoderSettings(VariantSettings):
     @abstractmethod
     def dimensions(self) -> int:
         """Return the number of values of one token's state."""
-
-
-class TextSettings(StrictModel):
-    """A sentence for every class, as models with `condition: text` see it."""
-
-    encoder: TextEncoderSettings
-    prompts: Annotated[list[str], Field(min_length=1)]
-    tokens: Positive = 24
-    """Number of token states of a prompt."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
@@ -20,6 +21,9 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.site import Site
 from hpcddm.unit_states import State, UnitStatus, check_stale, survey
+
+if TYPE_CHECKING:
+    from hpcddm.data.sources.base import Split
 
 RECONCILE_SECONDS = 15
 """Seconds that a request may be on its way to the scheduler after the submit that sent it has died."""
@@ -84,28 +88,48 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
 
 
 def _check_source(experiment: Experiment) -> None:
-    """Check that the images exist, in the classes that the experiment names, with enough held-out ones."""
+    """Check that the images exist, with the classes and captions that the experiment needs, and are enough."""
     from hpcddm.data.sources.base import Source
 
     data, evaluate = experiment.data, experiment.evaluate
     source = plugins.create(Source, data.source)
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)
-        labels = records.labels
-        counts = [int((labels == label).sum()) for label in range(data.num_classes)]
-        if sum(counts) < len(labels):
-            raise ConfigError(f"data.num_classes: {data.num_classes}, but the {split} images have class {labels.max()}")
-        needed = max(evaluate.images // data.num_classes, 1)
-        if min(counts) < needed:
-            scarce = counts.index(min(counts))
+        if data.num_classes is not None:
+            _check_classes(records, split, data.num_classes, evaluate.images)
+        elif len(records) < evaluate.images:
             raise ConfigError(
-                f"evaluate.images: {evaluate.images} balanced images need {needed} {split} images of every class,"
-                f" class {scarce} has {counts[scarce]}"
+                f"evaluate.images: {evaluate.images} samples are compared with as many {split} images, there are"
+                f" {len(records)}"
             )
-        if len(labels) < shards:
-            raise ConfigError(f"data: {len(labels)} {split} images cannot fill {shards} shards")
+        if data.condition.reads_captions and not records.has_captions:
+            raise ConfigError(
+                f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
+                " take the condition none"
+            )
+        if len(records) < shards:
+            raise ConfigError(f"data: {len(records)} {split} images cannot fill {shards} shards")
         # One image shows whether the images can be read at all, before a job finds that they cannot.
         records[0]
+
+
+def _check_classes(records: "Split", split: str, num_classes: int, images: int) -> None:
+    labels = records.labels
+    if labels is None:
+        raise ConfigError(
+            f"data.num_classes: {num_classes}, but the {split} images have no classes; remove it, or sort them into one"
+            " folder per class"
+        )
+    counts = [int((labels == label).sum()) for label in range(num_classes)]
+    if sum(counts) < len(labels):
+        raise ConfigError(f"data.num_classes: {num_classes}, but the {split} images have class {labels.max()}")
+    needed = max(images // num_classes, 1)
+    if min(counts) < needed:
+        scarce = counts.index(min(counts))
+        raise ConfigError(
+            f"evaluate.images: {images} balanced images need {needed} {split} images of every class,"
+            f" class {scarce} has {counts[scarce]}"
+        )
 
 
 def check_folder(run: RunDir) -> None:

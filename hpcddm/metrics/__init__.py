@@ -29,6 +29,13 @@ def headlines() -> list[Metric]:
     return [metric for metric in all_metrics() if metric.is_headline]
 
 
+def left_out(has_classes: bool) -> dict[str, str]:
+    """Return the metrics that cannot be computed for these images, by key, and why."""
+    reason = "compares classes, and these images have none"
+    needy = [metric for metric in all_metrics() if metric.needs & {Need.LABELS, Need.AGREED}]
+    return {} if has_classes else {metric.key: reason for metric in needy}
+
+
 def needed() -> set[Need]:
     """Return what the stage evaluate must keep of every set of images."""
     return {need for metric in all_metrics() for need in metric.needs}

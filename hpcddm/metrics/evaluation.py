@@ -11,6 +11,8 @@ from hpcddm.metrics.need import Need
 from hpcddm.metrics.neighbours import Overlap, overlap
 from hpcddm.metrics.statistics import Statistics
 
+NO_LABELS = np.zeros(0, dtype=np.int64)
+"""Labels of images without classes."""
 NOTHING = {"agreed": np.zeros(0, dtype=bool), "features": np.zeros((0, 0))}
 NOTHING |= Statistics.from_features(NOTHING["features"]).arrays()
 """Parts that were not stored, by the names of their arrays."""
@@ -21,7 +23,7 @@ class ImageSet:
     """Measurements of N images, samples or real ones; a part that no metric needs is empty."""
 
     labels: np.ndarray
-    """Class asked for, or of the real image: (N,) int."""
+    """Class asked for, or of the real image: (N,) int; `NO_LABELS` for images without classes."""
     agreed: np.ndarray
     """Whether the classifier names that class: (N,) bool."""
     features: np.ndarray
@@ -52,7 +54,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Samples of one arm and as many held-out real images, of the same classes place by place."""
+    """Samples of one arm and as many held-out real images, of the same conditions place by place."""
 
     samples: ImageSet
     real: ImageSet

@@ -14,7 +14,7 @@ Images = Float[Tensor, "n c h w"]
 Times = Float[Tensor, " n"]
 """Times in [0, 1], from data to noise."""
 Condition = Int[Tensor, " n"] | Float[Tensor, "n l width"]
-"""Classes, `num_classes` being the null class; or, for text models, token states with rows of zeros as padding."""
+"""Condition as `hpcddm.conditions` makes it: classes, or states of tokens with rows of zeros as padding."""
 Logits = Float[Tensor, "n k"]
 
 
@@ -24,13 +24,6 @@ class Network(nn.Module, Variant[S]):
     Beside its settings it takes the properties of the data, `hpcddm.data.settings.NetworkData`; denoisers and routers
     see x, of shape `x_shape`, and classifiers images.
     """
-
-    def set_prompts(self, states: Float[Tensor, "prompts l width"]) -> None:
-        """Set the token states of every class's prompt and of the empty one, with rows of zeros as padding.
-
-        Raises ValueError for another number of prompts, tokens or values than the network has, or for one without text.
-        """
-        raise ValueError(f"{type(self).__name__} takes no text")
 
 
 class Denoiser(Network[S]):

@@ -21,7 +21,7 @@ class Settings(PriorRouterSettings):
     temperature: Annotated[float, Field(gt=0)] = 1.0
 
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
-        return (data.num_classes + 1 + math.prod(data.x_shape) + 1) * num_clusters
+        return (self.priors(data) + math.prod(data.x_shape) + 1) * num_clusters
 
 
 class DistanceRouter(PriorRouter[Settings]):

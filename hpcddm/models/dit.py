@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Float32
+from jaxtyping import Float32
 from torch import Tensor, nn
 
-from hpcddm.data.settings import NetworkData
+from hpcddm.conditions.settings import Form
+from hpcddm.data.settings import NetworkData, classes_of
 from hpcddm.models.base import Condition, Denoiser, Images, Times
 from hpcddm.models.layers import (
     Block,
@@ -48,26 +49,18 @@ class Settings(DenoisingTransformerSettings):
 
 
 class Embeddings(nn.Module):
-    """Embeddings of images, times and classes or text; the parameters may be bf16: inputs are cast to their dtype.
-
-    Class number `num_classes` is the null class; its prompt is the empty one.
-    """
-
-    prompts: Tensor
+    """Embeddings of images, times and classes or text; the parameters may be bf16: inputs are cast to their dtype."""
 
     def __init__(self, settings: TransformerSettings, data: NetworkData):
         super().__init__()
-        width, self.patch, self.time_spacing = settings.width, settings.patch, settings.time_spacing
+        form, width = settings.form(data), settings.width
+        self.patch, self.time_spacing = settings.patch, settings.time_spacing
         self.embed_patch = linear(data.x_shape.channels * self.patch**2, width)
         self.embed_time = nn.Sequential(
             linear(FREQUENCIES, width, init_embedding), nn.SiLU(), linear(width, width, init_embedding)
         )
-        self.embed_class = embedding_table(data.num_classes + 1, width) if settings.condition == "class" else None
-        self.embed_text = None
-        if settings.condition == "text":
-            self.embed_text = linear(data.text.encoder.dimensions(), width)
-            states = torch.zeros(data.num_classes + 1, data.text.tokens, data.text.encoder.dimensions())
-            self.register_buffer("prompts", states)
+        self.embed_class = embedding_table(classes_of(data) + 1, width) if form is Form.CLASS else None
+        self.embed_text = linear(data.condition.shape[-1], width) if form is Form.TEXT else None
         single = settings.modulation == "single"
         self.modulation = linear(width, BLOCK_VECTORS * width, nn.init.zeros_) if single else None
 
@@ -90,18 +83,17 @@ class Embeddings(nn.Module):
         return self.modulation(active).view(len(t), BLOCK_VECTORS, -1), embedding[:, None]
 
     def prompt(self, condition: Condition) -> Prompt:
-        """Embed the text of classes, or text given as states, whose rows of zeros are padding.
+        """Embed states of tokens, whose rows of zeros are padding.
 
         Raises ValueError for a model without text.
         """
         if self.embed_text is None:
             raise ValueError("a model without text has no prompts")
-        states = self.prompts[condition] if condition.dim() == 1 else condition
-        visible = states.any(dim=2)
+        visible = condition.any(dim=2)
         # A softmax over nothing is NaN: of a prompt of padding only, one token is visible, the bias of the embedding.
         first = visible[:, :1] | ~visible.any(dim=1, keepdim=True)
         visible = torch.cat([first, visible[:, 1:]], dim=1)
-        return Prompt(self.embed_text(states.to(self.embed_text.weight.dtype)), visible[:, None, None])
+        return Prompt(self.embed_text(condition.to(self.embed_text.weight.dtype)), visible[:, None, None])
 
 
 class Trunk(Embeddings):
@@ -114,7 +106,8 @@ class Trunk(Embeddings):
 
     def __init__(self, settings: TransformerSettings, data: NetworkData, cls: bool = False):
         super().__init__(settings, data)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.depth))
+        with_text = self.embed_text is not None
+        self.blocks = nn.ModuleList(Block(settings, with_text) for _ in range(settings.depth))
         self.cls = None
         if cls:
             self.cls = nn.Parameter(torch.empty(settings.width))
@@ -150,13 +143,6 @@ class Transformer(Modulated):
     def head_parameters(self) -> dict[str, nn.Parameter]:
         """Return the last layer's parameters by name: new, and trained alone, when the outputs change."""
         return {name: value for name, value in self.named_parameters() if not name.startswith("trunk.")}
-
-    def set_prompts(self, states: Float[Tensor, "prompts l width"]) -> None:
-        prompts = self.trunk.prompts if self.trunk.embed_text is not None else None
-        if prompts is None or prompts.shape != states.shape:
-            needed = "no text: its condition is another" if prompts is None else f"prompts of shape {(*prompts.shape,)}"
-            raise ValueError(f"the model takes {needed}; it was given {(*states.shape,)}")
-        prompts.copy_(states)
 
 
 class DiT(Transformer, Denoiser[DenoisingTransformerSettings]):

@@ -28,7 +28,7 @@ class Settings(PriorRouterSettings):
     temperature: Annotated[float, Field(gt=0)] = 0.1
 
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
-        return (data.num_classes + 1) * num_clusters + (1 + num_clusters) * self.encoder.dimensions(data)
+        return self.priors(data) * num_clusters + (1 + num_clusters) * self.encoder.dimensions(data)
 
 
 class FeatureRouter(PriorRouter[Settings]):

@@ -233,11 +233,11 @@ class Stream(Modulated):
 
 
 class Block(Stream):
-    """A transformer block: modulated attention and MLP, with cross-attention to a prompt between them."""
+    """A transformer block: modulated attention and MLP; with text, cross-attention to a prompt between them."""
 
-    def __init__(self, settings: TransformerSettings):
+    def __init__(self, settings: TransformerSettings, with_text: bool):
         super().__init__(settings)
-        self.cross = CrossAttention(settings) if settings.condition == "text" else None
+        self.cross = CrossAttention(settings) if with_text else None
 
     def forward(self, x: Tokens, condition: Conditions, prompt: Prompt | None = None) -> Tokens:
         vectors = self.vectors(condition)

@@ -1,11 +1,12 @@
 """MMDiT: image and text as two streams that attend jointly (arXiv 2403.03206, sec. 4), with rotary positions."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Float32
 from torch import Tensor, nn
 
+from hpcddm.conditions.settings import Form
 from hpcddm.data.settings import NetworkData
 from hpcddm.models.base import Condition, Images, Times
 from hpcddm.models.dit import DiT, Embeddings
@@ -52,8 +53,14 @@ class Settings(DenoisingTransformerSettings):
     size: Literal["3B"] | None = None
     modulation: Literal["zero", "single"] = "single"
     qk_norm: bool = True
-    condition: Literal["class", "text"] = "class"
+    condition: Literal["given"] = "given"
     """A class is one token of the text stream, and it modulates as in DiT; text does not modulate."""
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError as for any transformer, and without a condition for the text stream."""
+        super().check(experiment)
+        if experiment.data.condition.form is Form.NONE:
+            raise ValueError("mmdit needs a condition for its text stream; data.condition is none")
 
     def parameters(self, data: NetworkData) -> int:
         last_text = count_modulated(self, LAST_VECTORS) + count_linear(self.width, 2 * self.width) + count_norm(self)

@@ -1,6 +1,7 @@
 """Numbers of parameters by settings; without torch, for planning on the login node."""
 
-from hpcddm.data.settings import NetworkData
+from hpcddm.conditions.settings import Form
+from hpcddm.data.settings import NetworkData, classes_of
 from hpcddm.models.settings import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, TransformerSettings
 
 
@@ -13,14 +14,14 @@ def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
     """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share."""
     width = settings.width
     of_condition = {
-        "class": lambda: (data.num_classes + 1) * width,
-        "text": lambda: count_linear(data.text.encoder.dimensions(), width),
-        "none": lambda: 0,
+        Form.CLASS: lambda: (classes_of(data) + 1) * width,
+        Form.TEXT: lambda: count_linear(data.condition.shape[-1], width),
+        Form.NONE: lambda: 0,
     }
     shared = count_linear(width, BLOCK_VECTORS * width) if settings.modulation == "single" else 0
     time = count_linear(FREQUENCIES, width) + count_linear(width, width)
     patches = count_linear(data.x_shape.channels * settings.patch**2, width)
-    return patches + time + of_condition[settings.condition]() + shared
+    return patches + time + of_condition[settings.form(data)]() + shared
 
 
 def count_modulated(settings: TransformerSettings, vectors: int) -> int:
@@ -38,7 +39,7 @@ def count_stream(settings: TransformerSettings) -> int:
 def count_trunk(settings: TransformerSettings, data: NetworkData) -> int:
     """Count the parameters of `dit.Trunk` without a CLS token: embeddings and blocks."""
     cross = 2 * _linear(settings, 1, 1) + _linear(settings, 1, 2) + 2 * count_norm(settings)
-    block = count_stream(settings) + (cross if settings.condition == "text" else 0)
+    block = count_stream(settings) + (cross if settings.form(data) is Form.TEXT else 0)
     return count_embeddings(settings, data) + settings.depth * block
 
 

@@ -3,10 +3,11 @@
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.data.settings import NetworkData
+from hpcddm.conditions.settings import Form
+from hpcddm.data.settings import NetworkData, classes_of
 from hpcddm.schema import Positive, VariantSettings
 
 FREQUENCIES = 256
@@ -21,10 +22,9 @@ LAST_VECTORS = 2
 class NetworkSettings(VariantSettings):
     """Settings of a network of any kind."""
 
-    @property
-    def sees_text(self) -> bool:
-        """True for a network that is conditioned on text."""
-        return False
+    def form(self, data: NetworkData) -> Form:
+        """Return the form of the condition that the network sees; NONE for one that ignores it."""
+        return Form.NONE
 
 
 class DenoiserModelSettings(NetworkSettings):
@@ -55,6 +55,19 @@ class PriorRouterSettings(RouterModelSettings):
     trained: ClassVar[bool] = False
 
     prior: Literal["equal", "natural", "class"] = "class"
+
+    def form(self, data: NetworkData) -> Form:
+        return Form.CLASS if self.prior == "class" else Form.NONE
+
+    def priors(self, data: NetworkData) -> int:
+        """Return the number of priors that are stored: of every class and of all together, or this one alone."""
+        return classes_of(data) + 1 if data.condition.form is Form.CLASS else 1
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for a prior by class where networks are told no class."""
+        condition = experiment.data.condition
+        if self.prior == "class" and condition.form is not Form.CLASS:
+            raise ValueError(f"prior class needs condition class_label, not {condition.name}; take natural or equal")
 
 
 class ClassifierModelSettings(NetworkSettings):
@@ -94,7 +107,8 @@ class TransformerSettings(NetworkSettings):
     """adaLN-zero: a linear layer in every block; adaLN-single: one for all, and a table in each (arXiv 2310.00426)."""
     qk_norm: bool = False
     """QK norm: normalises the queries and keys of every head by their root mean square."""
-    condition: Literal["class", "none", "text"] = "class"
+    condition: Literal["given", "none"] = "given"
+    """What it sees of the condition in `data.condition`: all of it, or nothing."""
     time_spacing: Literal["original", "diffusers"] = "original"
     """Spacing of the time's 128 frequencies: 1/128 of their range as in the original DiT, 1/127 as in diffusers."""
 
@@ -111,12 +125,19 @@ class TransformerSettings(NetworkSettings):
                 raise PydanticCustomError("inner", "{text}", {"text": text})
         return values | filled
 
-    @property
-    def sees_text(self) -> bool:
-        return self.condition == "text"
+    @field_validator("condition", mode="before")
+    @classmethod
+    def _said_by_the_data(cls, value: Any) -> Any:
+        if value in ("class", "text"):
+            text = f"is now said by data.condition; remove '{value}' here, where 'none' alone has a meaning"
+            raise PydanticCustomError("variant", "{text}", {"text": text})
+        return value
+
+    def form(self, data: NetworkData) -> Form:
+        return Form.NONE if self.condition == "none" else data.condition.form
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError unless patches tile x, the width splits into heads and a text model has prompts."""
+        """Raise ValueError unless patches tile x and the width splits into heads."""
         data = experiment.data
         if data.x_shape.height % self.patch:
             raise ValueError(
@@ -124,8 +145,6 @@ class TransformerSettings(NetworkSettings):
             )
         if self.width % (4 * self.heads):
             raise ValueError(f"width {self.width} is no multiple of 4 x {self.heads} heads")
-        if self.condition == "text" and experiment.data.text is None:
-            raise ValueError("condition text needs data.text: an encoder and a prompt for every class")
 
 
 class DenoisingTransformerSettings(TransformerSettings, DenoiserModelSettings):

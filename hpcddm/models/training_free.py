@@ -20,18 +20,19 @@ class PriorRouter(ComputedRouter[P]):
     """Router with logits log p(k | c) + score(x, t), in the dtype of x.
 
     settings.prior: 'class' for p(k | c) from counts with add-one smoothing, 'natural' for p(k), 'equal' for neither;
-    the null class has p(k).
+    the null class has p(k). Where images have no classes to go by, there is one prior for all.
     """
 
     log_prior: nn.Parameter
 
     def __init__(self, settings: P, data: NetworkData, num_clusters: int):
         super().__init__()
-        self.settings, self.num_clusters, self.num_classes = settings, num_clusters, data.num_classes
-        self.log_prior = frozen_parameter(data.num_classes + 1, num_clusters)
+        self.settings, self.num_clusters, self.num_priors = settings, num_clusters, settings.priors(data)
+        self.log_prior = frozen_parameter(self.num_priors, num_clusters)
 
     def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
-        return self.log_prior.to(x.dtype)[condition] + self.score(x, t)
+        prior = self.log_prior.to(x.dtype)
+        return (prior if self.num_priors == 1 else prior[condition]) + self.score(x, t)
 
     def score(self, x: Images, t: Times) -> Logits:
         """Estimate log p(x_t | k) of noisy images up to a constant per image; here zero."""
@@ -40,12 +41,14 @@ class PriorRouter(ComputedRouter[P]):
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
         rows = range(len(reader))
-        self.log_prior.copy_(self._log_prior(reader.labels(rows), reader.clusters(rows)))
+        clusters = reader.clusters(rows)
+        labels = torch.zeros_like(clusters) if self.num_priors == 1 else reader.labels(rows)
+        self.log_prior.copy_(self._log_prior(labels, clusters))
 
     def _log_prior(
         self, labels: Int64[Tensor, " n"], clusters: Int64[Tensor, " n"]
-    ) -> Float64[Tensor, "{self.num_classes+1} {self.num_clusters}"]:
-        counts = torch.zeros(self.num_classes + 1, self.num_clusters, dtype=torch.float64)
+    ) -> Float64[Tensor, "{self.num_priors} {self.num_clusters}"]:
+        counts = torch.zeros(self.num_priors, self.num_clusters, dtype=torch.float64)
         ones = torch.ones(len(labels), dtype=torch.float64)
         counts.index_put_((labels, clusters), ones, accumulate=True)
         counts[-1] = counts.sum(0)

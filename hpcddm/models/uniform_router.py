@@ -13,7 +13,7 @@ class Settings(PriorRouterSettings):
     prior: Literal["equal", "natural", "class"] = "equal"
 
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
-        return (data.num_classes + 1) * num_clusters
+        return self.priors(data) * num_clusters
 
 
 class UniformRouter(PriorRouter[Settings]):

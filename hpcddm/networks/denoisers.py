@@ -14,8 +14,8 @@ from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import UserError, require
 from hpcddm.initial_weights import InitRequest
-from hpcddm.models.base import Denoiser, Network
-from hpcddm.models.settings import DenoiserModelSettings, NetworkSettings
+from hpcddm.models.base import Denoiser
+from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request
 from hpcddm.rundir import atomic
@@ -30,26 +30,10 @@ def build(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelS
     return plugins.create(Denoiser, config.model, settings.data)
 
 
-def initial(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
-    """Build a denoiser as it is before its training: random weights, its prompts filled in."""
-    model = build(settings, config)
-    fill_prompts(model, settings)
-    return model
-
-
 def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
     """Return a function that fills the unit's denoiser with its initial weights; None where they stay random."""
     request = init_request(settings, unit.key)
     return None if request is None else partial(load_initial_weights, request=request, unit=unit)
-
-
-def fill_prompts(model: Network[NetworkSettings], settings: Experiment) -> None:
-    """Give a model that is conditioned on text the prompts of the experiment; any other stays as it is."""
-    text = settings.data.text
-    if model.settings.sees_text and text is not None:
-        from hpcddm.encoders.base import prompt_states
-
-        model.set_prompts(prompt_states(text))
 
 
 def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
@@ -68,7 +52,7 @@ def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> 
         f"{path}: not the weights of this model ({len(missing)} tensors missing, {len(unexpected)} unknown,"
         f" {len(wrong)} of another shape, the first {first}); {request.advice}",
     )
-    # The buffers are computed, or the prompts of another experiment.
+    # The buffers are computed.
     model.load_state_dict({name: weights[name] for name in parameters}, strict=False)
 
 
@@ -105,5 +89,6 @@ def objective_of(config: ExpertConfig) -> Objective:
 
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:
     """Make the arguments of a denoiser, or of a router, for one image."""
-    x = torch.zeros(1, *settings.data.x_shape)
-    return x, torch.zeros(1), torch.zeros(1, dtype=torch.long)
+    shape = settings.data.condition.shape
+    condition = torch.zeros(1, *shape) if shape else torch.zeros(1, dtype=torch.long)
+    return torch.zeros(1, *settings.data.x_shape), torch.zeros(1), condition

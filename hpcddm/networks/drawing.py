@@ -1,19 +1,32 @@
 """Samples of a finished run outside any stage, for the verb sample."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
+from hpcddm.data import samples as sample_lists
+from hpcddm.data.reader import TarReader
 from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.networks import loading
 from hpcddm.pipeline.keys import CLUSTER
-from hpcddm.pipeline.shard import stored_class_names
+from hpcddm.pipeline.shard import TAR, shard_keys, stored_class_names
 from hpcddm.rundir.layout import RunDir
 from hpcddm.spaces.base import space_of
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Images to draw: of some classes in turn, of some sentences in turn, or like those of the evaluation set."""
+
+    count: int
+    classes: Sequence[int] = ()
+    prompts: Sequence[str] = ()
 
 
 def draw(
@@ -21,28 +34,44 @@ def draw(
     run: RunDir,
     arm: str,
     needed: Collection[str],
-    classes: Sequence[int],
+    asked: Asked,
     seed: int,
     advance: Callable[[int], None],
 ) -> np.ndarray:
-    """Draw images of the given classes, uint8 (N, H, W, C), in the batches of the evaluation.
+    """Draw images, uint8 (N, H, W, C), in the batches of the evaluation.
 
     needed: the units that the arm reads and that are there; an ensemble does without an expert that is not among
     them. The arm that reads the clusters, the oracle, takes for image i the cluster of the i-th held-out image of its
-    class, and the router's probabilities where the expert of that cluster is missing.
+    class, or of the i-th of the evaluation set, and the router's probabilities where the cluster's expert is missing.
     """
     evaluate, space, device = settings.evaluate, space_of(settings.data), current_device()
-    clusters = _oracle_clusters(settings, run, classes).to(device) if CLUSTER in needed else None
+    told, clusters = _told(settings, run, asked, is_oracle=CLUSTER in needed)
     ensemble = loading.load_ensemble(settings, run.unit, needed, device)
     blocks = []
-    for start in range(0, len(classes), evaluate.batch):
-        rows = range(start, min(start + evaluate.batch, len(classes)))
-        labels = torch.tensor([classes[row] for row in rows], device=device)
-        batch_clusters = None if clusters is None else clusters[rows.start : rows.stop]
-        field = ensemble.field(arm, evaluate, batch_clusters)
-        blocks.append(space.to_images(sample(field, seed, rows, labels, space, evaluate)))
+    for start in range(0, asked.count, evaluate.batch):
+        rows = range(start, min(start + evaluate.batch, asked.count))
+        block = slice(rows.start, rows.stop)
+        own_clusters = None if clusters is None else clusters[block].to(device)
+        field = ensemble.field(arm, evaluate, own_clusters)
+        blocks.append(space.to_images(sample(field, seed, rows, told[block].to(device), space, evaluate)))
         advance(len(rows))
     return np.concatenate(blocks)
+
+
+def _told(settings: Experiment, run: RunDir, asked: Asked, is_oracle: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Make the conditions of the images and, for the oracle, their clusters (N,), which a sentence does not have."""
+    condition, numbers = conditions.build(settings.data), range(asked.count)
+    if asked.prompts:
+        return condition.of_prompts([asked.prompts[number % len(asked.prompts)] for number in numbers]), None
+    names, heldout = stored_class_names(settings, run), np.load(run.unit(CLUSTER) / "heldout.npy")
+    if asked.classes:
+        classes = [asked.classes[number % len(asked.classes)] for number in numbers]
+        clusters = torch.from_numpy(oracle_clusters(heldout, classes, names)) if is_oracle else None
+        return condition.of_classes(classes), clusters
+    chosen = sample_lists.evaluation_samples(heldout, settings, names)
+    tars = [run.unit(key) / TAR for key in shard_keys(settings) if key.startswith("shard/heldout-")]
+    reader, rows = TarReader(tars, chosen), [number % len(chosen) for number in numbers]
+    return condition.of(reader, rows), reader.clusters(rows) if is_oracle else None
 
 
 def oracle_clusters(heldout: np.ndarray, classes: Sequence[int], names: Sequence[str]) -> np.ndarray:
@@ -63,8 +92,3 @@ def oracle_clusters(heldout: np.ndarray, classes: Sequence[int], names: Sequence
         chosen.append(int(of_class[label][taken[label] % len(of_class[label])]))
         taken[label] += 1
     return np.array(chosen, dtype=np.int64)
-
-
-def _oracle_clusters(settings: Experiment, run: RunDir, classes: Sequence[int]) -> torch.Tensor:
-    names = stored_class_names(settings, run)
-    return torch.from_numpy(oracle_clusters(np.load(run.unit(CLUSTER) / "heldout.npy"), classes, names))

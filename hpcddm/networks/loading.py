@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from hpcddm import plugins
+from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
@@ -47,7 +48,8 @@ def load_ensemble(
     loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
     experts = [loaded.get(expert_key(index)) for index in range(settings.cluster.experts)]
     loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
-    return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), settings.data.num_classes)
+    (null,) = conditions.build(settings.data).null(1)
+    return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), null)
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:

@@ -7,7 +7,7 @@ from hpcddm.config import Experiment
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops
 from hpcddm.models.settings import ClassifierModelSettings
-from hpcddm.pipeline.measuring import network_settings
+from hpcddm.pipeline.measuring import network_settings, outputs
 from hpcddm.spaces.base import Space
 from hpcddm.spaces.settings import SpaceSettings
 
@@ -16,8 +16,7 @@ PIXELS = SpaceSettings.model_validate({"name": "pixels"})
 
 def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]:
     """Build the network of the unit `key`, freshly initialised."""
-    model, classes = network_settings(settings, key).model, settings.data.num_classes
-    return plugins.create(Classifier, model, settings.data, classes)
+    return plugins.create(Classifier, network_settings(settings, key).model, settings.data, outputs(settings))
 
 
 def pixels(settings: Experiment) -> Space[SpaceSettings]:

@@ -41,12 +41,11 @@ def trainable(settings: Experiment) -> TrainedRouter[RouterModelSettings]:
 
 
 def initial(settings: Experiment, unit: Unit) -> TrainedRouter[RouterModelSettings]:
-    """Build a router ready to be trained: its prompts filled in, and for a refit all but the head copied and frozen.
+    """Build a router ready to be trained: for a refit, all but the head copied and frozen.
 
     Raises `UserError` naming the file and the tensor when the other router's weights do not fit.
     """
     router = _trained(settings)
-    denoisers.fill_prompts(router, settings)
     request = initial_weights.router_request(settings)
     if request is not None:
         _copy_body(router, request, unit)

@@ -8,12 +8,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from hpcddm.conditions import base as conditions
+from hpcddm.conditions.base import Condition
+from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.config import Experiment
 from hpcddm.data import draws
 from hpcddm.data.reader import TarReader
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
-from hpcddm.spaces.base import space_of
+from hpcddm.spaces.base import Space, space_of
+from hpcddm.spaces.settings import SpaceSettings
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
@@ -41,47 +45,50 @@ def quality(
     """Measure the router by noise level and fit the temperatures of the levels: ones where the setting says none.
 
     router: with its prior corrected, but of temperature 1, on any device; reader: held-out images at their natural
-    frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the class,
-    and serve those without it, too.
+    frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the
+    condition, and serve those without it, too.
     """
-    logits_of = partial(_logits, settings, router, reader, pause)
+    space, condition = space_of(settings.data), conditions.build(settings.data)
+    logits_of = partial(_logits, settings.seed, router, reader, space, condition, pause)
     measured, fitted = range(1, len(reader), 2), range(0, len(reader), 2)
-    with_class, without_class, clusters = (
+    conditional, unconditional, clusters = (
         logits_of(measured, True),
         logits_of(measured, False),
         reader.clusters(measured).numpy(),
     )
     results: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
-    results["accuracy"] = [_accuracy(logits, clusters) for logits in with_class]
-    results["accuracy_without_class"] = [_accuracy(logits, clusters) for logits in without_class]
-    results |= _belief(with_class, clusters, [1.0] * len(with_class))
+    results["accuracy"] = [_accuracy(logits, clusters) for logits in conditional]
+    results["accuracy_without_class"] = [_accuracy(logits, clusters) for logits in unconditional]
+    results |= _belief(conditional, clusters, [1.0] * len(conditional))
     fit = TEMPERATURES.get(settings.router.temperature)
     if fit is None:
-        return results, [1.0] * len(with_class)
+        return results, [1.0] * len(conditional)
     temperatures = fit(logits_of(fitted, True), reader.clusters(fitted).numpy())
-    results |= {f"scaled_{name}": values for name, values in _belief(with_class, clusters, temperatures).items()}
+    results |= {f"scaled_{name}": values for name, values in _belief(conditional, clusters, temperatures).items()}
     return results | {"temperatures": temperatures}, temperatures
 
 
 def _logits(
-    settings: Experiment,
+    seed: int,
     router: nn.Module,
     reader: TarReader,
+    space: Space[SpaceSettings],
+    condition: Condition[ConditionSettings],
     pause: Callable[[], None],
     rows: range,
-    with_class: bool,
+    is_conditional: bool,
 ) -> np.ndarray:
-    """Compute the logits (levels, N, K) of some rows at every noise level."""
-    space, device = space_of(settings.data), next(router.parameters()).device
+    """Compute the logits (levels, N, K) of some rows at every noise level, without condition that of the null one."""
+    device = next(router.parameters()).device
     blocks = []
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
-        x0, labels = space.to_model(torch.from_numpy(reader.images(block))), reader.labels(block)
-        classes = labels if with_class else torch.full_like(labels, settings.data.num_classes)
-        eps = draws.gaussian(settings.seed, "route/accuracy", block, tuple(x0.shape[1:]))
+        x0 = space.to_model(torch.from_numpy(reader.images(block)))
+        told = condition.of(reader, block) if is_conditional else condition.null(len(block))
+        eps = draws.gaussian(seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), classes.to(device)) for t in levels]
+        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), told.to(device)) for t in levels]
         blocks.append(torch.stack(logits).cpu().numpy())
     return np.concatenate(blocks, axis=1)
 

@@ -12,6 +12,9 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
+from hpcddm.conditions import base as conditions
+from hpcddm.conditions.base import Condition
+from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.config import Experiment, ExpertSamples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.devices import own_device
@@ -57,7 +60,7 @@ class Plan:
         if samples is None:
             raise ValueError("router.samples: this experiment has none")
         images = shares([expert.results["samples"] for expert in experts], samples.images * len(experts))
-        even = [1] * settings.data.num_classes
+        even = [1] * (settings.data.num_classes or 1)
         rows = [shares(expert.results.get("class_counts", even), n) for expert, n in zip(experts, images, strict=True)]
         for number, count in enumerate(images):
             require(count > 0, f"router.samples.images: {samples.images} leave none for expert {number}; draw more")
@@ -134,12 +137,12 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
     if _is_there(unit, plan):
         # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
         return
-    total, device = sum(plan.images), own_device(unit)
+    total, device, condition = sum(plan.images), own_device(unit), conditions.build(settings.data)
     for expert, batches in groupby(missing, key=lambda batch: batch[0]):
         ensemble = loading.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
             unit.leave_if_told()
-            images = _draw_batch(settings, plan, ensemble, expert, rows, device)
+            images = _draw_batch(settings, plan, ensemble, condition, expert, rows, device)
             unit.attempt.require_ownership()
             with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
@@ -148,15 +151,21 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
 
 
 def _draw_batch(
-    settings: Experiment, plan: Plan, ensemble: Ensemble, expert: int, rows: range, device: torch.device
+    settings: Experiment,
+    plan: Plan,
+    ensemble: Ensemble,
+    condition: Condition[ConditionSettings],
+    expert: int,
+    rows: range,
+    device: torch.device,
 ) -> np.ndarray:
     """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
     space, samples = space_of(settings.data), plan.samples
     sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
-    classes = torch.from_numpy(plan.labels[rows.start : rows.stop]).to(device)
+    told = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
     return space.to_images(
-        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, classes, space, sampler)
+        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, told, space, sampler)
     )
 
 

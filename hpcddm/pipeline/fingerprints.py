@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from hpcddm.conditions.settings import Form
 from hpcddm.config import Experiment
-from hpcddm.schema import VariantSettings, hashed
+from hpcddm.models.settings import NetworkSettings
+from hpcddm.schema import hashed
 
 
 def image_settings(experiment: Experiment) -> dict[str, Any]:
@@ -12,17 +14,18 @@ def image_settings(experiment: Experiment) -> dict[str, Any]:
     return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
 
 
-def common_settings(experiment: Experiment, model: VariantSettings | None = None) -> dict[str, Any]:
+def common_settings(experiment: Experiment, model: NetworkSettings | None = None) -> dict[str, Any]:
     """Return the settings of all but the measuring networks.
 
-    The samples' order, and prompts, count only where a model is trained on them.
+    model: the network that is trained; None where several networks are used. The samples' order counts only where one
+    is trained, the condition only where the network sees it.
     """
     data = experiment.data
     images = image_settings(experiment) | {"space": hashed(data.space)}
     if model is not None:
         images["order"] = hashed(data.order)
-    if data.text is not None and getattr(model, "condition", None) == "text":
-        images["text"] = hashed(data.text)
+    if model is None or model.form(data) is not Form.NONE:
+        images["condition"] = hashed(data.condition)
     return {"data": images, "seed": experiment.seed}
 
 

@@ -10,14 +10,36 @@ from hpcddm.pipeline.shard import shard_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.schema import hashed
 
+TURNS = 4
+"""Quarters of a turn that an extractor tells apart where the images have no classes (arXiv 1803.07728).
+
+Not the clusters: by such a ruler, runs of other clusterings or of another K could not be compared.
+"""
+
+
+def measuring_keys(experiment: Experiment) -> list[str]:
+    """List the units that train the extractor and, where the images have classes, the classifier."""
+    return [EXTRACTOR, CLASSIFIER] if experiment.measuring.classifier else [EXTRACTOR]
+
 
 def network_settings(experiment: Experiment, key: str) -> ClassifierSettings:
-    """Return the settings of the extractor or of the classifier, by its unit's key."""
-    return {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
+    """Return the settings of the extractor or of the classifier, by its unit's key.
+
+    Raises `ValueError` for a classifier that the experiment does not have.
+    """
+    settings = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
+    if settings is None:
+        raise ValueError(f"{key}: these images have no classes")
+    return settings
+
+
+def outputs(experiment: Experiment) -> int:
+    """Return the number of outputs of a measuring network."""
+    return experiment.data.num_classes or TURNS
 
 
 class MeasuringStage(Stage):
-    """A unit trains one of the two networks."""
+    """A unit trains one of the networks."""
 
     name = "measuring"
     reads = ("shard",)
@@ -25,8 +47,8 @@ class MeasuringStage(Stage):
     is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
-        """List the two networks."""
-        return [EXTRACTOR, CLASSIFIER]
+        """List the networks."""
+        return measuring_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return all shards."""
@@ -45,5 +67,5 @@ class MeasuringStage(Stage):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""
         network = network_settings(experiment, key)
-        parameters = network.model.parameters(experiment.data, experiment.data.num_classes)
+        parameters = network.model.parameters(experiment.data, outputs(experiment))
         return disk.of_training(parameters, network.training, ranks)

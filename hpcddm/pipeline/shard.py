@@ -22,11 +22,14 @@ def shard_keys(experiment: Experiment) -> list[str]:
 
 
 def class_names(experiment: Experiment, shards: Mapping[str, Manifest]) -> list[str]:
-    """List the classes' names, by the manifests of the shards; numbers where the images came without names."""
+    """List the classes' names, by the manifests of the shards; numbers where the images came without names.
+
+    There are none where the experiment has no classes.
+    """
     names: list[str] = next(
         (shards[key].results.get("class_names", []) for key in shard_keys(experiment) if key in shards), []
     )
-    numbers = range(experiment.data.num_classes)
+    numbers = range(experiment.data.num_classes or 0)
     return [names[number] if number < len(names) else str(number) for number in numbers]
 
 

@@ -56,7 +56,7 @@ class Costs:
         """Make the arguments of a network's forward pass for so many images."""
         if name != ROUTER and not name.startswith(DENOISER):
             return (torch.zeros(count, *measuring.pixels(self.settings).shape),)
-        return torch.zeros(count, *self.settings.data.x_shape), torch.zeros(count), torch.zeros(count, dtype=torch.long)
+        return tuple(part.expand(count, *part.shape[1:]).clone() for part in denoisers.one_image(self.settings))
 
     def _count(self, name: str, is_training: bool) -> int:
         if name == TAR:

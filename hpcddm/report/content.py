@@ -65,8 +65,10 @@ class Content:
     """
     denoisers: list[Denoiser]
     clusters: list[Cluster]
-    gallery_classes: list[str]
-    """Name of the class of each picture in a gallery."""
+    asked_for: str
+    """Word for what was asked for: 'class', 'caption', or '' where networks are told nothing."""
+    gallery_texts: list[str]
+    """Class or caption asked for of each picture in a gallery."""
     galleries: list[Gallery]
     """Galleries of the dense models, the ensemble's arms, then every expert alone."""
     curves: dict[str, list[tuple[int, float]]]

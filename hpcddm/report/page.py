@@ -38,14 +38,16 @@ def render(content: Content) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
     metrics = content.metrics
-    columns = class_columns(content.gallery_classes)
+    columns = class_columns(content.gallery_texts)
     page = environment.from_string(TEMPLATE.read_text()).render(
         name=content.name,
         summary=content.summary,
         metrics=metrics,
+        asked_for=content.asked_for,
         has_monolith=MONOLITH in metrics["arms"],
         has_student=STUDENT in metrics["arms"],
-        titled_metrics=[(metric, metric.title[:1].upper() + metric.title[1:]) for metric in all_metrics()],
+        titled_metrics=[(metric, _titled(metric)) for metric in all_metrics() if metric.key not in metrics["left_out"]],
+        left_out=[(_titled(metric), metrics["left_out"].get(metric.key)) for metric in all_metrics()],
         missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
@@ -58,7 +60,7 @@ def render(content: Content) -> str:
         routing=_routing(content),
         usage=_usage(content),
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
-        pictures=len(content.gallery_classes),
+        pictures=len(content.gallery_texts),
         gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
         label_of=plots.label_of, expert_of=plots.expert_of, swatch=plots.swatch,
     )  # fmt: skip
@@ -86,7 +88,7 @@ def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
     for name, arm in arms.items():
         rows[name].flops = flops_text(arm["train_flops"])
         rows[name].ratio = f"{arm['train_flops'] / monolith:.2f}" if monolith else ""
-    for metric in all_metrics():
+    for metric in (metric for metric in all_metrics() if metric.key not in metrics["left_out"]):
         _add_cells(rows, metric, arms, metrics["floor"])
     return rows
 
@@ -103,6 +105,11 @@ def _add_cells(
         row.cells[metric.key] = format((arms.get(name) or floor)[metric.key], form)
         if name in arms and row.cells[metric.key] == best:
             row.best.append(metric.key)
+
+
+def _titled(metric: Metric) -> str:
+    """Return the metric's title as it begins a sentence."""
+    return metric.title[:1].upper() + metric.title[1:]
 
 
 def flops_text(flops: float) -> str:

@@ -30,7 +30,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Guidance", _guidance(settings)),
         ("Experts become one velocity by", _combining(settings)),
         ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
-        ("Classifier", f"right on {metrics['judge']['heldout_accuracy']:.1%} of the held-out images"),
+        *_of_classifier(metrics),
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
     ]
 
@@ -89,6 +89,11 @@ def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     skipped = {key: unit.results.get("skipped_steps", 0) for key, unit in inputs.items()}
     text = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
     return [("Steps skipped, their gradients not finite", text)] if text else []
+
+
+def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:
+    judge = metrics["judge"]
+    return [("Classifier", f"right on {judge['heldout_accuracy']:.1%} of the held-out images")] if judge else []
 
 
 def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Fit on the training features, assign training and held-out images, write one sample list per expert."""
     num_experts = settings.cluster.experts
     heldout = sample_lists.indices(unit, "heldout")
-    sample_lists.balanced(heldout, class_names(settings, unit.inputs), settings.evaluate.images)
+    sample_lists.evaluation_samples(heldout, settings, class_names(settings, unit.inputs))
     training = sample_lists.indices(unit, "train")
     features = _features(unit, "train")
     clustering = plugins.create(Clustering, settings.cluster.clustering)

@@ -13,6 +13,7 @@ from hpcddm.data.batch import NoisyBatch
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import budgets, denoisers, loading
+from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
@@ -27,10 +28,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
-    batches = sample_lists.noisy_batches(settings, unit.key, reader)
+    batches = noisy_batches(settings, unit.key, reader)
     start = denoisers.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
-    build = partial(denoisers.initial, settings, config)
+    build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
     task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
     trained = train(task, training, unit)

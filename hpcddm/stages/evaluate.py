@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import torch
 
+from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.reader import TarReader
@@ -13,13 +14,14 @@ from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics import needed
-from hpcddm.metrics.evaluation import ImageSet
+from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.base import Classifier
 from hpcddm.networks import loading, measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
+from hpcddm.pipeline.keys import name_of
+from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
@@ -28,15 +30,21 @@ from hpcddm.spaces.settings import SpaceSettings
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Sample images [start, stop), image i in class i % num_classes, and write what the report needs of each arm."""
+    """Sample images [start, stop) and write what the report needs of each arm.
+
+    Image i has the condition of the i-th image of the evaluation set and, for the oracle, its cluster.
+    """
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
     ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
     space, pixels = space_of(settings.data), measuring.pixels(settings)
     measuring_networks = [
-        loading.load_measuring_network(settings, key, unit.run.unit, device) for key in (EXTRACTOR, CLASSIFIER)
+        loading.load_measuring_network(settings, key, unit.run.unit, device) for key in measuring_keys(settings)
     ]
-    real = {split: _balanced(settings, unit, split) for split in (REFERENCE, REAL)}
+    condition = conditions.build(settings.data)
+    real = {split: _evaluated(settings, unit, split) for split in (REFERENCE, REAL)}
+    has_classes = settings.data.num_classes is not None
+    labels = real[REFERENCE].labels(range(start, stop)).numpy() if has_classes else NO_LABELS
     arms = {name: Arm() for name in (*arm_names(settings), *real)}
     total = (stop - start) * len(arms)
     for first in range(start, stop, settings.evaluate.batch):
@@ -47,12 +55,13 @@ def run(settings: Experiment, unit: Unit) -> Result:
             if name in real:
                 images = real[name].images(rows)
             else:
-                images = space.to_images(_draw(settings, ensemble, space, name, rows, real[REFERENCE], arm, device))
+                told = condition.of(real[REFERENCE], rows).to(device)
+                images = space.to_images(_draw(settings, ensemble, space, name, rows, real[REFERENCE], told, arm))
             arm.add(images, pixels, *measuring_networks)
     unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, arm in arms.items():
-            arm.write(file.create_group(name), num_classes=settings.data.num_classes, start=start)
+            arm.write(file.create_group(name), labels)
     missing = missing_experts(settings, unit.inputs)
     return Result([EVALUATION], {"images": stop - start, "arms": list(arms), "missing_experts": missing})
 
@@ -62,7 +71,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     (start, stop), batch = evaluate_range(key), workload.settings.evaluate.batch
     arms = arm_names(workload.settings)
     images = len([*arms, REFERENCE, REAL]) * (stop - start)
-    measured = [Work(name_of(network), False, images, batch) for network in (EXTRACTOR, CLASSIFIER)]
+    measured = [Work(name_of(network), False, images, batch) for network in measuring_keys(workload.settings)]
     return workload.sampling(arms, stop - start, batch) + measured
 
 
@@ -77,18 +86,21 @@ class Arm:
 
     @torch.no_grad()
     def add(
-        self, images: np.ndarray, pixels: Space[SpaceSettings], extractor: Classifier, classifier: Classifier
+        self,
+        images: np.ndarray,
+        pixels: Space[SpaceSettings],
+        extractor: Classifier,
+        classifier: Classifier | None = None,
     ) -> None:
         """Add images, uint8 (N, H, W, C), with the extractor's features and the class that the classifier names."""
-        tensor = pixels.to_model(torch.from_numpy(images).to(next(classifier.parameters()).device))
+        tensor = pixels.to_model(torch.from_numpy(images).to(next(extractor.parameters()).device))
         self.images.append(images)
         self.features.append(extractor.features(tensor).cpu().numpy())
-        self.named.append(classifier(tensor).argmax(1).cpu().numpy())
+        self.named.append(NO_LABELS if classifier is None else classifier(tensor).argmax(1).cpu().numpy())
 
-    def write(self, group: h5py.Group, num_classes: int, start: int) -> None:
-        """Store the images and what the metrics need of them."""
+    def write(self, group: h5py.Group, labels: np.ndarray) -> None:
+        """Store the images and what the metrics need of them; labels: asked for, (N,), empty without classes."""
         features, named = np.concatenate(self.features), np.concatenate(self.named)
-        labels = np.arange(start, start + len(named)) % num_classes
         group.create_dataset("images", data=np.concatenate(self.images))
         measured = ImageSet(labels, named == labels, features, Statistics.from_features(features))
         for name, values in measured.arrays(needed()).items():
@@ -97,7 +109,7 @@ class Arm:
             group.create_dataset("usage", data=self.usage)
 
 
-def _balanced(settings: Experiment, unit: Unit, split: str) -> TarReader:
+def _evaluated(settings: Experiment, unit: Unit, split: str) -> TarReader:
     return sample_lists.reader(unit, split, sample_lists.evaluated(unit, settings, split))
 
 
@@ -108,14 +120,16 @@ def _draw(
     name: str,
     rows: range,
     reference: TarReader,
+    told: torch.Tensor,
     arm: Arm,
-    device: torch.device,
 ) -> torch.Tensor:
-    """Sample x of one batch; the oracle follows the cluster of the held-out image at the same place."""
-    data, evaluate = settings.data, settings.evaluate
-    classes = torch.tensor([row % data.num_classes for row in rows], device=device)
-    field = ensemble.field(name, evaluate, reference.clusters(rows).to(device))
-    drawn = sample(field, settings.seed, rows, classes, space, evaluate)
+    """Sample x of one batch; the oracle follows the cluster of the held-out image at the same place.
+
+    told: their conditions, on the device of the networks.
+    """
+    evaluate = settings.evaluate
+    field = ensemble.field(name, evaluate, reference.clusters(rows).to(told.device))
+    drawn = sample(field, settings.seed, rows, told, space, evaluate)
     used = torch.stack(field.usage).double().cpu().numpy()
     arm.usage = used if arm.usage is None else arm.usage + used
     return drawn

@@ -9,13 +9,13 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.data.batch import LabelledBatch, LabelledBatches
+from hpcddm.data.batch import LabelledBatch, LabelledBatches, TurnedBatches, turned
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.networks import budgets, measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
-from hpcddm.pipeline.measuring import network_settings
+from hpcddm.pipeline.measuring import TURNS, network_settings
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import Task, load_weights, train
 
@@ -25,13 +25,17 @@ STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Train one classifier on the training images and measure it on the held-out ones."""
+    """Train one classifier on the training images and measure it on the held-out ones.
+
+    Where the images have no classes it tells by how many quarters of a turn an image is turned.
+    """
     network = network_settings(settings, unit.key)
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
     training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
     order, drawn = sample_lists.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
-    batches = LabelledBatches(reader, order, drawn, network.shift, network.mirror)
+    kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
+    batches = kind(reader, order, drawn, network.shift, network.mirror)
     to_model = measuring.pixels(settings).to_model
     task = Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops)
     trained = train(task, training, unit)
@@ -39,7 +43,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if unit.ranks.rank == 0:
         model = load_weights(measuring.build(settings, unit.key), unit.folder)
         heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
-        results["heldout_accuracy"] = _accuracy(model, to_model, heldout)
+        results["heldout_accuracy"] = _accuracy(model, to_model, heldout, settings.data.num_classes is not None)
     return Result(trained.outputs, results)
 
 
@@ -58,10 +62,15 @@ def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _accuracy(model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: TarReader) -> float:
+def _accuracy(
+    model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: TarReader, has_classes: bool
+) -> float:
+    """Compute the share of images whose class the model names; without classes, image i is turned i times."""
     right = 0
     for start in range(0, len(reader), IMAGES_AT_ONCE):
         rows = range(start, min(start + IMAGES_AT_ONCE, len(reader)))
-        images = to_model(torch.from_numpy(reader.images(rows)))
-        right += (model(images).argmax(1) == reader.labels(rows)).sum().item()
+        images = torch.from_numpy(reader.images(rows))
+        labels = reader.labels(rows) if has_classes else torch.arange(rows.start, rows.stop) % TURNS
+        images = images if has_classes else turned(images, labels)
+        right += (model(to_model(images)).argmax(1) == labels).sum().item()
     return right / len(reader)

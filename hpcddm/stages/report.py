@@ -1,13 +1,13 @@
 """Stage report: merges the evaluation's units into metrics.json and one self-contained page."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from typing import Any
 
 import h5py
 import numpy as np
-import torch
 
+from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import draws
 from hpcddm.data import samples as sample_lists
@@ -16,8 +16,8 @@ from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
-from hpcddm.metrics import all_metrics
-from hpcddm.metrics.evaluation import Evaluation, ImageSet
+from hpcddm.metrics import all_metrics, left_out
+from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import loading, nfe
 from hpcddm.networks.workload import Work, Workload
@@ -62,10 +62,10 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [*shown, *inside, *workload.of_experts(GALLERY_PICTURES, GALLERY_PICTURES, alone)]
 
 
-def _merge(unit: Unit, arm: str, num_classes: int) -> ImageSet:
-    """Merge one arm over all units; the class of image i is i % num_classes in every arm."""
+def _merge(unit: Unit, arm: str, labels: np.ndarray) -> ImageSet:
+    """Merge one arm over all units; labels: those asked for, of all images and the same in every arm."""
     return ImageSet.merged(
-        [ImageSet.from_arrays(group, np.arange(start, stop) % num_classes) for start, stop, group in _parts(unit, arm)]
+        [ImageSet.from_arrays(group, labels[start:stop]) for start, stop, group in _parts(unit, arm)]
     )
 
 
@@ -83,18 +83,20 @@ def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
 
 
 def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
-    flops, classes = _train_flops(unit.inputs), settings.data.num_classes
-    real = _merge(unit, REFERENCE, classes)
-    measured = {arm: _measures(_merge(unit, arm, classes), real) for arm in (*arm_names(settings), REAL)}
+    flops, has_classes = _train_flops(unit.inputs), settings.data.num_classes is not None
+    labels = sample_lists.evaluated(unit, settings)["label"] if has_classes else NO_LABELS
+    real, impossible = _merge(unit, REFERENCE, labels), left_out(has_classes)
+    measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(settings), REAL)}
     floor = measured.pop(REAL)
     return {
         "arms": {name: arm | {"train_flops": flops.get(name, flops[ENSEMBLE])} for name, arm in measured.items()},
         "floor": floor,
+        "left_out": impossible,
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
         "extractor": _measuring_network(settings, unit, EXTRACTOR),
         # The key by which the files of earlier runs and their readers know it.
-        "judge": _measuring_network(settings, unit, CLASSIFIER),
+        "judge": _measuring_network(settings, unit, CLASSIFIER) if has_classes else None,
         "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
@@ -119,10 +121,11 @@ def _remark(settings: Experiment, unit: Unit) -> str:
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
 
-def _measures(samples: ImageSet, real: ImageSet) -> dict[str, float]:
+def _measures(samples: ImageSet, real: ImageSet, impossible: Container[str] = ()) -> dict[str, float]:
     """Measure an arm against the held-out images."""
     evaluation = Evaluation(samples, real)
-    return {metric.key: metric.compute(evaluation) for metric in all_metrics()} | {"images": len(samples.labels)}
+    possible = [metric for metric in all_metrics() if metric.key not in impossible]
+    return {metric.key: metric.compute(evaluation) for metric in possible} | {"images": samples.statistics.count}
 
 
 def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
@@ -153,13 +156,15 @@ def _content(
     galleries: list[Gallery],
 ) -> Content:
     dense, names = _train_flops(unit.inputs), class_names(settings, unit.inputs)
+    asked = sample_lists.evaluated(unit, settings)["label"][:GALLERY_PICTURES]
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),
         metrics=metrics,
         denoisers=run_summary.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
-        gallery_classes=[names[number % len(names)] for number in range(GALLERY_PICTURES)],
+        asked_for="class" if names else "",
+        gallery_texts=[names[label] if names else "" for label in asked],
         galleries=galleries,
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].results),
@@ -204,9 +209,9 @@ class Shown:
         device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
         self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
-        self.classes = torch.tensor([row % data.num_classes for row in self.rows], device=device)
-        reference = sample_lists.evaluated(unit, settings)[: len(self.rows)]
-        self.clusters = torch.from_numpy(reference["cluster"].astype(np.int64)).to(device)
+        reference = sample_lists.reader(unit, REFERENCE, sample_lists.evaluated(unit, settings))
+        self.condition = conditions.build(data).of(reference, self.rows).to(device)
+        self.clusters = reference.clusters(self.rows).to(device)
         self.space = space_of(data)
         self.arms = arm_names(settings)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
@@ -218,7 +223,7 @@ class Shown:
         for arm in (*self.arms, *self.alone):
             self._go_on()
             field = self.ensemble.field(arm, evaluate, self.clusters)
-            drawn = sample(field, self.settings.seed, self.rows, self.classes, self.space, evaluate)
+            drawn = sample(field, self.settings.seed, self.rows, self.condition, self.space, evaluate)
             galleries.append(Gallery(arm, self.space.to_images(drawn)))
         return galleries
 
@@ -231,7 +236,7 @@ class Shown:
                 partial(self.ensemble.field, arm, evaluate, self.clusters),
                 self.settings.seed,
                 self.rows,
-                self.classes,
+                self.condition,
                 self.space,
                 evaluate,
             )

@@ -16,6 +16,7 @@ from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.networks import budgets, denoisers, loading
+from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.router import (
     CALIBRATION,
@@ -88,7 +89,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         clusters = reader.clusters(range(len(reader))).numpy()
         order = sample_lists.balanced_order(settings, unit.key, clusters)
         log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
-    batches = sample_lists.noisy_batches(settings, unit.key, reader, order)
+    batches = noisy_batches(settings, unit.key, reader, order)
     flops = cache(partial(budgets.fit_flops, settings))
     model = partial(initial, settings, unit)
     to_model = space_of(settings.data).to_model

@@ -8,7 +8,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.data.sources.base import Record, Source, Split
-from hpcddm.errors import require
+from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.disk import shard_range
@@ -36,7 +36,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
         count = tar.write_tar(staged, _pick(records, numbers, unit), data.image_size, data.channels)
     found = tar.index_tar(path)
     require(len(found.keys) == count, f"{path}: {count} images written, {len(found.keys)} found")
-    if found.labels is not None:
+    if data.num_classes is not None:
+        if found.labels is None:
+            raise UserError(f"data.num_classes: {data.num_classes}, but the images in {folder} have no classes")
         largest = found.labels.max()
         require(largest < data.num_classes, f"data.num_classes: {data.num_classes}, but {folder} has class {largest}")
     with atomic.replacing(unit.folder / INDEX, durable=False) as staged, open(staged, "wb") as file:

@@ -11,6 +11,7 @@ from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.networks import budgets, denoisers
+from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.keys import expert_number
 from hpcddm.runtime.unit import Result, Unit
@@ -28,19 +29,16 @@ def run(settings: Experiment, unit: Unit) -> Result:
         config, training = settings.expert_config(expert), budgets.expert_training(settings, expert)
         samples = sample_lists.clustered(unit, unit.name)
     reader = sample_lists.reader(unit, "train", samples)
-    batches = sample_lists.noisy_batches(settings, unit.key, reader)
+    batches = noisy_batches(settings, unit.key, reader)
     start = denoisers.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
-    build = partial(denoisers.initial, settings, config)
+    build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
     task = Task(settings.seed, build, _loss(config), batches, to_model, start, flops)
     trained = train(task, training, unit)
-    results = {
-        "samples": len(samples),
-        "class_counts": np.bincount(samples["label"], minlength=settings.data.num_classes).tolist(),
-        "images": training.images,
-        "train_flops": training.images * flops(),
-    }
+    results = {"samples": len(samples), "images": training.images, "train_flops": training.images * flops()}
+    if settings.data.num_classes is not None:
+        results["class_counts"] = np.bincount(samples["label"], minlength=settings.data.num_classes).tolist()
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 

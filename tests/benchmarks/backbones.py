@@ -14,12 +14,13 @@ from rich.table import Table
 from torch import nn
 
 from hpcddm import plugins
+from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.models.flops import forward_flops, training_flops
 from tests.models.examples import network as built
 from tests.spaces.examples import network_data
 
-TEXT = SimpleNamespace(tokens=77, encoder=SimpleNamespace(dimensions=lambda: 768))
-DATA = network_data(4, 32, 1000, TEXT)
+TEXT = {"name": "text", "encoder": {"name": "words", "width": 768}, "tokens": 77, "prompts": [""]}
+CONDITIONS = {"class": {"name": "class_label"}, "none": {"name": "none"}, "text": TEXT}
 CLUSTERS = 8
 MILLION, GMAC = 1e6, 2e9
 """Parameters; operations, a multiply-add being two. The papers' 'Gflops' are multiply-adds."""
@@ -81,10 +82,14 @@ PUBLISHED = [
 
 def network(backbone: Backbone) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """The network and its inputs for one image, on the meta device."""
-    settings = plugins.settings_class("models", backbone.variant)(name=backbone.variant, **backbone.options)
+    options = dict(backbone.options)
+    told = ConditionSettings.model_validate(CONDITIONS[options.pop("condition", "class")])
+    settings = plugins.settings_class("models", backbone.variant)(name=backbone.variant, **options)
     with torch.device("meta"):
-        model = built(settings, DATA, CLUSTERS)
-        return model, (torch.zeros(1, 4, 32, 32), torch.zeros(1), torch.zeros(1, dtype=torch.long))
+        data = SimpleNamespace(**vars(network_data(4, 32, 1000)) | {"condition": told})
+        model = built(settings, data, CLUSTERS)
+        condition = torch.zeros(1, *told.shape) if told.shape else torch.zeros(1, dtype=torch.long)
+        return model, (torch.zeros(1, 4, 32, 32), torch.zeros(1), condition)
 
 
 def parameters(backbone: Backbone) -> float:

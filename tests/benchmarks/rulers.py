@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from hpcddm.config import Experiment
 from hpcddm.data.reader import TarReader
-from hpcddm.data.samples import balanced
+from hpcddm.data.samples import evaluation_samples
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance
@@ -67,7 +67,8 @@ def _images(experiment: Experiment, run: RunDir, split: str) -> torch.Tensor:
     """The evaluation's real images of a split: (N, C, H, W) in [-1, 1]."""
     folders = [run.unit(key) for key in shard_keys(experiment) if key.startswith(f"shard/{split}-")]
     samples = np.concatenate([np.load(folder / INDEX) for folder in folders])
-    chosen = balanced(samples, [str(label) for label in range(experiment.data.num_classes)], experiment.evaluate.images)
+    names = [str(label) for label in range(experiment.data.num_classes)]
+    chosen = evaluation_samples(samples, experiment, names)
     reader = TarReader([folder / TAR for folder in folders], chosen)
     return to_unit(torch.from_numpy(reader.images(range(len(reader)))))
 

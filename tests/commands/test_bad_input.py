@@ -50,6 +50,8 @@ OVERRIDES = {
     "data.num_classes=3": "data.num_classes: 3, but the train images have class 3",
     "data.num_classes=6": "evaluate.images: 24 balanced images need 4 train images of every class, class 4 has 0",
     "evaluate.images=48": "evaluate.images: 48 balanced images need 12 heldout images of every class, class 0 has 10",
+    "data.num_classes=null": "measuring.classifier: names classes, and data.num_classes is not set",
+    "measuring.classifier=null": "measuring.classifier: this key is needed: the images have classes",
     "data.shards=97": "data: 96 train images cannot fill 97 shards",
 }
 
@@ -57,6 +59,18 @@ OVERRIDES = {
 @pytest.mark.parametrize("override, message", OVERRIDES.items(), ids=OVERRIDES)
 def test_a_wrong_setting(place, override, message):
     assert message in submit(override)
+
+
+def test_images_without_classes_are_refused_where_something_needs_them(place):
+    blind = ("data.num_classes=null", "data.condition.name=none")
+    assert "measuring.classifier: names classes, and data.num_classes is not set" in submit(*blind)
+    blind += ("measuring.classifier=null",)
+    assert "evaluate.images: 48 samples are compared with as many heldout images, there are 40" in submit(
+        *blind, "evaluate.images=48"
+    )
+    assert "router.model: prior class needs condition class_label, not none" in submit(
+        *blind, "router.model={name: uniform_router, prior: class}", "router.training=null"
+    )
 
 
 def test_wrong_syntax_is_shown_with_line_and_column(place):

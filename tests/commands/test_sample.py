@@ -132,7 +132,7 @@ def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, n
     classes = []
 
     def draw(*given):
-        classes.extend(given[4])
+        classes.extend(given[4].classes * given[4].count)
         return np.zeros((3, 8, 8, 1))
 
     monkeypatch.setattr("hpcddm.networks.drawing.draw", draw)
@@ -285,3 +285,39 @@ def test_a_class_without_heldout_images_matters_to_the_oracle_alone(run):
     done = hpcddm("sample", run.root, "--output", run.root / "grid.png", "--strategy", "oracle", "--num-images", 4)
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "the oracle needs a held-out image of class 3, there is none" in done.stderr
+
+
+TEXT = {"name": "text", "encoder": {"name": "words", "width": 8}, "prompts": ["a hat", "a shoe", "a bag", "a coat"]}
+
+
+def test_sentences_are_drawn_in_turn_by_networks_that_see_text(tmp_path):
+    run = completed(tmp_path, data__condition=TEXT)
+    oracle = refused(run, "--prompt", "a hat", "--strategy", "oracle")
+    assert "a sentence has no cluster that the oracle could name" in oracle
+    two_columns = drawn(run, "--prompt", "a red hat", "--prompt", "a shoe").size
+    assert two_columns[0] == two_columns[1] > 2 * 8
+    assert drawn(run, "--class", "1").mode == drawn(run).mode == "LA"
+    assert "data.condition.tokens: 24 are too few for the 201 of the prompt" in refused_late(run, "hat " * 200)
+
+
+def refused_late(run, prompt):
+    done = hpcddm("sample", run.root, "--output", run.root / "grid.png", "--prompt", prompt)
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1), done.output
+    return done.stderr
+
+
+def test_what_networks_are_not_told_is_refused_with_what_they_are(run):
+    assert "--prompt: the networks of this run see no text (condition class_label); take --class" in refused(
+        run, "--prompt", "a hat"
+    )
+    assert "--class and --prompt: name one of the two" in refused(run, "--prompt", "a hat", "--class", "1")
+
+
+def test_images_without_classes_are_drawn_like_the_evaluation_set(tmp_path):
+    nothing = {"data__condition": {"name": "none"}, "data__num_classes": None, "measuring__classifier": None}
+    run = completed(tmp_path, **nothing, evaluate__images=24)
+    heldout = np.zeros(24, dtype=tar.SAMPLE)
+    np.save(run.unit(CLUSTER) / "heldout.npy", heldout)
+    assert "--class: the images of this run have no classes" in refused(run, "--class", "1")
+    assert "name neither class nor prompt" in refused(run, "--prompt", "a hat")
+    assert drawn(run).mode == drawn(run, "--strategy", "oracle").mode == "LA"

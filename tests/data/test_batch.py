@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.data.batch import LabelledBatches, NoisyBatches
+from hpcddm.data.batch import LabelledBatches, NoisyBatches, TurnedBatches, turned
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
 from hpcddm.spaces.pixels import to_unit
@@ -72,3 +72,12 @@ def test_every_image_is_shifted_and_mirrored_by_its_own_draws(mirror):
         x = np.clip(np.arange(6) + right[number].item(), 0, 5)
         expected = IMAGES[row][y][:, x[::-1] if mirrored[number] else x]
         assert np.array_equal(batch.x0[number].numpy(), expected)
+
+
+def test_images_without_classes_are_turned_and_the_turn_is_their_class():
+    square = ArrayReader(IMAGES[:, :, :4], np.zeros(20, int), np.zeros(20, int))
+    batch, rows = TurnedBatches(square, ORDER, DRAWS, 0, False).read(range(40)), ORDER.rows(range(40))
+    assert set(batch.labels.tolist()) == {0, 1, 2, 3}
+    for image, turn, row in zip(batch.x0.numpy(), batch.labels.tolist(), rows, strict=True):
+        assert np.array_equal(image, np.rot90(IMAGES[row, :, :4], turn))
+    assert torch.equal(turned(batch.x0, -batch.labels % 4), torch.from_numpy(IMAGES[rows][:, :, :4]))

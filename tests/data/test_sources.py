@@ -1,4 +1,5 @@
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -8,12 +9,18 @@ from hpcddm import plugins
 from hpcddm.data.sources.base import Source
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
+from tests import pictures
 from tests.helpers import SIDE, write_idx, write_source
 
 
 def open_split(name, folder, split="train"):
     settings = SourceSettings.model_validate({"name": name, "folder": str(folder)})
     return plugins.create(Source, settings).open_split(split)
+
+
+def content(name, folder):
+    settings = SourceSettings.model_validate({"name": name, "folder": str(folder)})
+    return plugins.create(Source, settings).content()
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -142,3 +149,62 @@ def test_a_folder_without_pictures_is_named(tmp_path):
     (tmp_path / "train" / "ant").mkdir(parents=True)
     with pytest.raises(UserError, match="train/<class>/ holds no images"):
         open_split("image_folder", tmp_path)
+
+
+def with_captions(folder, split="train", rows=None, name="captions.jsonl"):
+    """Write a table of captions of all pictures of a split, or of some."""
+    root = folder / split
+    files = sorted(path.relative_to(root).as_posix() for path in root.rglob("pic.*"))
+    rows = [(file, f"a picture, {file}") for file in files] if rows is None else rows
+    lines = [json.dumps({"file": file, "caption": caption}) for file, caption in rows]
+    if name.endswith(".csv"):
+        lines = ["file,caption", *(f'{file},"{caption}"' for file, caption in rows)]
+    (root / name).write_text("".join(f"{line}\n" for line in lines))
+    return root / name
+
+
+@pytest.mark.parametrize("name", ["captions.jsonl", "captions.csv"])
+def test_a_table_gives_every_picture_its_caption(folder, name):
+    assert not open_split("image_folder", folder).has_captions
+    with_captions(folder, name=name)
+    records = open_split("image_folder", folder)
+    assert records.has_captions and records[3].caption == "a picture, bee/pic.0.png" and records[3].label == 1
+
+
+def test_a_changed_caption_is_other_content(folder):
+    contents = [content("image_folder", folder)]
+    for caption in ("an ant", "a bee"):
+        with_captions(folder, "heldout", [("ant/pic.0.png", caption), *(("cat/pic.0.png", ""), ("cat/pic.1.JPG", ""))])
+        contents.append(content("image_folder", folder))
+    assert len(set(contents)) == 3
+
+
+@pytest.mark.parametrize(
+    "rows, text, message",
+    [
+        ([("ant/pic.0.png", "an ant")], None, "captions.jsonl: no caption of ant/pic.1.JPG; every image needs one"),
+        (None, '{"file": "ant/pic.0.png"}\n', "captions.jsonl: no table .* in every row .no 'caption'."),
+        (None, "an ant\n", "captions.jsonl: no table of images with `file` and `caption` in every row"),
+    ],
+)
+def test_a_table_that_lacks_something_is_named(folder, rows, text, message):
+    table = with_captions(folder, rows=rows)
+    if text is not None:
+        table.write_text(text)
+    with pytest.raises(UserError, match=message):
+        open_split("image_folder", folder)
+
+
+def test_two_tables_are_one_too_many(folder):
+    with_captions(folder)
+    with_captions(folder, name="captions.csv")
+    with pytest.raises(UserError, match="two tables of captions; remove one"):
+        open_split("image_folder", folder)
+
+
+def test_pictures_without_folders_of_classes_have_no_class(tmp_path):
+    records = open_split("image_folder", pictures.write_folder(tmp_path))
+    assert records.labels is None and records.class_names == [] and len(records) == 256
+    assert records[0].label is None and records[0].caption == pictures.captions()[1] == "gorilla"
+    assert records[0].key == "train-001_png" and records[0].image.size == (24, 24)
+    assert len(open_split("image_folder", tmp_path, "heldout")) == 64

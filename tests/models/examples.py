@@ -10,18 +10,19 @@ from torch import nn
 from hpcddm import plugins
 from hpcddm.models.base import Network
 from hpcddm.models.settings import DenoiserModelSettings, NetworkSettings
-from tests.spaces.examples import network_data
+from tests.spaces.examples import network_data, told
 
-TEXT = SimpleNamespace(tokens=5, encoder=SimpleNamespace(dimensions=lambda: 12))
-DATA = network_data(2, 8, 3, TEXT)
+DATA = network_data(2, 8, 3)
 EXPERIMENT = SimpleNamespace(data=DATA, cluster=SimpleNamespace(experts=4))
 OUTPUTS = 5
 SMALL = {"width": 32, "depth": 2, "heads": 2, "patch": 4, "encoder": {"name": "pixels"}}
 
 
 def settings(name: str, **options: Any) -> Any:
-    """The settings of a small network."""
+    """The settings of a small network; `condition` among the options is the form of what the data tell."""
     schema = plugins.settings_class("models", name)
+    if options.get("condition") in ("class", "text"):
+        options["condition"] = "given"
     needed = {key for key, field in schema.model_fields.items() if field.is_required()}
     return schema(name=name, **{key: value for key, value in SMALL.items() if key in needed} | options)
 
@@ -39,6 +40,8 @@ def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any
         schema = plugins.settings_class("models", name)
         if getattr(schema, "trained", True):
             values = {key: _values(field.annotation) for key, field in schema.model_fields.items()}
+            if "given" in values.get("condition", ()):
+                values["condition"] = ("class", "text", *values["condition"][1:])
             several = {key: of_key for key, of_key in values.items() if of_key}
             products = itertools.product(*several.values())
             found += [(name, dict(zip(several, product, strict=True))) for product in products]
@@ -59,14 +62,11 @@ def _values(annotation: Any) -> tuple[Any, ...]:
 
 
 def fresh(name: str, seed: int = 0, **options: Any) -> nn.Module:
-    """A network as it is built; text models know prompts of several lengths."""
-    one = settings(name, **options)
-    one.check(EXPERIMENT)
+    """A network as it is built."""
+    one, data = settings(name, **options), told(DATA, options.get("condition", "class"))
+    one.check(SimpleNamespace(**vars(EXPERIMENT) | {"data": data}))
     torch.manual_seed(seed)
-    model = network(one, DATA, OUTPUTS).eval()
-    if options.get("condition") == "text":
-        model.set_prompts(states())
-    return model
+    return network(one, data, OUTPUTS).eval()
 
 
 def trained(name: str, **options: Any) -> nn.Module:
@@ -80,13 +80,14 @@ def trained(name: str, **options: Any) -> nn.Module:
 
 
 def states() -> torch.Tensor:
-    """Token states of every class's prompt and of the empty one, of lengths 2, 3, 4, 5, then padding."""
+    """Token states of four sentences, of lengths 2, 3, 4, 5, then padding."""
     found = torch.randn(4, 5, 12, generator=torch.Generator().manual_seed(3))
     return found * (torch.arange(5)[None] < torch.arange(2, 6)[:, None])[:, :, None]
 
 
-def batch(count: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Images, times, and classes with the null class among them."""
+def batch(count: int = 6, condition: str = "class", **_: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Images, times, and classes with the null class among them, or their sentences."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, 2, 8, 8, generator=generator)
-    return x, torch.rand(count, generator=generator), torch.arange(count) % 4
+    t, classes = torch.rand(count, generator=generator), torch.arange(count) % 4
+    return x, t, states()[classes] if condition == "text" else classes

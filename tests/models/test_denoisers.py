@@ -1,5 +1,7 @@
 """Every denoiser in the folder with every combination of its options."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,8 @@ import torch.nn.functional as F
 from hpcddm import plugins
 from hpcddm.models import layers, mmdit
 from hpcddm.models.settings import DenoiserModelSettings
-from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, states, trained
+from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, trained
+from tests.spaces.examples import told
 
 DENOISERS = combinations(DenoiserModelSettings)
 TEXT = [(name, options) for name, options in DENOISERS if options["condition"] == "text"]
@@ -19,7 +22,7 @@ each_text_model = pytest.mark.parametrize("name, options", TEXT, ids=label)
 
 @each_denoiser
 def test_starts_as_zero_in_float32(name, options):
-    output = fresh(name, **options)(*batch())
+    output = fresh(name, **options)(*batch(**options))
     assert output.shape == (6, 2, 8, 8)
     assert output.dtype == torch.float32
     assert not output.any()
@@ -28,8 +31,8 @@ def test_starts_as_zero_in_float32(name, options):
 @each_denoiser
 def test_bf16_parameters_agree_with_float32(name, options):
     model = trained(name, **options)
-    expected = model(*batch())
-    output = model.bfloat16()(*batch())
+    expected = model(*batch(**options))
+    output = model.bfloat16()(*batch(**options))
     assert output.dtype == torch.float32
     assert (output - expected).std() < 0.03 * expected.std()
 
@@ -37,7 +40,7 @@ def test_bf16_parameters_agree_with_float32(name, options):
 @each_denoiser
 def test_bf16_tells_neighbouring_times_apart(name, options):
     model = trained(name, **options).bfloat16()
-    x, _, classes = batch()
+    x, _, classes = batch(**options)
     late, later = (model(x, torch.full((6,), t), classes) for t in (0.998, 0.999))
     assert not torch.equal(late, later)
 
@@ -45,11 +48,11 @@ def test_bf16_tells_neighbouring_times_apart(name, options):
 @each_denoiser
 def test_every_input_matters_and_no_image_sees_another(name, options):
     model = trained(name, **options)
-    x, t, classes = batch()
+    x, t, classes = batch(**options)
     output = model(x, t, classes)
     for inputs in [(x.flip(0), t, classes), (x, t.flip(0), classes)]:
         assert ((model(*inputs) - output).flatten(1).abs().amax(1) > 1e-3).all()
-    of_others = (model(x, t, (classes + 1) % 4) - output).flatten(1).abs().amax(1)
+    of_others = (model(x, t, classes.roll(1, 0)) - output).flatten(1).abs().amax(1)
     assert not of_others.any() if options["condition"] == "none" else (of_others > 1e-3).all()
     torch.testing.assert_close(model(x[2:3], t[2:3], classes[2:3]), output[2:3], rtol=1e-4, atol=1e-5)
 
@@ -57,7 +60,7 @@ def test_every_input_matters_and_no_image_sees_another(name, options):
 @each_denoiser
 def test_every_parameter_is_trained(name, options):
     model = trained(name, **options)
-    model.with_sigma(*batch()).square().sum().backward()
+    model.with_sigma(*batch(**options)).square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
 
 
@@ -65,8 +68,8 @@ def test_every_parameter_is_trained(name, options):
 def test_learns_a_velocity(name, options):
     model = fresh(name, **options)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    x, t, classes = batch(12)
-    target = x + torch.linspace(-1, 1, 4)[classes][:, None, None, None]
+    x, t, classes = batch(12, **options)
+    target = x + torch.linspace(-1, 1, 4)[torch.arange(12) % 4][:, None, None, None]
     losses = []
     for _ in range(25):
         loss = (model(x, t, classes) - target).square().mean()
@@ -80,25 +83,25 @@ def test_learns_a_velocity(name, options):
 @each_denoiser
 def test_sigma_comes_after_the_prediction(name, options):
     model = trained(name, **options)
-    everything = model.with_sigma(*batch())
+    everything = model.with_sigma(*batch(**options))
     assert everything.shape == (6, 4 if options["learned_sigma"] else 2, 8, 8)
-    assert torch.equal(everything[:, :2], model(*batch()))
+    assert torch.equal(everything[:, :2], model(*batch(**options)))
 
 
 @each_denoiser
 def test_attention_on_other_devices_says_the_same(name, options, monkeypatch):
     model = trained(name, **options).double()
-    expected = model(*batch())
+    expected = model(*batch(**options))
     for module in (layers, mmdit):
         monkeypatch.setattr(module, "attend", lambda q, k, v, seen=None: F.scaled_dot_product_attention(q, k, v, seen))
-    torch.testing.assert_close(model(*batch()), expected)
+    torch.testing.assert_close(model(*batch(**options)), expected)
 
 
 @each_denoiser
 def test_never_waits_for_the_device(name, options):
     model = trained(name, **options).to("meta")
     # Reading a value of a meta tensor raises, as .item() or a data-dependent shape would.
-    assert model(*(x.to("meta") for x in batch())).shape == (6, 2, 8, 8)
+    assert model(*(x.to("meta") for x in batch(**options))).shape == (6, 2, 8, 8)
 
 
 @each_denoiser
@@ -109,48 +112,21 @@ def test_initialisation_depends_on_torchs_seed_only(name, options):
 
 
 @each_text_model
-def test_a_class_means_the_states_of_its_prompt(name, options):
-    model = trained(name, **options)
-    x, t, classes = batch()
-    assert torch.equal(model(x, t, classes), model(x, t, states()[classes]))
-
-
-@each_text_model
 def test_padding_changes_nothing(name, options):
     model = trained(name, **options)
-    x, t, classes = batch()
-    longer = torch.cat([states(), torch.zeros(4, 3, 12)], dim=1)[classes]
-    torch.testing.assert_close(model(x, t, longer), model(x, t, classes))
+    x, t, text = batch(**options)
+    longer = torch.cat([text, torch.zeros(6, 3, 12)], dim=1)
+    torch.testing.assert_close(model(x, t, longer), model(x, t, text))
 
 
 @each_text_model
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_prompt_of_padding_only_is_one_of_its_own(name, options, dtype):
     model = trained(name, **options).to(dtype)
-    x, t, classes = batch()
+    x, t, classes = batch(**options)
     one, three = (model(x, t, torch.zeros(6, length, 12)) for length in (1, 3))
     assert one.isfinite().all() and (one - model(x, t, classes)).abs().max() > 1e-2
     torch.testing.assert_close(one, three, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=1e-2)
-
-
-@each_text_model
-def test_prompts_travel_with_the_weights(name, options):
-    model, other = trained(name, **options), fresh(name, seed=1, **options)
-    other.set_prompts(torch.zeros(4, 5, 12))
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(other(*batch()), model(*batch()))
-    assert model.trunk.prompts.dtype == torch.float32 and "trunk.prompts" not in dict(model.named_parameters())
-
-
-@each_text_model
-def test_prompts_of_another_shape_are_refused(name, options):
-    with pytest.raises(ValueError, match=r"prompts of shape \(4, 5, 12\); it was given \(3, 5, 12\)"):
-        fresh(name, **options).set_prompts(torch.zeros(3, 5, 12))
-
-
-def test_a_class_model_takes_no_prompts():
-    with pytest.raises(ValueError, match="no text"):
-        fresh("dit").set_prompts(states())
 
 
 def test_dit_refuses_what_does_not_fit():
@@ -161,11 +137,16 @@ def test_dit_refuses_what_does_not_fit():
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in TEXT}))
-def test_text_needs_prompts(name):
-    wordless = EXPERIMENT.__class__(data=DATA.__class__(**vars(DATA) | {"text": None}))
-    settings(name, condition="class").check(wordless)
-    with pytest.raises(ValueError, match="data.text"):
-        settings(name, condition="text").check(wordless)
+@pytest.mark.parametrize("form", ["class", "text"])
+def test_what_the_data_say_is_not_said_again(name, form):
+    values = {"name": name, "width": 32, "depth": 1, "heads": 2, "patch": 4, "condition": form}
+    with pytest.raises(ValueError, match=f"is now said by data.condition; remove '{form}' here"):
+        DenoiserModelSettings.model_validate(values)
+
+
+def test_two_streams_need_a_second_one():
+    with pytest.raises(ValueError, match="mmdit needs a condition"):
+        settings("mmdit").check(SimpleNamespace(data=told(DATA, "none")))
 
 
 @pytest.mark.parametrize("name, size, dimensions", [("dit", "B", (768, 12, 12)), ("mmdit", "3B", (2048, 30, 16))])

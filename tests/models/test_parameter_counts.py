@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -13,7 +11,6 @@ from hpcddm.models.settings import (
 from tests.models.examples import combinations, label, network, settings
 from tests.spaces.examples import network_data
 
-TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(dimensions=lambda: 20))
 UNTRAINED = plugins.names("models", PriorRouterSettings)
 
 
@@ -24,7 +21,7 @@ BASES = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)
 @pytest.mark.parametrize("width", [24, 48])
 @pytest.mark.parametrize("channels, side, classes", [(1, 28, 10), (3, 32, 7)])
 def test_the_parameters_told_without_torch_are_those_of_the_network(name, options, width, channels, side, classes):
-    data = network_data(channels, side, classes, TEXT)
+    data = network_data(channels, side, classes, options.get("condition", "class"))
     chosen = settings(name, width=width, **options)
     with torch.device("meta"):
         built = network(chosen, data, 5)
@@ -33,8 +30,9 @@ def test_the_parameters_told_without_torch_are_those_of_the_network(name, option
 
 
 @pytest.mark.parametrize("name", UNTRAINED)
-def test_the_numbers_told_without_torch_are_those_that_are_stored(name):
-    data = network_data(3, 32, 7)
-    settings_of_it = settings(name)
+@pytest.mark.parametrize("form", ["class", "none", "text"])
+def test_the_numbers_told_without_torch_are_those_that_are_stored(name, form):
+    data = network_data(3, 32, 7, form)
+    settings_of_it = settings(name, prior="natural")
     built = network(settings_of_it, data, 5)
     assert settings_of_it.parameters(data, 5) == sum(value.numel() for value in built.state_dict().values())

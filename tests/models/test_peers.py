@@ -3,9 +3,9 @@
 import torch
 from diffusers import PixArtTransformer2DModel
 
-from tests.models.examples import DATA, TEXT, batch, fresh, states
+from tests.models.examples import DATA, batch, fresh
 
-WIDTH, DEPTH, HEADS, PATCH = TEXT.encoder.dimensions() * 4, 2, 2, 2
+WIDTH, DEPTH, HEADS, PATCH = 48, 2, 2, 2
 LINEAR = {
     "trunk.embed_time.0": "adaln_single.emb.timestep_embedder.linear_1",
     "trunk.embed_time.2": "adaln_single.emb.timestep_embedder.linear_2",
@@ -70,10 +70,9 @@ def test_dit_with_text_and_adaln_single_is_pixart():
     options = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "patch": PATCH}
     model = fresh("dit", modulation="single", condition="text", **options)
     unknown = model.load_state_dict(translated(theirs.state_dict()), strict=False)
-    assert set(unknown.missing_keys) == {"trunk.embed_text.weight", "trunk.embed_text.bias", "trunk.prompts"}
+    assert set(unknown.missing_keys) == {"trunk.embed_text.weight", "trunk.embed_text.bias"}
     assert not unknown.unexpected_keys
-    x, t, classes = batch()
-    text = states()[classes]
+    x, t, text = batch(condition="text")
     with torch.no_grad():
         expected = theirs(
             x,
@@ -82,5 +81,5 @@ def test_dit_with_text_and_adaln_single_is_pixart():
             encoder_attention_mask=text.any(dim=2),
             added_cond_kwargs={"resolution": None, "aspect_ratio": None},
         ).sample
-        torch.testing.assert_close(model(x, t, classes), expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(model(x, t, text), expected, atol=1e-5, rtol=0)
     assert expected.std() > 0.1

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
+from hpcddm.conditions import base as conditions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import with_content, within_run
 from hpcddm.networks import denoisers, router
@@ -17,7 +18,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 from tests.helpers import CLASSES, SIDE, tiny, write_source
 
-TEXT = {"encoder": {"name": "words"}, "prompts": [f"thing number {label}" for label in range(CLASSES)], "tokens": 6}
+TEXT = {"name": "text", "encoder": {"name": "words"}, "tokens": 6}
+TEXT |= {"prompts": [f"thing number {label}" for label in range(CLASSES)]}
 
 
 START = {"weights": "seed.safetensors"}
@@ -52,7 +54,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
 
 def begin(experiment, unit):
     """A denoiser as the training loop starts it where there is no state."""
-    model = denoisers.initial(experiment, experiment.expert_config())
+    model = denoisers.build(experiment, experiment.expert_config())
     denoisers.start(experiment, unit)(model)
     return model
 
@@ -60,7 +62,7 @@ def begin(experiment, unit):
 def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
     experiment = tiny(tmp_path, experts__init_from=START)
     weights = weights_of(experiment, tmp_path)
-    model = denoisers.initial(experiment, experiment.expert_config())
+    model = denoisers.build(experiment, experiment.expert_config())
     assert not torch.equal(model.trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
     denoisers.start(experiment, unit_in(tmp_path / "run"))(model)
     assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
@@ -147,15 +149,14 @@ def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_k
 
 
 def test_text_states_of_another_encoder_are_refused(tmp_path):
-    text = {"data__text": TEXT, "experts__model__condition": "text"}
-    experiment = tiny(tmp_path, **text, experts__init_from=START)
+    experiment = tiny(tmp_path, data__condition=TEXT, experts__init_from=START)
     own = {"model": experiment.experts.model.model_dump(), "objective": {"name": "flow_matching"}}
     for encoder, is_right in (("words", True), ("minilm", False)):
         weights_of(experiment, tmp_path, {"hpcddm": json.dumps(own | {"data": {"encoder": encoder}})})
         if is_right:
             begin(experiment, unit_in(tmp_path))
         else:
-            with pytest.raises(UserError, match="data.text.encoder.name is words and the file's is minilm"):
+            with pytest.raises(UserError, match="data.condition.encoder.name is words and the file's is minilm"):
                 begin(experiment, unit_in(tmp_path))
 
 
@@ -186,18 +187,25 @@ def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_p
     assert denoisers.started(tiny(tmp_path), unit) == {}
 
 
-def test_a_text_model_learns_the_prompts_of_its_own_experiment(tmp_path):
-    experiment = tiny(tmp_path, data__text=TEXT, experts__model__condition="text")
-    other = tiny(tmp_path, data__text=TEXT | {"prompts": ["a", "b", "c", "d"]}, experts__model__condition="text")
-    weights_of(other, tmp_path)
-    started = tiny(
-        tmp_path, data__text=TEXT, experts__model__condition="text", experts__init_from={"weights": "seed.safetensors"}
-    )
-    fresh, seeded = denoisers.initial(experiment, experiment.expert_config()), begin(started, unit_in(tmp_path))
-    assert fresh.trunk.prompts.any() and torch.equal(fresh.trunk.prompts, seeded.trunk.prompts)
-    fresh = seeded
+def test_a_network_that_is_told_something_else_is_refused(tmp_path):
+    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other")
+    start = {"weights": str(file)}
+    text = tiny(tmp_path, data__condition=TEXT, experts__init_from=start)
+    with pytest.raises(UserError, match="data.condition is text and the file's is class; .*hpcddm convert"):
+        begin(text, unit_in(tmp_path))
+    blind = tiny(tmp_path, experts__model__condition="none", experts__init_from=start)
+    with pytest.raises(UserError, match="experts.model.condition is none and the file's is given"):
+        begin(blind, unit_in(tmp_path))
+
+
+def test_a_text_model_starts_from_another_experiments_whatever_its_prompts(tmp_path):
+    file = unit_of_a_run(tiny(tmp_path, data__condition=TEXT | {"prompts": list("abcd")}), tmp_path / "other")
+    experiment = tiny(tmp_path, data__condition=TEXT, experts__init_from={"weights": str(file)})
+    model = begin(experiment, unit_in(tmp_path))
+    assert all(torch.equal(values, load_file(file)[name]) for name, values in model.state_dict().items())
+    condition = conditions.build(experiment.data)
     x, t = torch.randn(2, 1, SIDE, SIDE), torch.rand(2)
-    assert fresh(x, t, torch.tensor([0, CLASSES])).shape == x.shape
+    assert model(x, t, condition.of_classes([0, 3])).shape == model(x, t, condition.null(2)).shape == x.shape
 
 
 def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp_path):

@@ -47,6 +47,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "diagnostics": {name: diagnosis(name) for name in arms},
             "neighbours": [3, 5],
             "extractor": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92},
+            "left_out": {},
             "judge": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
             "steps": STEPS,
             "guidance": 1.5,
@@ -58,7 +59,8 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             for unit in made
         ],
         clusters=[Cluster(index, 1000 + 10 * index, pictures(12)) for index in range(experts)],
-        gallery_classes=[number % classes for number in range(20)],
+        asked_for="class",
+        gallery_texts=[number % classes for number in range(20)],
         galleries=[Gallery(arm, pictures(20)) for arm in arms + [f"expert-{index}" for index in range(experts)]],
         curves={
             "train/monolith": [[1024, 1.0], [2048, 0.5]],
@@ -77,7 +79,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
 
 def bare(given):
     """The same without what takes time to draw."""
-    return dataclasses.replace(given, clusters=[Cluster(0, 9, np.zeros((1, 8, 8, 1), np.uint8))], gallery_classes=[],
+    return dataclasses.replace(given, clusters=[Cluster(0, 9, np.zeros((1, 8, 8, 1), np.uint8))], gallery_texts=[],
                                galleries=[], curves={}, router=None, usage={}, denoisers=[],
                                metrics=given.metrics | {"diagnostics": {}})  # fmt: skip
 
@@ -127,7 +129,7 @@ CASES = {
     "a router whose calibration nobody measured": dataclasses.replace(
         content(), router=Router([0.1, 0.9], {"with class": [0.9, 0.4]}, {}, {})
     ),
-    "no galleries": dataclasses.replace(content(), galleries=[], gallery_classes=[]),
+    "no galleries": dataclasses.replace(content(), galleries=[], gallery_texts=[]),
     "an empty cluster": dataclasses.replace(
         content(experts=2),
         clusters=[Cluster(0, 9, np.zeros((0, 8, 8, 1), np.uint8)), Cluster(1, 9, np.zeros((3, 8, 8, 1), np.uint8))],
@@ -249,6 +251,17 @@ def test_missing_experts_are_named_on_top_and_at_their_clusters():
 def test_without_monolith_nothing_speaks_of_it():
     assert "onolith" in page.render(bare(content()))
     assert "onolith" not in page.render(bare(content(monolith=False)))
+
+
+def test_a_metric_that_is_left_out_is_named_with_the_reason():
+    given = bare(content())
+    given.metrics.update(judge=None, left_out={"agreement": "compares classes, and these images have none"})
+    for figures in (*given.metrics["arms"].values(), given.metrics["floor"]):
+        figures.pop("agreement")
+    text = Page(page.render(given)).text
+    assert "Classifier agrees is left out: it compares classes, and these images have none." in text
+    assert "Classifier agrees:" not in text and "The classifier is a second network" not in text
+    assert "to tell how far an image is turned" in text
 
 
 @pytest.mark.parametrize(

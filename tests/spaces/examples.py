@@ -1,21 +1,37 @@
 """What tests of networks and samplers share: properties of data, and spaces, without an experiment."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from hpcddm import plugins
+from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.settings import NetworkData, Shape
 from hpcddm.spaces.base import Space
 from hpcddm.spaces.settings import SpaceSettings
 
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "class": {"name": "class_label"},
+    "none": {"name": "none"},
+    "text": {"name": "text", "encoder": {"name": "words", "width": 12}, "tokens": 5, "prompts": ["a", "b", "c"]},
+}
+
+
+def told(data: NetworkData, form: str) -> NetworkData:
+    """The data with a condition of this form."""
+    return SimpleNamespace(**vars(data) | {"condition": ConditionSettings.model_validate(CONDITIONS[form])})
+
 
 def network_data(
-    channels: int, image_size: int, num_classes: int = 10, text: object = None, **space: object
+    channels: int, image_size: int, num_classes: int = 10, form: str = "class", **space: object
 ) -> NetworkData:
-    """What an experiment's `data` tells a network of images in a space, by default pixels."""
+    """What an experiment's `data` tells a network of images in a space, by default pixels, with a condition."""
     settings = SpaceSettings.model_validate({"name": "pixels"} | space)
     shape = settings.shape(channels, image_size)
-    return SimpleNamespace(
-        channels=channels, image_size=image_size, space=settings, x_shape=shape, num_classes=num_classes, text=text
+    return told(
+        SimpleNamespace(
+            channels=channels, image_size=image_size, space=settings, x_shape=shape, num_classes=num_classes
+        ),
+        form,
     )
 
 

@@ -281,14 +281,6 @@ def test_what_sampling_took_is_in_the_routers_bill(made):
     assert results["train_flops"] - results["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
 
 
-def test_a_text_router_knows_the_prompts_before_it_is_trained(bench):
-    changes = trained()
-    changes["router"]["model"] = changes["router"]["model"] | {"condition": "text"}
-    text = {"encoder": {"name": "words"}, "prompts": [f"a picture of number {label}" for label in range(10)]}
-    prompts = router.initial(*bench.router("text", data__text=text, **changes)).trunk.prompts
-    assert prompts.any(dim=2).sum(1).tolist() == [6] * 10 + [1]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_shares_are_whole_numbers_near_the_exact_ones(seed):
     weights = np.random.default_rng(seed).integers(0, 50, 7)

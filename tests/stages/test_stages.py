@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from hpcddm.data import samples, tar
-from hpcddm.errors import UserError
+from hpcddm.data.reader import ArrayReader
 from hpcddm.networks import budgets
 from hpcddm.networks.drawing import oracle_clusters
 from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import STAGES
 from hpcddm.stages import measuring, report
 from hpcddm.training.loop import Trained
-from tests.helpers import REPOSITORY, tiny
+from tests.helpers import REPOSITORY, SIDE, tiny
 
 
 def test_exactly_the_stages_that_train_have_more_than_one_rank():
@@ -29,16 +29,6 @@ def rows(labels, clusters=None):
     found["id"], found["label"] = range(len(labels)), labels
     found["cluster"] = 0 if clusters is None else clusters
     return found
-
-
-def test_balanced_samples_are_the_first_of_every_class_in_turn():
-    chosen = samples.balanced(rows([2, 0, 0, 1, 2, 1, 0, 1, 2]), names="abc", count=6)
-    assert chosen["label"].tolist() == [0, 1, 2, 0, 1, 2] and chosen["id"].tolist() == [1, 3, 0, 2, 5, 4]
-
-
-def test_too_few_of_a_class_are_named_with_what_would_do():
-    with pytest.raises(UserError, match="6 images need 2 of class b, there are 1; at most 3 can be balanced"):
-        samples.balanced(rows([0, 0, 1, 2, 2]), names="abc", count=6)
 
 
 def test_the_oracle_goes_round_the_heldout_images_of_a_class():
@@ -61,12 +51,13 @@ def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiment
     tasks = []
     monkeypatch.setattr(measuring, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
     monkeypatch.setattr(samples, "indices", lambda unit, split: rows([0]))
-    monkeypatch.setattr(samples, "reader", lambda unit, split, found: found)
+    images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
+    monkeypatch.setattr(samples, "reader", lambda unit, split, found: images)
     unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
         measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
-    assert [(task.seed, task.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
+    assert [(task.seed, task.batches._draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
 
 
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}

@@ -1,4 +1,4 @@
-"""Base of the sources of images: records of training and held-out images with their classes."""
+"""Base of the sources of images: records of training and held-out images with their classes and captions."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -25,14 +25,17 @@ class Record:
 class Split(ABC):
     """The records of one split in a fixed order, read one by one.
 
-    labels: class of every record; class_names: names of the classes in the order of their numbers, empty for none.
+    labels: class of every record, None where they have none; class_names: names of the classes in the order of their
+    numbers, empty for none; has_captions: true where every record has a caption.
     """
 
-    labels: Int64[np.ndarray, " n"]
+    labels: Int64[np.ndarray, " n"] | None
     class_names: list[str]
+    has_captions: bool = False
 
+    @abstractmethod
     def __len__(self) -> int:
-        return len(self.labels)
+        """Count the records."""
 
     @abstractmethod
     def __getitem__(self, number: int) -> Record:

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 from PIL import Image
 
 from hpcddm.data.sources.base import Record, Source, Split
@@ -25,11 +25,16 @@ class Settings(SourceSettings):
 class IdxSplit(Split):
     """Images and labels of one split; IDX files have no class names."""
 
+    labels: Int64[np.ndarray, " n"]
+
     def __init__(self, folder: Path, split: str) -> None:
         self.split, self.class_names = split, []
         self.labels = _read(folder, f"{PREFIX[split]}-labels", dimensions=1).astype(np.int64)
         self._folder = folder
         self._images: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
     def __getitem__(self, number: int) -> Record:
         if self._images is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hpcddm.conditions.settings import Form
 from hpcddm.errors import UserError
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.plugins import S, Variant
@@ -38,6 +39,8 @@ class CheckpointInfo:
     num_classes: int
     objective: ObjectiveSettings
     image_size: int | None = None
+    condition: Form = Form.CLASS
+    """Form of the condition that the network sees."""
     encoder: str | None = None
     """Encoder of the text that the network was trained with, where that is known."""
     notes: tuple[str, ...] = ()

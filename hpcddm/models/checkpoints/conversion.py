@@ -16,8 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hpcddm import plugins
+from hpcddm.conditions.settings import Form
 from hpcddm.errors import UserError
-from hpcddm.initial_weights import PROMPTS, encoder_of
+from hpcddm.initial_weights import told
 from hpcddm.models.base import Denoiser
 from hpcddm.models.checkpoints.base import CheckpointInfo
 from hpcddm.models.layers import time_waves
@@ -44,6 +45,11 @@ class Target:
     objective: ObjectiveSettings
     place: str = "experts.model"
     """Dotted key of `model`, for errors."""
+
+    @property
+    def condition(self) -> Form:
+        """Form of the condition that the network sees."""
+        return self.model.form(self.data)
 
 
 @dataclass
@@ -101,8 +107,7 @@ def convert(
     """Convert the source's tensors to the target's; new ones are initialised from `seed`.
 
     keep_head: keep the last linear layer although it was trained to predict something else.
-    The prompts of a text model are the experiment's and not part of the result. Raises `UserError` when the networks
-    differ in what no rule can bridge.
+    Raises `UserError` when the networks differ in what no rule can bridge.
     """
     _check(source, target)
     work = _Work(dict(tensors), source, target)
@@ -146,7 +151,7 @@ def _reset_patches(work: _Work) -> None:
 
 def _fold_null_class(work: _Work) -> None:
     """Fold the null class into the time embedding, which is exact, where the target has no classes."""
-    if work.source.model.condition == "class" and work.target.model.condition != "class":
+    if work.source.condition is Form.CLASS and work.target.condition is not Form.CLASS:
         table = work.take(CLASSES, "folded", f"null class into {TIME}.2.bias, other classes dropped")
         bias = work.tensors[f"{TIME}.2.bias"]
         work.put(f"{TIME}.2.bias", bias.double() + table[-1].double(), bias, "plus the null class")
@@ -154,7 +159,7 @@ def _fold_null_class(work: _Work) -> None:
 
 def _resize_classes(work: _Work) -> None:
     """Start each of another number of classes from the null class's embedding, so that it is exact for that one."""
-    both = {work.source.model.condition, work.target.model.condition} == {"class"}
+    both = {work.source.condition, work.target.condition} == {Form.CLASS}
     have, want = work.source.num_classes, work.target.data.num_classes
     if both and have != want:
         reason = f"{have} classes there, {want} here: each begins as the null class"
@@ -165,7 +170,7 @@ def _resize_classes(work: _Work) -> None:
 def _new_classes(work: _Work) -> None:
     """Start new classes from zero embeddings, so that the network begins as it was for every class."""
     want = work.target.data.num_classes
-    if work.target.model.condition == "class" and work.source.model.condition != "class":
+    if work.target.condition is Form.CLASS and work.source.condition is not Form.CLASS:
         like = work.tensors[f"{TIME}.2.bias"]
         work.tensors[CLASSES] = like.new_zeros(want + 1, len(like))
         work.verdicts[CLASSES] = ("reset", "new: each class begins as zero, as if there was none")
@@ -173,15 +178,10 @@ def _new_classes(work: _Work) -> None:
 
 def _reset_text(work: _Work) -> None:
     """Reset the text embedding where the target's text encoder is another one."""
-    have, want = work.source.encoder, encoder_of(work.target.model, work.target.data.text)
+    have, want = work.source.encoder, told(work.target.model, work.target.data)["encoder"]
     if None not in (have, want) and have != want:
         for kind in PARAMETERS:
             work.remove(f"{TEXT}.{kind}", "reset", f"text encoder {have} there, {want} here")
-
-
-def _drop_prompts(work: _Work) -> None:
-    if work.target.model.condition == "text":
-        work.remove(PROMPTS, "dropped", "the experiment's own prompts take their place when training starts")
 
 
 def _fold_modulation(work: _Work) -> None:
@@ -268,7 +268,6 @@ RULES: tuple[Callable[[_Work], None], ...] = (
     _resize_classes,
     _new_classes,
     _reset_text,
-    _drop_prompts,
     _fold_modulation,
     _unfold_modulation,
     _fit_sigma,
@@ -292,7 +291,7 @@ def _fresh(target: Target, seed: int) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = plugins.create(Denoiser, target.model, target.data)
-    return {name: values for name, values in model.state_dict().items() if name != PROMPTS}
+    return model.state_dict()
 
 
 def _complete(work: _Work, fresh: dict[str, Tensor]) -> Converted:

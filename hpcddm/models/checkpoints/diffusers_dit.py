@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpcddm.conditions.settings import Form
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
@@ -84,8 +85,9 @@ def dump(
     Raises `UserError` for a network that `DiTTransformer2DModel` cannot represent.
     """
     model = info.model
-    if (model.name, model.modulation, model.condition, model.qk_norm) != ("dit", "zero", "class", False):
-        settings = ", ".join(f"{key} {value}" for key, value in model.model_dump().items() if key != "name")
+    if (model.name, model.modulation, info.condition, model.qk_norm) != ("dit", "zero", Form.CLASS, False):
+        shown = model.model_dump() | {"condition": info.condition}
+        settings = ", ".join(f"{key} {value}" for key, value in shown.items() if key != "name")
         raise UserError(
             "DiTTransformer2DModel is a dit with modulation zero, condition class and qk_norm false;"
             f" this is a {model.name}: {settings}"

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hpcddm.conditions.settings import Form
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored
 from hpcddm.models.checkpoints.settings import LayoutSettings
@@ -36,8 +37,9 @@ class Own(Layout[Settings]):
             model = validate(DenoiserModelSettings, stored.description["model"], "model")
             objective = validate(ObjectiveSettings, stored.description["objective"], "objective")
             data = stored.description["data"]
+            form, encoder = Form(data["condition"]), data.get("encoder")
             info = CheckpointInfo(
-                model, data["channels"], data["num_classes"], objective, data["image_size"], data.get("encoder")
+                model, data["channels"], data["num_classes"] or 0, objective, data["image_size"], form, encoder
             )
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise UserError(f"{stored.path}: written by another version of hpcddm ({error})") from None

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from hpcddm import plugins
+from hpcddm.conditions.settings import Form
 from hpcddm.errors import UserError
 from hpcddm.models import dit, mmdit
 from hpcddm.models.checkpoints import original_dit
@@ -17,10 +17,9 @@ from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Targe
 from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import sinusoids, unpatchify
 from tests.models.checkpoints import public
-from tests.spaces.examples import network_data
+from tests.spaces.examples import network_data, told
 
-TEXT = SimpleNamespace(tokens=3, encoder=SimpleNamespace(dimensions=lambda: 12, name="words"))
-DATA = network_data(4, 8, 10, TEXT)
+DATA = network_data(4, 8, 10)
 EPSILON = original_dit.original_objective()
 FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
 
@@ -30,22 +29,21 @@ def source(outputs=2, dtype=torch.float64):
     return layout("original_dit").load(Stored(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
 
 
-def target(info, objective=EPSILON, data=DATA, **changes):
-    return Target(info.model.model_copy(update=changes), data, objective)
+def target(info, objective=EPSILON, data=DATA, form="class", **changes):
+    return Target(info.model.model_copy(update=changes), told(data, form), objective)
 
 
 def build(tensors, model, data=DATA):
-    """The network in float64, with the prompts that the file leaves to the experiment."""
+    """The network in float64."""
     network = dit.DiT(model, data).double()
-    missing, unexpected = network.load_state_dict(tensors, strict=False)
-    assert set(missing) <= {"trunk.prompts"}
-    assert not unexpected
+    network.load_state_dict(tensors)
     return network.eval()
 
 
-def outputs_of(network, classes=None):
+def outputs_of(network, classes=None, text=None):
     x, steps, given = public.batch(dtype=torch.float64)
     condition = given if classes is None else torch.full_like(given, classes)
+    condition = condition if text is None else text
     patches = network.head(network.normalised(x, steps.double() / 1000, condition))
     return unpatchify(patches, network.patch, patches.shape[2] // network.patch**2, 8)
 
@@ -115,25 +113,24 @@ def test_without_classes_it_is_the_network_of_the_null_class():
 @torch.no_grad()
 def test_with_text_it_begins_as_the_network_of_the_null_class_whatever_the_text():
     tensors, info = source()
-    made = convert(tensors, info, target(info, condition="text"))
+    made = convert(tensors, info, target(info, form="text"))
     verdicts = checked(made, tensors)
     assert verdicts["trunk.embed_text.weight"] == verdicts["trunk.blocks.1.cross.out.weight"] == "reset"
     assert verdicts["trunk.blocks.0.attention.qkv.weight"] == "kept"
-    network = build(made.tensors, info.model.model_copy(update={"condition": "text"}))
-    network.set_prompts(torch.randn(11, 3, 12))
-    before = outputs_of(build(tensors, info.model), classes=10)
-    torch.testing.assert_close(outputs_of(network), before, rtol=0, atol=1e-12)
+    network, before = build(made.tensors, info.model, told(DATA, "text")), build(tensors, info.model)
+    text = torch.randn(len(public.batch()[0]), 3, 12)
+    torch.testing.assert_close(outputs_of(network, text=text), outputs_of(before, classes=10), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("condition, null", [("class", 10), ("none", 0), ("text", 0)])
 @torch.no_grad()
 def test_folded_modulation_is_the_old_one_at_the_reference(condition, null):
     tensors, info = source()
-    made = convert(tensors, info, target(info, modulation="single", condition=condition))
+    made = convert(tensors, info, target(info, form=condition, modulation="single"))
     verdicts = checked(made, tensors)
     assert verdicts["trunk.modulation.weight"] == verdicts["trunk.blocks.1.table"] == verdicts["table"] == "folded"
-    changed = info.model.model_copy(update={"modulation": "single", "condition": condition})
-    old, new = build(tensors, info.model), build(made.tensors, changed)
+    changed = info.model.model_copy(update={"modulation": "single"})
+    old, new = build(tensors, info.model), build(made.tensors, changed, told(DATA, condition))
     t = torch.tensor([REFERENCE_TIME], dtype=torch.float64)
     each, last = new.trunk.conditions(t, torch.tensor([null]))
     waves = sinusoids(1000 * t, 256).double()
@@ -161,13 +158,13 @@ def test_at_the_reference_the_folded_network_says_the_same_and_elsewhere_it_does
 
 
 def shaken(model, data=DATA):
-    """A network of random weights, nothing zero; its tensors without the prompts."""
+    """The tensors of a network of random weights, nothing zero."""
     torch.manual_seed(1)
     network = dit.DiT(model, data).double()
     with torch.no_grad():
         for values in network.parameters():
             values.add_(0.3 * torch.randn_like(values))
-    return {name: values for name, values in network.state_dict().items() if name != "trunk.prompts"}
+    return network.state_dict()
 
 
 @pytest.mark.parametrize("spacing", ["original", "diffusers"])
@@ -175,16 +172,15 @@ def shaken(model, data=DATA):
 @torch.no_grad()
 def test_unfolded_modulation_is_the_old_one_in_every_block_and_at_the_reference_in_the_last_layer(condition, spacing):
     _, info = source()
-    changes = {"modulation": "single", "condition": condition, "time_spacing": spacing}
-    single = info.model.model_copy(update=changes)
-    zero = single.model_copy(update={"modulation": "zero"})
-    tensors = shaken(single)
-    made = convert(tensors, replace(info, model=single), Target(zero, DATA, EPSILON))
+    single = info.model.model_copy(update={"modulation": "single", "time_spacing": spacing})
+    zero, data = single.model_copy(update={"modulation": "zero"}), told(DATA, condition)
+    tensors = shaken(single, data)
+    made = convert(tensors, replace(info, model=single, condition=Form(condition)), Target(zero, data, EPSILON))
     verdicts = checked(made, tensors)
     folded = {name for name, verdict in verdicts.items() if verdict == "folded"}
     assert {"table", "modulation.bias", "trunk.modulation.weight", "trunk.blocks.1.table"} <= folded
     assert "reset" not in verdicts.values() and "exact at t = 0.5" in made.verdicts["modulation.weight"][1]
-    old, new = build(tensors, single), build(made.tensors, zero)
+    old, new = build(tensors, single, data), build(made.tensors, zero, data)
     t = torch.tensor([0.0, 0.1, REFERENCE_TIME, 0.9, 1.0], dtype=torch.float64)
     null = torch.full((5,), 10)
     (each, last), (each_new, last_new) = old.trunk.conditions(t, null), new.trunk.conditions(t, null)
@@ -220,11 +216,11 @@ def test_new_classes_begin_as_the_unconditional_network(modulation):
     _, info = source()
     plain = info.model.model_copy(update={"condition": "none"})
     tensors = shaken(plain)
-    given = replace(info, model=plain, num_classes=0)
-    made = convert(tensors, given, target(given, condition="class", modulation=modulation))
+    given = replace(info, model=plain, num_classes=0, condition=Form.NONE)
+    made = convert(tensors, given, target(given, condition="given", modulation=modulation))
     assert checked(made, tensors)["trunk.embed_class.weight"] == "reset"
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
-    wanted = plain.model_copy(update={"condition": "class", "modulation": modulation})
+    wanted = info.model.model_copy(update={"modulation": modulation})
     before, after = build(tensors, plain), build(made.tensors, wanted)
     classes = torch.tensor([0, 5, 10])
     torch.testing.assert_close(after.normalised(x, t, classes), before.normalised(x, t, classes), rtol=0, atol=1e-11)
@@ -233,9 +229,8 @@ def test_new_classes_begin_as_the_unconditional_network(modulation):
 @torch.no_grad()
 def test_classes_in_the_place_of_text_begin_as_zero():
     _, info = source()
-    model = info.model.model_copy(update={"condition": "text"})
-    given = replace(info, model=model, encoder="words")
-    made = convert(shaken(model), given, target(given, condition="class"))
+    given = replace(info, condition=Form.TEXT, encoder="words")
+    made = convert(shaken(info.model, told(DATA, "text")), given, target(given))
     assert made.verdicts["trunk.embed_class.weight"][0] == "reset"
     assert made.tensors["trunk.embed_class.weight"].shape == (11, public.WIDTH)
     assert not made.tensors["trunk.embed_class.weight"].any()
@@ -245,10 +240,9 @@ def test_classes_in_the_place_of_text_begin_as_zero():
 @torch.no_grad()
 def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
     _, info = source()
-    model = info.model.model_copy(update={"condition": "text"})
-    tensors = shaken(model)
-    given = replace(info, model=model, encoder=encoder)
-    made = convert(tensors, given, target(given))
+    tensors = shaken(info.model, told(DATA, "text"))
+    given = replace(info, condition=Form.TEXT, encoder=encoder)
+    made = convert(tensors, given, target(given, form="text"))
     embedding = {"trunk.embed_text.weight", "trunk.embed_text.bias"}
     found = {name for name, verdict in checked(made, tensors).items() if verdict == "reset"}
     assert found == (embedding if reset else set())
@@ -274,7 +268,7 @@ def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
 @torch.no_grad()
 def test_what_does_not_fit_is_reset_and_nothing_else(changes, data, reset):
     tensors, info = source()
-    wanted = network_data(**{"channels": 4, "image_size": 8, "num_classes": 10, "text": TEXT} | data)
+    wanted = network_data(**{"channels": 4, "image_size": 8, "num_classes": 10} | data)
     made = convert(tensors, info, target(info, data=wanted, **changes))
     assert {name for name, verdict in checked(made, tensors).items() if verdict != "kept"} == reset
     build(made.tensors, info.model.model_copy(update=changes), wanted)
@@ -284,7 +278,7 @@ def test_what_does_not_fit_is_reset_and_nothing_else(changes, data, reset):
 def test_new_tensors_depend_on_the_seed_only():
     tensors, info = source()
     torch.manual_seed(11)
-    makes = [convert(tensors, info, target(info, condition="text"), seed).tensors for seed in (0, 0, 1)]
+    makes = [convert(tensors, info, target(info, form="text"), seed).tensors for seed in (0, 0, 1)]
     state = torch.get_rng_state()
     torch.manual_seed(11)
     assert torch.equal(state, torch.get_rng_state())
@@ -306,7 +300,7 @@ def test_another_body_is_refused(changes):
 @torch.no_grad()
 def test_other_classes_begin_as_the_null_class(modulation):
     tensors, info = source()
-    data = network_data(4, 8, 7, TEXT)
+    data = network_data(4, 8, 7)
     made = convert(tensors, info, target(info, data=data, modulation=modulation))
     network = build(made.tensors, info.model.model_copy(update={"modulation": modulation}), data)
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from diffusers import DiTTransformer2DModel
 
+from hpcddm.conditions.settings import Form
 from hpcddm.errors import UserError
 from hpcddm.models import dit
 from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading
@@ -218,7 +219,8 @@ def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
 @pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
 def test_what_diffusers_has_no_model_for_is_not_exported(changes):
     tensors, info = layout("original_dit").load(stored(public.random_original()), public.LIKE)
-    other = replace(info, model=info.model.model_copy(update=changes))
+    form = Form(changes.get("condition", "class"))
+    other = replace(info, model=info.model.model_copy(update=changes), condition=form)
     key, value = next(iter(changes.items()))
     with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):
         diffusers_dit.dump(tensors, other)

@@ -1,0 +1,44 @@
+"""The class of an image, as a number."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from hpcddm.conditions.base import Condition, Conditions
+from hpcddm.conditions.settings import ConditionSettings, Form
+from hpcddm.data.reader import Reader
+from hpcddm.data.settings import NetworkData, classes_of
+from hpcddm.errors import UserError
+
+
+class Settings(ConditionSettings):
+    """Variant without settings."""
+
+    form: ClassVar[Form] = Form.CLASS
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for images without classes."""
+        if experiment.data.num_classes is None:
+            raise ValueError("class_label needs data.num_classes; images without classes have condition text or none")
+
+
+class ClassLabel(Condition[Settings]):
+    """Class ids 0 ... num_classes - 1; the null class is `num_classes`."""
+
+    def __init__(self, settings: Settings, data: NetworkData) -> None:
+        super().__init__(settings, data)
+        self.null_class = classes_of(data)
+
+    def of(self, reader: Reader, numbers: Sequence[int] | np.ndarray) -> Conditions:
+        return reader.labels(numbers)
+
+    def null(self, count: int) -> Conditions:
+        return torch.full((count,), self.null_class)
+
+    def of_classes(self, classes: Sequence[int]) -> Conditions:
+        return torch.as_tensor(np.asarray(classes, dtype=np.int64))
+
+    def of_prompts(self, prompts: Sequence[str]) -> Conditions:
+        raise UserError("data.condition is class_label: the networks of this run are told a class, not text")

@@ -1,0 +1,39 @@
+"""Settings of the condition of an experiment's images; networks are built by its form and shape."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from hpcddm.schema import VariantSettings
+
+
+class Form(StrEnum):
+    """Form of a condition, by which networks embed it."""
+
+    NONE = "none"
+    """Nothing: networks do not look at it."""
+    CLASS = "class"
+    """Class ids (N,), of which `num_classes` is the null class."""
+    TEXT = "text"
+    """States of tokens (N, L, D), rows of zeros being padding."""
+
+
+class ConditionSettings(VariantSettings):
+    """Settings of the condition that every image has: what experts, router and student are told of it."""
+
+    room: ClassVar[str] = "conditions"
+    form: ClassVar[Form]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one image's condition: (L, D) for states of tokens, () for the others."""
+        return ()
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Name of the encoder that makes the states; None without one."""
+        return None
+
+    @property
+    def reads_captions(self) -> bool:
+        """True where an image's caption says its condition, False where its class does or nothing."""
+        return False

@@ -1,0 +1,35 @@
+"""The evaluation set: real images whose conditions and clusters the evaluation's samples have, one by one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int, Int64
+
+from hpcddm.data import draws
+from hpcddm.errors import UserError
+
+
+def balanced(labels: Int[np.ndarray, " n"], class_names: Sequence[str], count: int) -> Int64[np.ndarray, " {count}"]:
+    """Choose the first `count` samples of a split with class i % C at place i; class_names: of all C classes.
+
+    labels: of all samples of the split. Raises `UserError` when a class has too few.
+    """
+    of_class = [np.flatnonzero(labels == label) for label in range(len(class_names))]
+    needed = count // len(class_names)
+    for label, numbers in enumerate(of_class):
+        if len(numbers) < needed:
+            raise UserError(
+                f"evaluate.images: {count} images need {needed} of class {class_names[label]}, there are"
+                f" {len(numbers)}; at most {min(map(len, of_class)) * len(class_names)} can be balanced"
+            )
+    return np.stack([numbers[:needed] for numbers in of_class], axis=1).reshape(-1)
+
+
+def drawn(size: int, count: int, seed: int) -> Int64[np.ndarray, " {count}"]:
+    """Draw `count` samples of a split of `size` at random, for images without classes.
+
+    Raises `UserError` when there are too few.
+    """
+    if size < count:
+        raise UserError(f"evaluate.images: {count} images need as many real ones, there are {size}")
+    return draws.permutation(seed, "evaluation", size)[:count]

@@ -1,0 +1,25 @@
+"""Batches of a training of denoisers or routers: images with noise, times and what networks are told of them."""
+
+from functools import partial
+
+from hpcddm.conditions import base as conditions
+from hpcddm.config import Experiment
+from hpcddm.data.batch import NoisyBatches
+from hpcddm.data.draws import Draws
+from hpcddm.data.orders.base import Order
+from hpcddm.data.reader import Reader
+from hpcddm.data.samples import order_of
+
+
+def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Order | None = None) -> NoisyBatches:
+    """Return the batches of a training; by default of all rows as `data.order` has them."""
+    condition = conditions.build(settings.data)
+    return NoisyBatches(
+        reader,
+        order or order_of(settings, settings.seed, stream, len(reader)),
+        Draws(settings.seed, stream),
+        condition_of=partial(condition.of, reader),
+        null=condition.null,
+        dropout=settings.experts.condition_dropout,
+        shape=settings.data.x_shape,
+    )
