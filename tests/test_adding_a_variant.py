@@ -23,6 +23,7 @@ PAGE = (REPOSITORY / "docs" / "adding-a-variant.md").read_text()
 KINDS = {
     "encoder": ["encoders/row_means.py"],
     "source": ["data/sources/npz.py"],
+    "space": ["spaces/standardised.py"],
     "clustering": ["clusterings/quantiles.py"],
     "objective": ["objectives/middle_flow.py"],
     "metric": ["metrics/mean_shift.py"],
@@ -85,7 +86,7 @@ def test_all_files_of_the_page_run_an_experiment_from_a_users_own_folder(tmp_pat
     brightness = manifest.read(run.unit("brightness/all")).results["brightness"]
     assert len(brightness) == 2 and brightness[0] < brightness[1]
     settings = manifest.read(run.unit("train/expert-00")).settings
-    assert settings["experts.objective.name"] == "middle_flow"
+    assert settings["experts.objective.name"] == "middle_flow" and settings["data.space.mean"] == -0.4
     (code,) = [folder for folder in run.code.iterdir() if folder.is_dir()]
     for name, text in files_of(PAGE).items():
         assert (code / "hpcddm" / name).read_text() == text

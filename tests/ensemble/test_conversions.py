@@ -8,6 +8,7 @@ import torch
 from hpcddm import plugins
 from tests.ensemble.fields import conversion
 from tests.ensemble.mixtures import Mixture, objective
+from tests.spaces.examples import network_data
 
 ROOM = "ensemble/conversions"
 NAMES = plugins.names(ROOM)
@@ -175,7 +176,8 @@ def test_a_clamp_needs_one_posterior_for_both_halves_of_guidance(name, keys, ref
     settings = conversion(name, **keys).settings
 
     def experiment(guidance, posteriors):
-        return SimpleNamespace(evaluate=SimpleNamespace(guidance=guidance, posteriors=posteriors))
+        evaluate = SimpleNamespace(guidance=guidance, posteriors=posteriors)
+        return SimpleNamespace(evaluate=evaluate, data=network_data(1, 8))
 
     settings.check(experiment(1.0, "separate"))
     settings.check(experiment(2.0, "shared"))

@@ -13,18 +13,19 @@ from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
 from hpcddm.models.settings import PriorRouterSettings, RouterModelSettings
+from hpcddm.spaces.base import space_of
 from tests.spaces.examples import network_data
 
-DATA = network_data(1, 8, 3)
+DATA, LATENT_DATA = network_data(1, 8, 3), network_data(1, 8, 3, name="latents")
 CLUSTERS = 4
 NAMES = plugins.names("models", PriorRouterSettings)
 OPTIONS = {"feature_router": {"encoder": {"name": "pixels", "size": 4}}}
 each_router = pytest.mark.parametrize("name", NAMES)
 
 
-def build(name, **options):
+def build(name, data=DATA, **options):
     settings = RouterModelSettings.model_validate({"name": name} | OPTIONS.get(name, {}) | options)
-    return plugins.create(ComputedRouter, settings, DATA, CLUSTERS)
+    return plugins.create(ComputedRouter, settings, data, CLUSTERS)
 
 
 def reader(count=400, seed=0):
@@ -37,17 +38,17 @@ def reader(count=400, seed=0):
     return ArrayReader(images.clip(0, 255).astype(np.uint8), labels, clusters)
 
 
-def fitted(name, **options):
-    router = build(name, **options)
+def fitted(name, data=DATA, **options):
+    router = build(name, data, **options)
     router.fit(reader(), lambda done: None)
     return router
 
 
-def noisy(level, seed=1):
+def noisy(level, seed=1, data=DATA):
     """Images that no router was computed from: x, t, classes, clusters."""
     other = reader(seed=seed)
     rows = range(len(other))
-    x0 = torch.from_numpy(other.images(rows)).permute(0, 3, 1, 2) / 127.5 - 1
+    x0 = space_of(data).to_model(torch.from_numpy(other.images(rows)))
     eps = torch.randn(x0.shape, generator=torch.Generator().manual_seed(seed))
     return (1 - level) * x0 + level * eps, torch.full((len(x0),), level), other.labels(rows), other.clusters(rows)
 
@@ -87,16 +88,25 @@ def test_its_operations_can_be_counted(name):
     assert forward_flops(build(name), x[:1], t[:1], labels[:1]) >= 0
 
 
-def right(router, level):
-    x, t, labels, clusters = noisy(level)
+def right(router, level, data=DATA):
+    x, t, labels, clusters = noisy(level, data=data)
     nobody = torch.full_like(labels, DATA.num_classes)
     return (router(x, t, nobody).argmax(1) == clusters).float().mean().item()
 
 
+@pytest.mark.parametrize("data", [DATA, LATENT_DATA], ids=lambda data: data.space.name)
 @pytest.mark.parametrize("name, noise", [("distance_router", 0.5), ("feature_router", 0.3)])
-def test_distances_tell_clusters_apart(name, noise):
-    router = fitted(name)
-    assert right(router, 0.1) > 0.95 and right(router, noise) > 0.8
+def test_distances_tell_clusters_apart(name, noise, data):
+    router = fitted(name, data)
+    assert right(router, 0.1, data) > 0.95 and right(router, noise, data) > 0.8
+
+
+def test_features_are_those_of_the_image_in_every_space():
+    logits = []
+    for data in (DATA, LATENT_DATA):
+        x, t, labels, _ = noisy(0.0, data=data)
+        logits.append(fitted("feature_router", data)(x, t, labels))
+    assert torch.equal(*logits)
 
 
 def test_the_uniform_router_is_chance():

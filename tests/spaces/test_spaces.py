@@ -10,12 +10,15 @@ from hpcddm import plugins
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import plan
 from hpcddm.spaces.base import Space, space_of
+from hpcddm.spaces.latents import cosines, deviations
+from hpcddm.spaces.pixels import to_unit
 from hpcddm.spaces.settings import SpaceSettings
 from tests.helpers import REPOSITORY, tiny
 from tests.spaces.examples import network_data
 
 SIDE = 28
 NAMES = plugins.names(SpaceSettings.room)
+PATCH_ONE = {"experts__model__patch": 1, "router__model__patch": 1}
 each_space = pytest.mark.parametrize("name", NAMES)
 
 
@@ -85,3 +88,53 @@ def test_an_unknown_space_lists_the_valid_ones(tmp_path):
 def test_a_patch_that_does_not_tile_x_names_the_space(tmp_path):
     with pytest.raises(ConfigError, match="experts.model: patch 3 does not divide the side 8 of x in the space pixels"):
         tiny(tmp_path, experts__model__patch=3)
+
+
+@pytest.mark.parametrize("statistics", [{"deviation": 0.7}, {"deviation": 0.7, "patch": 4}])
+def test_latents_of_the_clothes_have_about_unit_variance_and_no_correlation_within_a_patch(statistics):
+    own = space_of(network_data(1, SIDE, name="latents", **statistics))
+    coefficients = own.to_model(clothes(1000)).movedim(1, 0).flatten(1)
+    assert 0.6 < coefficients.std(1).min() and coefficients.std(1).max() < 1.6
+    between = torch.corrcoef(coefficients) - torch.eye(len(coefficients))
+    assert between.abs().max() < 0.4
+
+
+@pytest.mark.parametrize("patch", [1, 2, 3, 7])
+def test_latents_are_a_scaled_rotation_of_every_patch(patch):
+    basis = cosines(patch)
+    torch.testing.assert_close(basis @ basis.T, torch.eye(patch, dtype=torch.float64))
+    own = space_of(network_data(3, 42, name="latents", patch=patch))
+    assert own.shape == (3 * patch**2, 42 // patch, 42 // patch)
+    values = torch.randn(5, 3, 42, 42, generator=torch.Generator().manual_seed(0)).mul(40).add(128).clamp(0, 255)
+    images = values.to(torch.uint8).permute(0, 2, 3, 1).contiguous()
+    scales = deviations(own.settings)
+    corner = to_unit(images)[4, 2, -patch:, -patch:].double()
+    expected = (basis @ corner @ basis.T / (scales[:, None] * scales)).flatten()
+    torch.testing.assert_close(own.to_model(images)[4, -(patch**2) :, -1, -1].double(), expected, atol=1e-5, rtol=1e-5)
+    assert np.array_equal(own.to_images(own.to_model(images)), images.numpy())
+
+
+@pytest.mark.parametrize(
+    "latents, changes, message",
+    [
+        ({"patch": 3}, {}, "data.space: patch 3 does not divide image_size 8"),
+        ({"patch": 4}, {}, "experts.model: patch 4 does not divide the side 2 of x in the space latents"),
+        (
+            {},
+            {"evaluate__conversion": {"name": "snr_matched", "x0_clamp": 1.0}},
+            "evaluate.conversion: x0_clamp 1: x has no bound in the space latents; remove it",
+        ),
+    ],
+)
+def test_what_does_not_go_with_latents_is_refused(tmp_path, latents, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        tiny(tmp_path, data__space={"name": "latents"} | latents, **changes)
+
+
+def test_a_space_makes_stale_what_sees_it_and_nothing_else(tmp_path):
+    before, after = (
+        {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, data__space=space, **PATCH_ONE))}
+        for space in ({"name": "pixels"}, {"name": "latents"})
+    )
+    changed = {key.split("/")[0] for key in before if before[key] != after[key]}
+    assert changed == {"train", "route", "evaluate", "report"}

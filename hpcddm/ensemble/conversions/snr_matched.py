@@ -29,8 +29,8 @@ class Settings(ConversionSettings):
 
     An epsilon network's errors grow as 1 / (1 - t) and count as unknown above `highest`, by default 0.97 for a network
     in bf16 and 0.999 for one in fp32; an x0 network's grow as 1 / t and count as unknown below `lowest`. `x0_clamp`
-    keeps estimated images within [-x0_clamp, x0_clamp]. Above `skip_above` epsilon networks are not evaluated
-    while there are others.
+    keeps estimates of x0 within [-x0_clamp, x0_clamp], in a space where x has bounds. Above `skip_above` epsilon
+    networks are not evaluated while there are others.
     """
 
     lowest: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
@@ -39,8 +39,10 @@ class Settings(ConversionSettings):
     skip_above: Annotated[float, Field(gt=0, lt=1)] | None = None
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError when a clamp would be applied to the two halves of guidance apart."""
-        evaluate = experiment.evaluate
+        """Raise ValueError over a clamp of x without bounds, or one applied to the two halves of guidance apart."""
+        evaluate, space = experiment.evaluate, experiment.data.space
+        if self.x0_clamp is not None and space.bound is None:
+            raise ValueError(f"x0_clamp {self.x0_clamp:g}: x has no bound in the space {space.name}; remove it")
         if self.x0_clamp is not None and evaluate.guidance != 1 and evaluate.posteriors != "shared":
             raise ValueError("x0_clamp comes after guidance, which needs 'posteriors: shared'")
 
