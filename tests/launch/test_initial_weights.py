@@ -1,6 +1,7 @@
 """Weights to start from are looked at when a run is submitted."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -61,6 +62,19 @@ def test_weights_of_another_network_are_refused_at_submit(run, tmp_path, key, va
     ((field, there),) = value.items()
     with pytest.raises(UserError, match=f"experts.{key}.{field} is .* and the file's is {there}; .*hpcddm convert"):
         starts_checked(seeded(tmp_path, parameters(size), own), run)
+
+
+def test_weights_of_another_space_are_refused_though_their_shapes_fit(run, tmp_path):
+    in_pixels = tiny(tmp_path)
+    in_latents = {"data__space": {"name": "latents"}, "experts__model__patch": 2, "router__model__patch": 2}
+    model = tiny(tmp_path, **in_latents).experts.model
+    size = in_pixels.experts.model.parameters(in_pixels.data)
+    assert size == model.parameters(tiny(tmp_path, **in_latents).data)
+    own = {"model": model.model_dump(), "objective": in_pixels.experts.objective.model_dump()}
+    for space, fits in (({"name": "pixels"}, False), (tiny(tmp_path, **in_latents).data.space.model_dump(), True)):
+        described = own | {"data": {"space": space}}
+        with nullcontext() if fits else pytest.raises(UserError, match="data.space is .*latents.* and the file's is"):
+            starts_checked(seeded(tmp_path, parameters(size), described, **in_latents), run)
 
 
 def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_path):
