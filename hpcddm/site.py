@@ -65,6 +65,10 @@ class Resources(UnitKeys):
     gpus_per_node: Annotated[int, Field(ge=0)] = 0
     memory_gb: Positive = 4
     minutes: Positive = 60
+    zero_stage: Literal[1] = 1
+    """Stage of DeepSpeed's ZeRO: how far a training is split among its ranks."""
+    micro_batch: Positive | None = None
+    """Largest number of images that a rank sends through a network at once; by default its whole share of a batch."""
 
     @property
     def ranks(self) -> int:

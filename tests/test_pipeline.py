@@ -88,6 +88,15 @@ def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path, changes
     } == stale
 
 
+def test_an_expert_is_hashed_by_its_own_numbers_and_not_by_that_of_experts(tmp_path):
+    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
+    twice = {"images": 128, "batch": 32, "ema_halflife_images": 200}
+    changes = {f"experts__training__{key}": value for key, value in twice.items()} | {"cluster__experts": 4}
+    after = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
+    assert [after[expert_key(expert)] for expert in (0, 1)] == [before[expert_key(expert)] for expert in (0, 1)]
+    assert after[expert_key(0)]["training.images"] == 32 and after[MONOLITH] != before[MONOLITH]
+
+
 def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):
     before, after = ({unit.key: unit for unit in plan(tiny(tmp_path, seed=seed))} for seed in (0, 1))
     assert {key for key in before if before[key].fingerprint_settings == after[key].fingerprint_settings} >= {

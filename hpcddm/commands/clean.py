@@ -150,18 +150,18 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
         if states[key].state is State.COMPLETE:
             yield folder
         elif all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
-            fingerprint = _fingerprint(states[key].unit, run)
-            yield from (path for path in sorted(folder.iterdir()) if _is_other(path, fingerprint))
+            trajectory = _trajectory(states[key].unit, run)
+            yield from (path for path in sorted(folder.iterdir()) if _is_other(path, trajectory))
 
 
-def _fingerprint(unit: PlannedUnit, run: RunDir) -> str:
+def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
     inputs = {key: present for key in unit.inputs if (present := manifest.read(run.unit(key)))}
-    return Manifest.expected(unit.key, unit.fingerprint_settings, inputs).fingerprint
+    return Manifest.expected(unit.key, unit.fingerprint_settings, inputs).trajectory
 
 
-def _is_other(folder: Path, fingerprint: str) -> bool:
+def _is_other(folder: Path, trajectory: str) -> bool:
     state = atomic.read_json(folder / STATE_FILE)
-    return isinstance(state, dict) and state.get("fingerprint") != fingerprint
+    return isinstance(state, dict) and state.get("trajectory") != trajectory
 
 
 def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:

@@ -35,9 +35,17 @@ class Batch:
         moved = self._each(lambda tensor: tensor.to(device, non_blocking=True))
         return replace(moved, x0=to_model(moved.x0))
 
+    def split(self: B, parts: int) -> list[B]:
+        """Split the batch into equal parts, which must divide the number of its images."""
+        size = len(self.sample_indices) // parts
+        return [self._rows(slice(start, start + size)) for start in range(0, len(self.sample_indices), size)]
+
     def pinned(self: B) -> B:
         """Copy the batch to page-locked memory, from which a GPU reads while the processor goes on."""
         return self._each(Tensor.pin_memory)
+
+    def _rows(self: B, rows: slice) -> B:
+        return replace(self._each(lambda tensor: tensor[rows]), sample_indices=self.sample_indices[rows])
 
     def _each(self: B, change: Callable[[Tensor], Tensor]) -> B:
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}

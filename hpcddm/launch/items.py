@@ -138,6 +138,8 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
             unit.requires,
             threads=resources.cpus_per_rank,
             gpus=resources.gpus_per_node,
+            zero_stage=resources.zero_stage,
+            micro_batch=resources.micro_batch,
             is_collective=is_collective(unit.key),
             optional=unit.optional,
             min_optional=unit.min_optional,

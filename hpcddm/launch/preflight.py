@@ -83,10 +83,10 @@ def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
         return None
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    fingerprint = Manifest.expected(unit.key, unit.fingerprint_settings, present).fingerprint
+    trajectory = Manifest.expected(unit.key, unit.fingerprint_settings, present).trajectory
     for path in descriptions:
         state = atomic.read_json(path)
-        if isinstance(state, dict) and state.get("fingerprint") == fingerprint and "world_size" in state:
+        if isinstance(state, dict) and state.get("trajectory") == trajectory and "world_size" in state:
             return path
     return None
 

@@ -1,45 +1,14 @@
-"""Budgets: images and FLOPs of every training, shared by the stages, the report and `plan`."""
+"""Budgets: FLOPs of every training, and the images that they buy, shared by the stages, the report and `plan`."""
 
-import math
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.train import expert_keys
+from hpcddm.pipeline.trainings import expert_training, router_training
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.training.settings import Training
-
-
-def whole_batches(images: int, batch: int) -> int:
-    """Round a number of images up to whole batches."""
-    return math.ceil(images / batch) * batch
-
-
-def in_whole_batches(training: Training) -> Training:
-    """Round the images of a training up to whole batches."""
-    return training.model_copy(update={"images": whole_batches(training.images, training.batch)})
-
-
-def part_of(total: Training, share: Fraction) -> Training:
-    """Scale a training by a share: images, batch, warm-up, EMA half-life and logging (arXiv 2501.05450, sec. 4)."""
-    batch = int(total.batch * share)
-    return total.model_copy(
-        update={
-            "images": whole_batches(total.images, total.batch) // total.batch * batch,
-            "batch": batch,
-            "warmup_images": int(total.warmup_images * share),
-            "ema_halflife_images": math.ceil(total.ema_halflife_images * share),
-            "log_images": math.ceil(total.log_images * share),
-        }
-    )
-
-
-def expert_training(settings: Experiment, expert: int) -> Training:
-    """Return one expert's K-th of the common budget, in its own precision."""
-    part = part_of(settings.experts.training, Fraction(1, settings.cluster.experts))
-    return part.model_copy(update={"precision": settings.expert_config(expert).precision})
 
 
 def monolith_training(settings: Experiment) -> Training:
@@ -49,21 +18,6 @@ def monolith_training(settings: Experiment) -> Training:
     spent = sum(expert_training(settings, expert).images * each[expert] for expert in experts)
     affordable = (spent + router_flops(settings)) / monolith_flops
     return total.model_copy(update={"images": round(affordable / total.batch) * total.batch})
-
-
-def student_training(settings: Experiment) -> Training:
-    """Return the student's share of the experts' budget; a quarter costs a third, as each image needs a teacher.
-
-    Raises `ValueError` for an experiment without a student.
-    """
-    part = part_of(settings.experts.training, Fraction(str(settings.student.share)))
-    return part.model_copy(update={"precision": settings.expert_config().precision})
-
-
-def router_training(settings: Experiment) -> Training | None:
-    """Return the router's training in whole batches; None for one that is not trained."""
-    training = settings.router.training
-    return None if training is None else in_whole_batches(training)
 
 
 def train_flops(settings: Experiment, config: ExpertConfig) -> int:

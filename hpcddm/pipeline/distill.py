@@ -9,6 +9,7 @@ from hpcddm.pipeline.keys import CLUSTER, ROUTER, STUDENT
 from hpcddm.pipeline.shard import shard_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import denoiser_disk, expert_keys
+from hpcddm.pipeline.trainings import student_training
 from hpcddm.schema import hashed
 
 
@@ -41,6 +42,7 @@ class DistillStage(Stage):
         settings = {
             "distill": hashed(experiment.student),
             "experts": expert_settings(experiment, None),
+            "training": hashed(student_training(experiment)),
             "experts.overrides": [*overridden_models(experiment), *objectives],
             "evaluate.conversion": hashed(experiment.evaluate.conversion),
         }
@@ -50,7 +52,7 @@ class DistillStage(Stage):
 
     def batch(self, experiment: Experiment, key: str) -> int:
         """Return the student's share of the common batch."""
-        return round(experiment.student.share * experiment.experts.training.batch)
+        return student_training(experiment).batch
 
     def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
         """Return the weights of `experts.init_from`."""

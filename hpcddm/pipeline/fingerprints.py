@@ -30,14 +30,12 @@ def common_settings(experiment: Experiment, model: NetworkSettings | None = None
 
 
 def expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
-    """Return the training settings of one denoiser, without the overrides of other experts."""
-    config, experts = experiment.expert_config(expert), experiment.experts
-    settings = hashed(experts)
-    del settings["overrides"]
-    return settings | {
+    """Return the settings of one denoiser, without the overrides of other experts and without its training."""
+    config = experiment.expert_config(expert)
+    return {
         "model": hashed(config.model),
         "objective": hashed(config.objective),
-        "training": settings["training"] | {"precision": config.precision},
+        "condition_dropout": experiment.experts.condition_dropout,
         "init_from": hashed(config.init_from) if config.init_from else None,
     }
 

@@ -10,6 +10,7 @@ from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overr
 from hpcddm.pipeline.keys import CLUSTER, MONOLITH, expert_key, expert_number
 from hpcddm.pipeline.shard import shard_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.trainings import expert_training
 from hpcddm.schema import hashed
 
 
@@ -57,18 +58,21 @@ class TrainStage(Stage):
         return [*shard_keys(experiment), CLUSTER]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the denoiser's own settings; for the monolith also what its images are computed from."""
+        """Cover the denoiser's own settings, an expert's training in its own numbers; never how many experts there are.
+
+        For the monolith, the settings from which its number of images is computed.
+        """
         expert = expert_number(key)
-        settings = common_settings(experiment, experiment.expert_config(expert).model) | {
-            "experts": expert_settings(experiment, expert),
-            "cluster.experts": experiment.cluster.experts,
-        }
-        return settings | (_bought_settings(experiment) if key == MONOLITH else {})
+        settings = common_settings(experiment, experiment.expert_config(expert).model)
+        settings["experts"] = expert_settings(experiment, expert)
+        if expert is None:
+            return settings | _bought_settings(experiment)
+        return settings | {"training": hashed(expert_training(experiment, expert))}
 
     def batch(self, experiment: Experiment, key: str) -> int:
-        """Return the monolith's batch, or an expert's K-th of it."""
-        batch = experiment.experts.training.batch
-        return batch if key == MONOLITH else batch // experiment.cluster.experts
+        """Return the monolith's batch, or an expert's own."""
+        expert = expert_number(key)
+        return experiment.experts.training.batch if expert is None else expert_training(experiment, expert).batch
 
     def site(self, experiment: Experiment, key: str) -> str | None:
         """Return the expert's own site, where the experiment names sites."""
@@ -88,6 +92,7 @@ class TrainStage(Stage):
 
 def _bought_settings(experiment: Experiment) -> dict[str, Any]:
     """Return what the monolith's images depend on: the router's FLOPs, and the experts' sizes."""
+    common, config = experiment.experts.training, experiment.expert_config()
     router, training = experiment.router, experiment.router.training
     settings: dict[str, Any] = {"model": hashed(router.model)}
     if training:
@@ -96,4 +101,9 @@ def _bought_settings(experiment: Experiment) -> dict[str, Any]:
         settings["samples"] = hashed(router.samples)
     if router.refit:
         settings["refit"] = True
-    return {"router": settings, "experts.overrides": overridden_models(experiment)}
+    return {
+        "experts.training": hashed(common) | {"precision": config.precision},
+        "cluster.experts": experiment.cluster.experts,
+        "router": settings,
+        "experts.overrides": overridden_models(experiment),
+    }

@@ -88,7 +88,12 @@ def _training_step(costs: Costs, network: str, batch: int, device: torch.device)
     training = costs.training(network).model_copy(update={"batch": batch})
     engine = Engine(costs.network(network), training, Ranks(0, 0, 1, 1, "plan"), device)
     inputs = [values.to(device) for values in costs.inputs(network, batch)]
-    return lambda: engine.step(engine.model(*inputs).square().mean(), batch)
+
+    def step() -> None:
+        engine.backward(engine.model(*inputs).square().mean())
+        engine.step(batch)
+
+    return step
 
 
 def _least_seconds(step: Callable[[], object], at_least: float) -> float:

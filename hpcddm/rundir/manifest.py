@@ -13,6 +13,8 @@ from hpcddm.rundir import atomic, fresh
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
+LENGTH = "training.images"
+"""End of the keys that say how long a training goes on."""
 RESULTS = "facts"
 """Key of the results in the file, as older runs also have it."""
 
@@ -58,6 +60,12 @@ class Manifest:
     def fingerprint(self) -> str:
         """Hash over the settings and the inputs."""
         return digest({"settings": self.settings, "inputs": self.inputs})
+
+    @property
+    def trajectory(self) -> str:
+        """Hash over what a training state is a function of: all but the number of images at which the training ends."""
+        settings = {key: value for key, value in self.settings.items() if not key.endswith(LENGTH)}
+        return digest({"settings": settings, "inputs": self.inputs})
 
 
 def digest(value: Any) -> str:

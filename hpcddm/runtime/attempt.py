@@ -62,9 +62,9 @@ class Attempt:
         os.dup2(descriptor, 2)
         os.close(descriptor)
 
-    def begin(self, images: int, fingerprint: str) -> None:
-        """Record the first step: the number of images seen before it, and the fingerprint of the training."""
-        begun = {"images": images, "fingerprint": fingerprint, "time": time.time()}
+    def begin(self, images: int, trajectory: str) -> None:
+        """Record the first step: the number of images seen before it, and the trajectory of the training."""
+        begun = {"images": images, "trajectory": trajectory, "time": time.time()}
         atomic.write_json(self.folder / BEGUN, begun, durable=False)
 
     def speak(self, outcome: Outcome, reason: str, exit_code: int | None = None) -> None:

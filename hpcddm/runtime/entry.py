@@ -184,10 +184,12 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
     folder.mkdir(parents=True, exist_ok=True)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     unit = Unit(
-        *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.fingerprint),
+        *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
         gpus=max(spec.gpus, environment.gpus_on_node()),
+        zero_stage=spec.zero_stage,
+        micro_batch=spec.micro_batch,
         data_threads=environment.data_threads(spec.threads),
     )
     if ranks.rank > 0:

@@ -23,6 +23,9 @@ class Spec:
     """True for a training, in which all ranks take part and which a later attempt continues."""
     gpus: int = 0
     """Number of GPUs that the unit gets on each node."""
+    zero_stage: int = 1
+    micro_batch: int | None = None
+    """Number of images that a rank sends through a network at once; None for its whole share of a batch."""
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20

@@ -23,11 +23,16 @@ class Unit:
     stop: StopFlag
     inputs: dict[str, Manifest]
     """Manifests of the input units, by key."""
-    fingerprint: str
+    trajectory: str
+    """Hash over what the unit's training states are a function of."""
     network_interface: str | None = None
     watchdog_minutes: float = 20
     gpus: int = 0
     """Number of GPUs that the unit got on each of its nodes."""
+    zero_stage: int = 1
+    """Stage of DeepSpeed's ZeRO."""
+    micro_batch: int | None = None
+    """Number of images that a rank sends through a network at once; None for its whole share of a batch."""
     data_threads: int = 1
     """Number of threads in which a rank reads samples ahead of its training."""
 

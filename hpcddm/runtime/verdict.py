@@ -243,9 +243,9 @@ def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
 
 def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
     """Return the images of the newest training state of these attempts; states of other settings do not count."""
-    fingerprints = {record.begun["fingerprint"] for record in tried if "fingerprint" in record.begun}
+    trajectories = {record.begun["trajectory"] for record in tried if "trajectory" in record.begun}
     states = [atomic.read_json(path) for path in (folder / "state").glob("images-*/state.json")]
-    whole = (state for state in states if isinstance(state, dict) and state.get("fingerprint") in fingerprints)
+    whole = (state for state in states if isinstance(state, dict) and state.get("trajectory") in trajectories)
     return max((state["images"] for state in whole), default=0)
 
 

@@ -17,6 +17,7 @@ from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
+from hpcddm.pipeline import trainings
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -24,7 +25,7 @@ from hpcddm.training.loop import Task, train
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
-    config, training = settings.expert_config(), budgets.student_training(settings)
+    config, training = settings.expert_config(), trainings.student_training(settings)
     reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
@@ -41,7 +42,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the student's training, and an evaluation of its teacher for every image."""
-    training = budgets.student_training(workload.settings)
+    training = trainings.student_training(workload.settings)
     per_image = NetworkEvaluations(1.0, 1.0 if workload.settings.student.teacher == "router" else 0.0)
     teacher = workload.of_experts(training.images, training.batch, per_image)
     return [Work(DENOISER, True, training.images, training.batch), *teacher]

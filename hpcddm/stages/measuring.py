@@ -12,8 +12,9 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.data.batch import LabelledBatch, LabelledBatches, TurnedBatches, turned
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
-from hpcddm.networks import budgets, measuring
+from hpcddm.networks import measuring
 from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.measuring import TURNS, network_settings
 from hpcddm.runtime.unit import Result, Unit
@@ -31,7 +32,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """
     network = network_settings(settings, unit.key)
     reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
-    training, stream = budgets.in_whole_batches(network.training), STREAMS[unit.key]
+    training, stream = trainings.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
     order, drawn = sample_lists.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
     kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
@@ -50,7 +51,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training and the measurement on the held-out images."""
     name = name_of(key)
-    training = budgets.in_whole_batches(network_settings(workload.settings, key).training)
+    training = trainings.in_whole_batches(network_settings(workload.settings, key).training)
     heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
     return [Work(name, True, training.images, training.batch), heldout]
 

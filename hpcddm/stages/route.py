@@ -29,6 +29,7 @@ from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_rows, quality, 
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
 from hpcddm.networks.workload import ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
+from hpcddm.pipeline import trainings
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
@@ -42,7 +43,7 @@ SAMPLED_TOGETHER = 100
 def run(settings: Experiment, unit: Unit) -> Result:
     """Make the router, calibrate it and measure it by noise level on held-out images."""
     device = own_device(unit)
-    training = budgets.router_training(settings)
+    training = trainings.router_training(settings)
     made, log_prior = _fit(settings, unit) if training is None else _train(settings, training, unit)
     if unit.ranks.rank > 0:
         return made
@@ -65,7 +66,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the experts' samples where there are any, the router's training or fit, and its measurement."""
     settings, counts = workload.settings, workload.counts
     work = [Work(ROUTER, False, router_nfe(settings, counts["heldout"]), SAMPLED_TOGETHER)]
-    training, samples = budgets.router_training(settings), settings.router.samples
+    training, samples = trainings.router_training(settings), settings.router.samples
     if samples:
         drawn = samples.images * settings.cluster.experts
         per_image = NetworkEvaluations(experts=float(samples.steps * (1 if samples.guidance == 1 else 2)))

@@ -13,6 +13,7 @@ from hpcddm.data.batch import NoisyBatch
 from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import expert_number
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
@@ -26,7 +27,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         config, training = settings.expert_config(), budgets.monolith_training(settings)
         samples = sample_lists.clustered(unit, "train")
     else:
-        config, training = settings.expert_config(expert), budgets.expert_training(settings, expert)
+        config, training = settings.expert_config(expert), trainings.expert_training(settings, expert)
         samples = sample_lists.clustered(unit, unit.name)
     reader = sample_lists.reader(unit, "train", samples)
     batches = noisy_batches(settings, unit.key, reader)
@@ -45,7 +46,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training of one denoiser."""
     settings, expert = workload.settings, expert_number(key)
-    training = budgets.monolith_training(settings) if expert is None else budgets.expert_training(settings, expert)
+    training = budgets.monolith_training(settings) if expert is None else trainings.expert_training(settings, expert)
     return [Work(workload.denoiser(expert), True, training.images, training.batch)]
 
 

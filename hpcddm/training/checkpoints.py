@@ -18,8 +18,8 @@ from hpcddm.training.engine import Engine
 KEPT = 2
 PROBE_BYTES = 1 << 20
 """Number of bytes that a disk must still take, or else it is full."""
-FORMAT = 2
-"""Format of `state.json`; format 1 had no digests and could not tell one step's files from another's."""
+FORMAT = 3
+"""Format of `state.json`; formats 1 and 2 named the fingerprint of a training, its number of images included."""
 STATE = "state.json"
 
 
@@ -38,7 +38,7 @@ class Checkpoints:
 
     def __init__(self, unit: Unit) -> None:
         self._folder = unit.state
-        self._fingerprint = unit.fingerprint
+        self._trajectory = unit.trajectory
         self._world_size = unit.ranks.world_size
         self._local_rank = unit.ranks.local_rank
         self._attempt = unit.attempt
@@ -153,7 +153,7 @@ class Checkpoints:
         state = {
             "format": FORMAT,
             "images": images,
-            "fingerprint": self._fingerprint,
+            "trajectory": self._trajectory,
             "world_size": self._world_size,
             "files": [asdict(file) for file in files],
             "loop": loop,
@@ -171,7 +171,7 @@ class Checkpoints:
         """List this unit's states, oldest first, without those of a training with other settings."""
         folders = sorted(self._folder / name for name in fresh.names(self._folder) if name.startswith("images-"))
         stored = [(folder, fresh.read_json(folder / STATE)) for folder in folders]
-        return [(folder, state) for folder, state in stored if _is_of(state, self._fingerprint)]
+        return [(folder, state) for folder, state in stored if _is_of(state, self._trajectory)]
 
 
 def _describe(paths: list[Path], staged: Path) -> list[Written]:
@@ -215,8 +215,8 @@ def _fault(folder: Path, state: dict[str, Any], rank: int) -> str | None:
     return None
 
 
-def _is_of(state: Any, fingerprint: str) -> TypeGuard[dict[str, Any]]:
-    return isinstance(state, dict) and state.get("fingerprint") == fingerprint
+def _is_of(state: Any, trajectory: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(state, dict) and state.get("trajectory") == trajectory
 
 
 def _files(state: dict[str, Any]) -> list[Written]:

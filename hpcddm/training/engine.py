@@ -19,9 +19,20 @@ TAG = "deepspeed"
 
 
 class Engine:
-    """One model under training on all ranks of a unit; all methods are collective."""
+    """One model under training on all ranks of a unit; all methods are collective.
 
-    def __init__(self, model: nn.Module, training: Training, ranks: Ranks, device: torch.device) -> None:
+    micro_batches: number of equal parts in which a rank's images of a step go through the network.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        training: Training,
+        ranks: Ranks,
+        device: torch.device,
+        zero_stage: int = 1,
+        micro_batches: int = 1,
+    ) -> None:
         deepspeed = masters.import_deepspeed(device)
         self._training = training
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
@@ -34,10 +45,10 @@ class Engine:
             fused=True,
         )
         settings = {
-            "train_micro_batch_size_per_gpu": training.batch // ranks.world_size,
-            "gradient_accumulation_steps": 1,
+            "train_micro_batch_size_per_gpu": training.batch // ranks.world_size // micro_batches,
+            "gradient_accumulation_steps": micro_batches,
             "gradient_clipping": training.gradient_clip,
-            "zero_optimization": {"stage": training.zero_stage},
+            "zero_optimization": {"stage": zero_stage},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
             "steps_per_print": 10**9,
@@ -48,14 +59,19 @@ class Engine:
         self.model = self._engine
         self._ema = Ema(masters.master_weights(self._engine))
 
-    def step(self, loss: torch.Tensor, images_seen: int) -> bool:
-        """Make one optimizer step on the mean loss of this rank's images; `images_seen` includes those of all ranks.
+    def backward(self, loss: torch.Tensor) -> None:
+        """Add the gradient of the mean loss of one micro batch of this rank."""
+        self._engine.backward(loss)
+        if not self._engine.is_gradient_accumulation_boundary():
+            self._engine.step()
+
+    def step(self, images_seen: int) -> bool:
+        """Make one optimizer step after the last micro batch; `images_seen` includes the images of all ranks.
 
         Returns whether the step was made: where the gradient of any rank is not finite, no rank changes anything.
         """
         for group in self._engine.optimizer.param_groups:
             group["lr"] = constant_with_warmup(images_seen, self._training)
-        self._engine.backward(loss)
         self._engine.step()
         if masters.was_skipped(self._engine):
             return False

@@ -73,7 +73,7 @@ class TrainingLog:
         if self._board is None:
             return
         if progress.images == self._first_images + self._training.batch:
-            self._unit.attempt.begin(self._first_images, self._unit.fingerprint)
+            self._unit.attempt.begin(self._first_images, self._unit.trajectory)
         self._beat(progress)
 
     def skipped(self, progress: Progress) -> None:

@@ -76,7 +76,8 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     flops_per_image = task.flops_per_image() if task.flops_per_image and ranks.rank == 0 else None
     device = process_group.join(unit)
     checkpoints = Checkpoints(unit)
-    engine, progress = _start(task, training, unit, checkpoints, device)
+    micro_batches = count_micro_batches(training.batch // ranks.world_size, unit.micro_batch)
+    engine, progress = _start(task, training, unit, checkpoints, device, micro_batches)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     saved_at, skipped_in_a_row = time.time(), 0
 
@@ -85,12 +86,14 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
         Loader(_reading(task, device), _own_shares(progress.images, training, ranks), unit.data_threads) as loader,
     ):
         for batch in loader:
-            batch = batch.to(device, task.to_model)
+            losses = []
+            for part in batch.to(device, task.to_model).split(micro_batches):
+                losses.append(task.loss(engine.model, part))
+                engine.backward(losses[-1].mean())
 
-            losses = task.loss(engine.model, batch)
             progress.images += training.batch
-            if engine.step(losses.mean(), progress.images):
-                mean_loss.add(losses)
+            if engine.step(progress.images):
+                mean_loss.add(torch.cat(losses))
                 skipped_in_a_row = 0
             else:
                 progress.skipped += 1
@@ -120,6 +123,12 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     return Trained([WEIGHTS, CURVE], {"skipped_steps": progress.skipped})
 
 
+def count_micro_batches(share: int, most: int | None) -> int:
+    """Count the equal parts of a rank's share of a batch, each of `most` images or fewer; one where `most` is None."""
+    fewest = 1 if most is None else -(-share // most)
+    return next(parts for parts in range(fewest, share + 1) if share % parts == 0)
+
+
 def load_weights(model: nn.Module, folder: Path) -> nn.Module:
     """Fill a model with the weights of a finished training and make it ready for inference."""
     model.load_state_dict(load_file(folder / WEIGHTS))
@@ -127,7 +136,12 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
 
 
 def _start(
-    task: Task[B], training: Training, unit: Unit, checkpoints: Checkpoints, device: torch.device
+    task: Task[B],
+    training: Training,
+    unit: Unit,
+    checkpoints: Checkpoints,
+    device: torch.device,
+    micro_batches: int,
 ) -> tuple[Engine, Progress]:
     """Build the model and continue from the newest state, or from the beginning where there is none."""
     torch.manual_seed(task.seed)
@@ -135,7 +149,7 @@ def _start(
     resumable = checkpoints.agree_on_newest()
     if resumable is None and task.start is not None:
         task.start(model)
-    engine = Engine(model, training, unit.ranks, device)
+    engine = Engine(model, training, unit.ranks, device, unit.zero_stage, micro_batches)
     if resumable is not None:
         folder, state = resumable
         engine.load(folder)

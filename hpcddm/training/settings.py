@@ -20,6 +20,5 @@ class Training(StrictModel):
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
     precision: Literal["fp32", "bf16"] = "bf16"
-    zero_stage: Literal[1] = 1
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     log_images: Positive = 1024

@@ -22,10 +22,10 @@ from tests.helpers import finish, hpcddm, tiny
 EXPERT, OTHER = expert_key(0), expert_key(1)
 
 
-def state(run, key, name, fingerprint):
+def state(run, key, name, trajectory):
     folder = run.unit(key) / "state" / name
     folder.mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"fingerprint": fingerprint}))
+    (folder / "state.json").write_text(json.dumps({"trajectory": trajectory}))
     (folder / "rank0.pt").write_bytes(b"x" * 1000)
     return folder
 
@@ -50,14 +50,14 @@ def files(run):
     return found - {run.lock.name}
 
 
-def fingerprint(run, key):
+def trajectory(run, key):
     unit = next(unit for unit in plan(stored_experiment(run)) if unit.key == key)
     inputs = {need: manifest.read(run.unit(need)).digest for need in unit.requires}
-    return Manifest(*key.split("/"), unit.fingerprint_settings, inputs, []).fingerprint
+    return Manifest(*key.split("/"), unit.fingerprint_settings, inputs, []).trajectory
 
 
 def test_what_nobody_needs_goes_and_all_else_stays(run):
-    good = state(run, EXPERT, "0000064", fingerprint(run, EXPERT))
+    good = state(run, EXPERT, "0000064", trajectory(run, EXPERT))
     bad = state(run, EXPERT, "0000128", "of other settings")
     left = state(run, MONOLITH, "0000064", "any")
     gone = state(run, "train/expert-07", "0000064", "any")

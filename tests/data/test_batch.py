@@ -55,6 +55,14 @@ def test_the_ranks_shares_are_the_batch(world_size):
         assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
 
 
+def test_a_batch_is_split_into_equal_parts():
+    whole = noisy().read(range(8, 20))
+    parts = whole.split(3)
+    assert [part.sample_indices for part in parts] == [range(8, 12), range(12, 16), range(16, 20)]
+    for name in ("x0", "condition", "clusters", "noise", "time"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
+
+
 def test_images_are_not_moved_without_a_shift():
     batch, rows = LabelledBatches(READER, ORDER, DRAWS, 0, False).read(range(12)), ORDER.rows(range(12))
     assert np.array_equal(batch.x0.numpy(), IMAGES[rows]) and batch.labels.tolist() == rows.tolist()

@@ -100,10 +100,10 @@ def saved(tmp_path):
     run = RunDir(tmp_path / "run")
     units = plan(tiny(tmp_path))
     finish(units, run)
-    fingerprint = manifest.read(run.unit(KEY)).fingerprint
+    trajectory = manifest.read(run.unit(KEY)).trajectory
     (run.unit(KEY) / "manifest.json").unlink()
-    for images, ranks, made in ((16, 8, fingerprint), (32, 2, fingerprint), (64, 5, "of other settings")):
-        state = {"fingerprint": made, "world_size": ranks, "images": images}
+    for images, ranks, made in ((16, 8, trajectory), (32, 2, trajectory), (64, 5, "of other settings")):
+        state = {"trajectory": made, "world_size": ranks, "images": images}
         atomic.write_json(run.unit(KEY) / f"state/images-{images:012d}" / "state.json", state)
     return run, next(unit for unit in units if unit.key == KEY)
 

@@ -88,3 +88,13 @@ def test_a_record_names_no_host_user_or_path():
     words = json.dumps(record)
     for private in (os.uname().nodename, pwd.getpwuid(os.getuid()).pw_name, str(REPOSITORY)):
         assert f'"{private}' not in words and f"{private}/" not in words
+
+
+def test_the_trajectory_of_a_training_does_not_know_where_it_ends():
+    settings = {"training.images": 100, "training.batch": 10, "experts.model.images": 3}
+    first = Manifest("train", "a", settings, {"lists/a": "x"}, [])
+    longer = replace(first, settings=settings | {"training.images": 200})
+    assert longer.trajectory == first.trajectory and longer.fingerprint != first.fingerprint
+    for key in ("training.batch", "experts.model.images"):
+        assert replace(first, settings=settings | {key: 7}).trajectory != first.trajectory
+    assert replace(first, inputs={"lists/a": "y"}).trajectory != first.trajectory

@@ -32,17 +32,17 @@ class Unit:
         self.map.write_text(json.dumps({"specs": [f"../specs/{KEY}.json"]}))
         assert path.exists()
 
-    def attempt(self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=(), fingerprint="f"):
+    def attempt(self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=(), trajectory="f"):
         """The next execution of the job and its verdict: (decision, event, reason)."""
         self.restart += 1
         if reached is not None:
             state = self.run.unit(KEY) / "state" / f"images-{reached:012d}"
             state.mkdir(parents=True)
-            (state / "state.json").write_text(json.dumps({"images": reached, "fingerprint": fingerprint}))
+            (state / "state.json").write_text(json.dumps({"images": reached, "trajectory": trajectory}))
         if ended is not None or begun is not None:
             own = open_attempt(self.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.{self.restart}"))
             if begun is not None:
-                (own.folder / BEGUN).write_text(json.dumps({"images": begun, "fingerprint": "f", "time": 0}))
+                (own.folder / BEGUN).write_text(json.dumps({"images": begun, "trajectory": "f", "time": 0}))
             if ended:
                 (own.folder / ENDED).write_text(json.dumps(ended))
         return self.verdict(code, job, slot, words)
@@ -184,7 +184,7 @@ def test_states_of_other_settings_and_copied_ones_are_no_progress(unit):
     copied = unit.run.unit(KEY) / "state" / "images-000000000064.keep"
     copied.mkdir(parents=True)
     (copied / "state.json").write_text('["no state"]')
-    said = [unit.attempt(CRASHED, begun=0, reached=900, fingerprint="other")]
+    said = [unit.attempt(CRASHED, begun=0, reached=900, trajectory="other")]
     said += [unit.attempt(CRASHED, begun=0) for _ in range(FRUITLESS - 1)]
     assert said[-1][0] == "gave up"
 

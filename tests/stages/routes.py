@@ -71,18 +71,18 @@ class Bench:
         planned = next(unit for unit in plan(settings or self.settings) if unit.key == key)
         inputs = {need: manifest.read(self.run.unit(need)) for need in planned.requires}
         digests = {need: found.digest for need, found in inputs.items()}
-        fingerprint = Manifest(*key.split("/"), planned.fingerprint_settings, digests, []).fingerprint
+        trajectory = Manifest(*key.split("/"), planned.fingerprint_settings, digests, []).trajectory
         run.unit(key).mkdir(parents=True, exist_ok=True)
         ranks = Ranks(0, 0, 1, 1, "me")
         attempt = open_attempt(run.logs(key), ranks)
         heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, fingerprint)
+        return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, trajectory)
 
     def publish(self, unit: Unit, result: Result) -> None:
         """Write the manifest."""
         outputs = manifest.describe_outputs(unit.folder, result.outputs)
         digests = {key: found.digest for key, found in unit.inputs.items()}
-        found = Manifest(*unit.key.split("/"), {"of": unit.fingerprint}, digests, outputs, result.results)
+        found = Manifest(*unit.key.split("/"), {"of": unit.trajectory}, digests, outputs, result.results)
         manifest.publish(unit.folder, found)
 
     def make(self, *keys: str) -> None:

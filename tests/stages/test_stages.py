@@ -8,6 +8,7 @@ from hpcddm.data import samples, tar
 from hpcddm.data.reader import ArrayReader
 from hpcddm.networks import budgets
 from hpcddm.networks.drawing import oracle_clusters
+from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import STAGES
 from hpcddm.stages import measuring, report
@@ -39,7 +40,7 @@ def test_the_oracle_goes_round_the_heldout_images_of_a_class():
 @pytest.mark.parametrize("images", [64, 70])
 def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_share(tmp_path, images):
     experiment = tiny(tmp_path, experts__training__images=images, experts__training__warmup_images=32)
-    one, total = budgets.expert_training(experiment, 0), experiment.experts.training
+    one, total = trainings.expert_training(experiment, 0), experiment.experts.training
     experts = experiment.cluster.experts
     assert one.batch * experts == total.batch and one.images % one.batch == 0
     assert total.images <= one.images * experts < total.images + total.batch
@@ -68,7 +69,7 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
     experiment = tiny(tmp_path, router__training__images=1600, experts__overrides=mixed)
     monolith = budgets.monolith_training(experiment)
     flops = [budgets.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)]
-    experts = sum(budgets.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
+    experts = sum(trainings.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
     ensemble = experts + budgets.router_flops(experiment)
     assert abs(monolith.images * flops[2] - ensemble) <= flops[2] * monolith.batch / 2
     assert monolith.images % monolith.batch == 0
@@ -76,7 +77,7 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
 
 def test_a_mixed_expert_has_its_own_precision(tmp_path):
     experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
-    assert [budgets.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
+    assert [trainings.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
 
 
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):

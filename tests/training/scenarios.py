@@ -72,12 +72,12 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.root, self.reader = root, write_tar(root)
 
-    def unit(self, name: str, fingerprint: str = "f", data_threads: int = 1) -> Unit:
+    def unit(self, name: str, trajectory: str = "f", **resources: int) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, fingerprint, data_threads=data_threads)
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, trajectory, **resources)
 
     def train(
         self,
@@ -124,9 +124,9 @@ class Runs:
         task = loop.Task(0, build, loss, batches(self.reader), to_unit, begin if start else None, flops_per_image)
         loop.train(task, settings, unit)
 
-    def chain(self, name: str, stops: list[int], settings: Training, data_threads: int = 1) -> dict:
+    def chain(self, name: str, stops: list[int], settings: Training, **resources: int) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
-        units = (self.unit(name, data_threads=data_threads) for _ in (*stops, None))
+        units = (self.unit(name, **resources) for _ in (*stops, None))
         ends = [self.train(unit, settings, stop) for unit, stop in zip(units, (*stops, None), strict=True)]
         assert ends == ["stopped"] * len(stops) + ["complete"]
         return self.result(name)
@@ -203,14 +203,21 @@ def ema(runs: Runs) -> dict:
         "lags": all((averaged[name] != immediate[name]).any().item() for name in initial),
         # AdamW's first step is as long as the learning rate, which the warm-up has brought to one half.
         "warms_up": abs(max((first[name] - initial[name]).abs().max().item() for name in initial) - 0.005) < 1e-5,
+        "in micro batches to rounding": 0 < farthest(runs, "reference", "micro") < 1e-4,
         "frozen": not any(parameter.requires_grad for parameter in loaded.parameters()) and not loaded.training,
     }
+
+
+def farthest(runs: Runs, one: str, other: str) -> float:
+    """Return the largest difference between the weights of two trainings."""
+    first, second = (load_file(runs.root / name / KEY / "weights.safetensors") for name in (one, other))
+    return max((first[name] - second[name]).abs().max().item() for name in first)
 
 
 def refused(runs: Runs) -> dict:
     """States that are not this unit's."""
     unit = runs.unit("stop-5")
-    found = {"other fingerprint": Checkpoints(replace(unit, fingerprint="other")).candidates()}
+    found = {"other trajectory": Checkpoints(replace(unit, trajectory="other")).candidates()}
     try:
         Checkpoints(replace(unit, ranks=replace(unit.ranks, world_size=2))).candidates()
     except UserError as error:
@@ -228,6 +235,8 @@ def main(root: Path) -> dict:
     found["no threads, stopped"] = runs.chain("threads-0-stopped", [1, 4], plain, data_threads=0)
     found["4 threads"] = runs.chain("threads-4", [], plain, data_threads=4)
     found["4 threads, stopped"] = runs.chain("threads-4-stopped", [3, 2], plain, data_threads=4)
+    found["micro batches"] = runs.chain("micro", [], plain, micro_batch=3)
+    found["micro batches, stopped"] = runs.chain("micro-stopped", [1, 4], plain, micro_batch=3)
     found["saved at every step"] = runs.chain("every", [], training(checkpoint_minutes=1e-9))
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))

@@ -30,15 +30,15 @@ def alone():
     dist.destroy_process_group()
 
 
-def unit(folder, fingerprint):
+def unit(folder, trajectory):
     """As much of a unit as its training states ask for."""
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
     ranks = Ranks(0, 0, 1, 1, attempt.owner)
-    return SimpleNamespace(state=folder, fingerprint=fingerprint, ranks=ranks, attempt=attempt)
+    return SimpleNamespace(state=folder, trajectory=trajectory, ranks=ranks, attempt=attempt)
 
 
-def save(folder, fingerprint, *images):
-    checkpoints = Checkpoints(unit(folder, fingerprint))
+def save(folder, trajectory, *images):
+    checkpoints = Checkpoints(unit(folder, trajectory))
     for number in images:
         checkpoints.save(Writer(), number, {})
     return checkpoints
@@ -52,7 +52,7 @@ def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
 def test_longer_trainings_with_other_settings_push_out_no_state(tmp_path):
     save(tmp_path, "other", 1000, 2000)
     folder, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
-    assert (state["images"], state["fingerprint"]) == (30, "mine")
+    assert (state["images"], state["trajectory"]) == (30, "mine")
 
 
 def test_a_torn_newest_state_is_passed_over(tmp_path):

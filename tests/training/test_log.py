@@ -25,7 +25,7 @@ def unit(tmp_path):
     ranks = Ranks(0, 0, 1, 1, "me")
     attempt = open_attempt(tmp_path / "logs", ranks)
     writer = HeartbeatWriter(attempt.folder, "me", 1, "host", interval=0)
-    return SimpleNamespace(folder=tmp_path, ranks=ranks, attempt=attempt, heartbeat=writer, fingerprint="f")
+    return SimpleNamespace(folder=tmp_path, ranks=ranks, attempt=attempt, heartbeat=writer, trajectory="f")
 
 
 def opened(unit, progress=None, flops_per_image=10**9):

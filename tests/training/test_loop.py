@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcddm.training.loop import count_micro_batches
+
 STOPPED = ["stop-1", "stop-5", "stop-often", "stop-last", "stop-before-last", "saved at every step"]
 THREADS = ["no threads", "no threads, stopped", "4 threads", "4 threads, stopped"]
 
@@ -27,6 +29,17 @@ def test_where_it_was_stopped_and_how_many_threads_read_ahead_changes_no_bit(fou
     reference, stopped = found["chains"]["reference"], found["chains"][name]
     assert stopped["weights"] == reference["weights"]
     assert stopped["curve"] == reference["curve"]
+
+
+def test_a_training_in_micro_batches_is_exact_too(found):
+    chains = found["chains"]
+    assert chains["micro batches, stopped"]["weights"] == chains["micro batches"]["weights"]
+    assert [images for images, _ in chains["micro batches"]["curve"]] == [24, 40, 64, 80]
+
+
+@pytest.mark.parametrize("share, most, parts", [(8, None, 1), (8, 8, 1), (8, 100, 1), (8, 4, 2), (8, 3, 4), (7, 3, 7)])
+def test_micro_batches_are_equal_and_no_larger_than_they_may_be(share, most, parts):
+    assert count_micro_batches(share, most) == parts
 
 
 def test_a_resumed_bf16_training_has_the_same_bits_too(found):
@@ -67,5 +80,5 @@ def test_the_average_is_fp32_of_the_fp32_masters_and_moves(found):
 
 
 def test_a_state_of_another_training_is_not_taken(found):
-    assert found["refused"]["other fingerprint"] == []
+    assert found["refused"]["other trajectory"] == []
     assert "was saved by 1 ranks and cannot be continued by 2" in found["refused"]["other world size"]

@@ -1,0 +1,56 @@
+"""Trainings of the units in their own numbers: images, batch and warm-up as each of them trains, from settings alone.
+
+Where the numbers of an experiment count all experts together, a unit has its share of them; these resolved numbers are
+what its fingerprint covers.
+"""
+
+import math
+from fractions import Fraction
+
+from hpcddm.config import Experiment
+from hpcddm.training.settings import Training
+
+
+def expert_training(settings: Experiment, expert: int) -> Training:
+    """Return one expert's K-th of the common budget, in its own precision."""
+    part = part_of(settings.experts.training, Fraction(1, settings.cluster.experts))
+    return part.model_copy(update={"precision": settings.expert_config(expert).precision})
+
+
+def student_training(settings: Experiment) -> Training:
+    """Return the student's share of the experts' budget; a quarter costs a third, as each image needs a teacher.
+
+    Raises `ValueError` for an experiment without a student.
+    """
+    part = part_of(settings.experts.training, Fraction(str(settings.student.share)))
+    return part.model_copy(update={"precision": settings.expert_config().precision})
+
+
+def router_training(settings: Experiment) -> Training | None:
+    """Return the router's training in whole batches; None for one that is not trained."""
+    training = settings.router.training
+    return None if training is None else in_whole_batches(training)
+
+
+def part_of(total: Training, share: Fraction) -> Training:
+    """Scale a training by a share: images, batch, warm-up, EMA half-life and logging (arXiv 2501.05450, sec. 4)."""
+    batch = int(total.batch * share)
+    return total.model_copy(
+        update={
+            "images": whole_batches(total.images, total.batch) // total.batch * batch,
+            "batch": batch,
+            "warmup_images": int(total.warmup_images * share),
+            "ema_halflife_images": math.ceil(total.ema_halflife_images * share),
+            "log_images": math.ceil(total.log_images * share),
+        }
+    )
+
+
+def in_whole_batches(training: Training) -> Training:
+    """Round the images of a training up to whole batches."""
+    return training.model_copy(update={"images": whole_batches(training.images, training.batch)})
+
+
+def whole_batches(images: int, batch: int) -> int:
+    """Round a number of images up to whole batches."""
+    return math.ceil(images / batch) * batch
