@@ -81,7 +81,8 @@ def test_no_unit_writes_more_than_planned_or_half_of_it(planned):
 
 def test_all_files_of_a_run_fit_into_the_planned_inodes(planned):
     run, units, estimate = planned
-    real = len(list(run.root.rglob("*")))
+    # The code that jobs run is copied once, before there is anything to plan.
+    real = len([path for path in run.root.rglob("*") if run.root / "code" not in path.parents])
     assert real <= sum((estimate(unit) for unit in units), DiskSpace()).files <= 3 * real
 
 
