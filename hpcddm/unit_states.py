@@ -10,6 +10,7 @@ from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record
@@ -49,31 +50,31 @@ class UnitStatus:
 def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
     """Determine the state of every planned unit, by key, from manifests alone."""
     states: dict[str, UnitStatus] = {}
-    digests: dict[str, str] = {}
+    made: dict[str, Manifest] = {}
     for unit in units:
-        states[unit.key], outputs = unit_state(unit, run.unit(unit.key), states, digests)
-        if outputs:
-            digests[unit.key] = outputs
+        states[unit.key], present = unit_state(unit, run.unit(unit.key), states, made)
+        if present:
+            made[unit.key] = present
     return states
 
 
 def unit_state(
-    unit: PlannedUnit, folder: Path, states: dict[str, UnitStatus], digests: dict[str, str]
-) -> tuple[UnitStatus, str | None]:
-    """Determine the state of the unit in a folder; also return its outputs' digest, None unless complete or stale.
+    unit: PlannedUnit, folder: Path, states: dict[str, UnitStatus], made: dict[str, Manifest]
+) -> tuple[UnitStatus, Manifest | None]:
+    """Determine the state of the unit in a folder; also return its manifest, None unless complete or stale.
 
-    states, digests: the same of all units that it reads.
+    states, made: the same of all units that it reads.
     """
     present = manifest.read(folder)
     arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
-    status = _state_of(unit, present, digests, arrived, folder)
+    status = _state_of(unit, present, made, arrived, folder)
     if present is None or status.state not in (State.COMPLETE, State.STALE):
         return status, None
-    return status, present.digest
+    return status, present
 
 
 def _state_of(
-    unit: PlannedUnit, present: manifest.Manifest | None, digests: dict[str, str], arrived: set[str], folder: Path
+    unit: PlannedUnit, present: Manifest | None, made: dict[str, Manifest], arrived: set[str], folder: Path
 ) -> UnitStatus:
     if present is None:
         return UnitStatus(unit, State.MISSING)
@@ -84,20 +85,21 @@ def _state_of(
     broken = manifest.damage(folder, present)
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
-    for key in present.inputs.keys() - set(unit.inputs):
+    for key in {manifest.referenced(name)[0] for name in present.inputs} - set(unit.inputs):
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
     for key in unit.optional:
         if key not in present.inputs and key in arrived:
             return UnitStatus(unit, State.OUTDATED, f"{key} has arrived since")
-        if key in present.inputs and digests.get(key, present.inputs[key]) != present.inputs[key]:
+        if key in present.inputs and key in made and made[key].digest != present.inputs[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
     for key in unit.requires:
-        if key not in digests:
+        if key not in made:
             return UnitStatus(unit, State.WAITING, f"{key} is not complete")
-        if present.inputs.get(key) != digests[key]:
-            return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
+        for name, digest in unit.expected({key: made[key]}).inputs.items():
+            if present.inputs.get(name) != digest:
+                return UnitStatus(unit, State.OUTDATED, f"{name} has changed since")
     unused = [key for key in unit.optional if key not in present.inputs]
-    gone = [key for key in unit.optional if key in present.inputs and key not in digests]
+    gone = [key for key in unit.optional if key in present.inputs and key not in made]
     for key in unit.missing_inputs([*unused, *gone]):
         return UnitStatus(unit, State.WAITING, f"{key} is not complete")
     # A result stays what it was when an expert that it was made with has gone and enough are left.

@@ -108,6 +108,6 @@ def finish(units: list[PlannedUnit], run: RunDir) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "output.bin").write_bytes(unit.key.encode())
         wanted = [key for key in unit.optional if manifest.read(run.unit(key))]
-        inputs = {key: manifest.read(run.unit(key)).digest for key in [*unit.requires, *wanted]}
+        inputs = unit.expected({key: manifest.read(run.unit(key)) for key in [*unit.requires, *wanted]}).inputs
         outputs = manifest.describe_outputs(folder, ["output.bin"])
         manifest.publish(folder, Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, outputs))

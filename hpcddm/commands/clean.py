@@ -18,7 +18,6 @@ from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.rundir import atomic, manifest, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
-from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import attempts
 from hpcddm.unit_states import State, UnitStatus, survey
 
@@ -156,7 +155,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
 
 def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
     inputs = {key: present for key in unit.inputs if (present := manifest.read(run.unit(key)))}
-    return Manifest.expected(unit.key, unit.fingerprint_settings, inputs).trajectory
+    return unit.expected(inputs).trajectory
 
 
 def _is_other(folder: Path, trajectory: str) -> bool:

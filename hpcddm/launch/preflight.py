@@ -11,7 +11,6 @@ from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import variants_of
 from hpcddm.site import Resources, Site
 
@@ -83,7 +82,7 @@ def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
         return None
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    trajectory = Manifest.expected(unit.key, unit.fingerprint_settings, present).trajectory
+    trajectory = unit.expected(present).trajectory
     for path in descriptions:
         state = atomic.read_json(path)
         if isinstance(state, dict) and state.get("trajectory") == trajectory and "world_size" in state:

@@ -1,6 +1,6 @@
 """Graph of an experiment's units, from the stages' own files."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.initial_weights import InitRequest
 from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.stage import Gpus, Stage, stage_in
-from hpcddm.rundir.manifest import flatten
+from hpcddm.rundir.manifest import Manifest, flatten
 
 ORDER = ("shard", "encode", "cluster", "measuring", "train", "route", "distill", "evaluate", "report")
 """Where several units could start, the first in this order does: long ones before short ones."""
@@ -54,6 +54,8 @@ class PlannedUnit:
     """Units that it reads when they are there, with the settings under their fingerprints."""
     min_optional: int = 0
     """Least number of optional units that it needs."""
+    parts: dict[str, str] = field(default_factory=dict)
+    """Parts of required units that alone count in its fingerprint, by key; '' where nothing of it does."""
 
     @property
     def stage(self) -> str:
@@ -64,6 +66,10 @@ class PlannedUnit:
     def inputs(self) -> list[str]:
         """Units that it may read, required and optional."""
         return [*self.requires, *self.optional]
+
+    def expected(self, inputs: Mapping[str, Manifest]) -> Manifest:
+        """Return the manifest that it should have with these inputs; its outputs are empty."""
+        return Manifest.expected(self.key, self.fingerprint_settings, inputs, self.parts)
 
     def missing_inputs(self, gone: Container[str]) -> list[str]:
         """List the units in `gone` that it needs: required ones, and optional ones if too few of these remain."""
@@ -81,7 +87,8 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
         for key in stage.units(experiment):
             settings = flatten(stage.fingerprint_settings(experiment, key))
             requires, site = stage.requires(experiment, key), stage.site(experiment, key)
-            planned[key] = PlannedUnit(key, requires, settings, site, optional, min_optional)
+            parts = stage.parts(experiment, key)
+            planned[key] = PlannedUnit(key, requires, settings, site, optional, min_optional, parts)
     return list(planned.values())
 
 

@@ -65,6 +65,13 @@ class Stage(ABC):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the disk space of a unit's outputs and states; images: numbers of 'train' and 'heldout' images."""
 
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Return, of required units of which a part alone counts in the fingerprint, that part; '' where nothing does.
+
+        A part is named in the results of the unit that makes it, under `digests`.
+        """
+        return {}
+
     def optional(self, experiment: Experiment) -> list[str]:
         """List earlier units that it reads where they are there; `evaluate.min_experts` of them are enough."""
         return []

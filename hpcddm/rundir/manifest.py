@@ -15,6 +15,8 @@ FILE_NAME = "manifest.json"
 FORMAT = 1
 LENGTH = "training.images"
 """End of the keys that say how long a training goes on."""
+DIGESTS = "digests"
+"""Key, among the results, of the digests of parts of the outputs: what is read of each, wherever it lies."""
 RESULTS = "facts"
 """Key of the results in the file, as older runs also have it."""
 
@@ -37,7 +39,7 @@ class Manifest:
     settings: dict[str, Any]
     """The settings that shaped the outputs, as flat dotted keys."""
     inputs: dict[str, str]
-    """Digest of the outputs of every unit that was read, by key."""
+    """Digest of every unit that was read: by key, of its outputs; by 'key#part', of a part that alone counts."""
     outputs: list[Output]
     results: dict[str, Any] = field(default_factory=dict)
     """Results for later stages and for people: counts, FLOPs, figures."""
@@ -46,15 +48,28 @@ class Manifest:
     format: int = FORMAT
 
     @classmethod
-    def expected(cls, key: str, settings: dict[str, Any], inputs: Mapping[str, "Manifest"]) -> "Manifest":
-        """Return the manifest that stage/unit should have with these settings and inputs; its outputs are empty."""
+    def expected(
+        cls, key: str, settings: dict[str, Any], inputs: Mapping[str, "Manifest"], parts: Mapping[str, str]
+    ) -> "Manifest":
+        """Return the manifest that stage/unit should have with these settings and inputs; its outputs are empty.
+
+        parts: of some inputs, by key, the part that alone counts; '' where nothing of it does.
+        """
         stage, _, unit = key.partition("/")
-        return cls(stage, unit, settings, {name: manifest.digest for name, manifest in inputs.items()}, [])
+        counted = {name: manifest for name, manifest in inputs.items() if parts.get(name) != ""}
+        references = {name: reference(name, parts.get(name)) for name in counted}
+        digests = {references[name]: manifest.digest_of(parts.get(name)) for name, manifest in counted.items()}
+        return cls(stage, unit, settings, digests, [])
 
     @property
     def digest(self) -> str:
         """Hash over all outputs, which a later stage records for its input."""
         return digest({output.path: output.sha256 for output in self.outputs})
+
+    def digest_of(self, part: str | None) -> str:
+        """Return the digest of a part; that of all outputs for None, and where the results name no such part."""
+        digests: dict[str | None, str] = self.results.get(DIGESTS, {})
+        return digests.get(part, self.digest)
 
     @property
     def fingerprint(self) -> str:
@@ -71,6 +86,17 @@ class Manifest:
 def digest(value: Any) -> str:
     """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def reference(key: str, part: str | None) -> str:
+    """Return the name of an input in a manifest: its key, or 'key#part'."""
+    return f"{key}#{part}" if part else key
+
+
+def referenced(name: str) -> tuple[str, str | None]:
+    """Parse a name of an input in a manifest: key and part."""
+    key, _, part = name.partition("#")
+    return key, part or None
 
 
 def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:

@@ -178,7 +178,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
     inputs = gathered.manifests
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
-    expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs)
+    expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts)
     if _fits(folder, expected):
         return Outcome.ALREADY_COMPLETE
     folder.mkdir(parents=True, exist_ok=True)

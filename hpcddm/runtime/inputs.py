@@ -91,8 +91,11 @@ def _fault(
 
 def _conflict(key: str, present: Manifest, inputs: dict[str, Manifest]) -> str | None:
     """Return a complaint where a unit was made with another version of one of these inputs, else None."""
-    other = (unit for unit, digest in present.inputs.items() if unit in inputs and inputs[unit].digest != digest)
-    return next((f"{key} was made with another {unit}; submit again" for unit in other), None)
+    for name, digest in present.inputs.items():
+        unit, part = manifests.referenced(name)
+        if unit in inputs and inputs[unit].digest_of(part) != digest:
+            return f"{key} was made with another {name}; submit again"
+    return None
 
 
 def _other_choice(key: str, inputs: dict[str, Manifest], spec: Spec) -> str | None:

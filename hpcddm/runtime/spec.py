@@ -40,6 +40,9 @@ class Spec:
     min_optional: int = 0
     """Least number of optional inputs that must be there."""
 
+    parts: dict[str, str] = field(default_factory=dict)
+    """Parts of required inputs that alone count in the fingerprint, by key; '' where nothing of it does."""
+
     @property
     def stage(self) -> str:
         """The stage's name, which is also its module's."""

@@ -7,7 +7,7 @@ from hpcddm.config import Experiment
 from hpcddm.loading import with_content
 from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import digest
+from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import Sweep
 from hpcddm.unit_states import UnitStatus, unit_state
@@ -91,17 +91,17 @@ def _begun_units(sweep_run: SweepRun) -> set[str]:
 
 def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, UnitStatus]]:
     """Read the state of every unit of every run, by label and key; shared units are read once."""
-    scanned: dict[str, tuple[UnitStatus, str | None]] = {}
+    scanned: dict[str, tuple[UnitStatus, Manifest | None]] = {}
     states = {}
     for sweep_run in sweep_runs:
         run_states: dict[str, UnitStatus] = {}
-        digests: dict[str, str] = {}
+        made: dict[str, Manifest] = {}
         for unit in sweep_run.units:
             name = sweep_run.name(unit.key)
             if name not in scanned:
-                scanned[name] = unit_state(unit, sweep_run.owner(unit.key).unit(unit.key), run_states, digests)
-            run_states[unit.key], outputs = scanned[name]
-            if outputs:
-                digests[unit.key] = outputs
+                scanned[name] = unit_state(unit, sweep_run.owner(unit.key).unit(unit.key), run_states, made)
+            run_states[unit.key], present = scanned[name]
+            if present:
+                made[unit.key] = present
         states[sweep_run.label] = run_states
     return states

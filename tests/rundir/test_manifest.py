@@ -98,3 +98,13 @@ def test_the_trajectory_of_a_training_does_not_know_where_it_ends():
     for key in ("training.batch", "experts.model.images"):
         assert replace(first, settings=settings | {key: 7}).trajectory != first.trajectory
     assert replace(first, inputs={"lists/a": "y"}).trajectory != first.trajectory
+
+
+def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
+    lists = Manifest("lists", "all", {}, {}, [Output("a", 1, "x")], {"digests": {"expert-00": "d0"}})
+    inputs = {"lists/all": lists, "catalog/all": lists, "cluster/all": lists}
+    parts = {"lists/all": "expert-00", "catalog/all": ""}
+    expected = Manifest.expected("train/expert-00", {}, inputs, parts)
+    assert expected.inputs == {"lists/all#expert-00": "d0", "cluster/all": lists.digest}
+    assert lists.digest_of("unknown") == lists.digest_of(None) == lists.digest
+    assert [manifest.referenced(name) for name in expected.inputs] == [("lists/all", "expert-00"), ("cluster/all", None)]
