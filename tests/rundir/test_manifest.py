@@ -107,4 +107,5 @@ def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
     expected = Manifest.expected("train/expert-00", {}, inputs, parts)
     assert expected.inputs == {"lists/all#expert-00": "d0", "cluster/all": lists.digest}
     assert lists.digest_of("unknown") == lists.digest_of(None) == lists.digest
-    assert [manifest.referenced(name) for name in expected.inputs] == [("lists/all", "expert-00"), ("cluster/all", None)]
+    named = [manifest.referenced(name) for name in expected.inputs]
+    assert named == [("lists/all", "expert-00"), ("cluster/all", None)]
