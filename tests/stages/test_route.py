@@ -124,6 +124,8 @@ def test_where_the_image_says_nothing_the_balanced_router_says_how_large_the_clu
     x, t, nobody = torch.randn(400, 1, 28, 28), torch.ones(400), torch.full((400,), 10)
     shares = torch.tensor(made["sizes"]) / sum(made["sizes"])
     router = loaded(made, "balanced")
+    # Without its temperatures, which few held-out images give: below one they exaggerate the prior, too.
+    router.temperatures.fill_(1.0)
     corrected, alone = (one(x, t, nobody).softmax(1).mean(0) for one in (router, router.router))
     assert (corrected - shares).abs().sum() < 0.6 * (alone - shares).abs().sum()
 
