@@ -38,7 +38,7 @@ class DataSettings(StrictModel):
     num_classes: Positive | None = None
     """Number of classes; without it the images have no labels, or nothing looks at them."""
     shards: Positive = 4
-    """Tars that hold the training images; also the number of units of the stages shard and encode."""
+    """Tars that hold the training images; units of the stages shard, encode and assign are ranges of them."""
     heldout_shards: Positive = 1
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""

@@ -13,13 +13,16 @@ from click.testing import CliRunner, Result
 from hpcddm.cli import main
 from hpcddm.config import Experiment
 from hpcddm.loading import load_experiment
-from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.plan import STAGES, PlannedUnit
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 
 REPOSITORY = Path(__file__).parent.parent
 SIDE, CLASSES = 8, 4
+DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.is_made_everywhere)
+"""Stages that every site makes for itself."""
 
 TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "ema_halflife_images": 100, "precision": "fp32"}
 EXPERIMENT = {
@@ -101,6 +104,10 @@ def python(code: str, *arguments: object, timeout: float = 60, **environment: st
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
 
 
+COUNTED = {"splits": {"train": {"samples": 24}, "heldout": {"samples": 24}}}
+"""Results of a catalog."""
+
+
 def finish(units: list[PlannedUnit], run: RunDir) -> None:
     """Make units complete, each with one small output, as their jobs would have."""
     for unit in units:
@@ -110,4 +117,5 @@ def finish(units: list[PlannedUnit], run: RunDir) -> None:
         wanted = [key for key in unit.optional if manifest.read(run.unit(key))]
         inputs = unit.expected({key: manifest.read(run.unit(key)) for key in [*unit.requires, *wanted]}).inputs
         outputs = manifest.describe_outputs(folder, ["output.bin"])
-        manifest.publish(folder, Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, outputs))
+        results = COUNTED if unit.key == CATALOG else {}
+        manifest.publish(folder, Manifest(*unit.key.split("/"), unit.fingerprint_settings, inputs, outputs, results))

@@ -3,7 +3,7 @@ import pytest
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
 from hpcddm.pipeline.keys import CLUSTER, MONOLITH, OTHER_STAGES, REPORT, ROUTER, STUDENT, expert_key, expert_number
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
-from tests.helpers import REPOSITORY, tiny
+from tests.helpers import DATA_STAGES, REPOSITORY, tiny
 
 
 def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline():
@@ -120,7 +120,7 @@ def test_evaluation_units_part_the_samples_in_whole_batches(tmp_path, units):
 def test_every_expert_names_its_site_and_the_data_belongs_to_all(tmp_path):
     sites = {unit.key: unit.site for unit in plan(tiny(tmp_path, experts__sites=["north", "south"], site="north"))}
     assert (sites[expert_key(0)], sites[expert_key(1)], sites[MONOLITH]) == ("north", "south", "north")
-    assert {site for key, site in sites.items() if key.split("/")[0] in ("shard", "encode", "cluster")} == {None}
+    assert {site for key, site in sites.items() if key.split("/")[0] in DATA_STAGES} == {None}
 
 
 def test_without_the_monolith_nothing_waits_for_it(tmp_path):

@@ -11,7 +11,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.unit_states import State, activity, check_stale, survey
 from tests.attempts import beat, write_attempt
-from tests.helpers import finish, tiny
+from tests.helpers import DATA_STAGES, finish, tiny
 
 EXPERT = expert_key(1)
 
@@ -86,7 +86,7 @@ def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated
 def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
     arrived = RunDir(tmp_path / "other")
     (arrived.root / "train").mkdir(parents=True)
-    for name in ("shard", "encode", "cluster", EXPERT):
+    for name in (*DATA_STAGES, EXPERT):
         run.root.joinpath(name).rename(arrived.root / name)
     assert states(arrived, tiny(tmp_path))[EXPERT] is State.COMPLETE
 

@@ -1,27 +1,16 @@
-"""Base of the clusterings: a partition of the data, fitted to the features of the training images."""
+"""Base of the clusterings: they fit a partition of the data to features of training images."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 
+from hpcddm.clusterings.partition import Partition
 from hpcddm.plugins import S, Variant
 
 
-class Partition(ABC):
-    """A rule that gives every sample one of K clusters."""
-
-    @abstractmethod
-    def assign(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
-        """Return the samples' clusters, 0 to K - 1, independent of how samples are batched."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that define the partition, by name."""
-
-
 class Clustering(Variant[S]):
-    """A clustering that cuts the training images into clusters, one for each expert."""
+    """A clustering that cuts the data into clusters, one for each expert."""
 
     @abstractmethod
     def fit(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> Partition:
@@ -29,3 +18,7 @@ class Clustering(Variant[S]):
 
         Raises ValueError for features that cannot be clustered so, such as those that are not finite.
         """
+
+    @abstractmethod
+    def load(self, arrays: dict[str, np.ndarray]) -> Partition:
+        """Make a fitted partition again from its `arrays()`."""

@@ -6,7 +6,8 @@ import faiss
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
 
-from hpcddm.clusterings.base import Clustering, Partition
+from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.partition import Partition
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.schema import Positive
 
@@ -32,7 +33,7 @@ class Settings(ClusteringSettings):
 
 
 class NearestCentroid(Partition):
-    """The cluster of the nearest centroid; `NearestCentroid(**partition.arrays())` is the same partition.
+    """The cluster of the nearest centroid.
 
     mean: of the training features; centroids: compared after centring and L2-normalising features; coarse: the cluster
     of each centroid.
@@ -45,8 +46,7 @@ class NearestCentroid(Partition):
 
     def assign(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         nearest = np.empty(len(features), dtype=np.int64)
-        for start in range(0, len(features), ROWS_PER_BLOCK):
-            rows = slice(start, start + ROWS_PER_BLOCK)
+        for rows in _blocks(len(features)):
             nearest[rows] = _nearest(_normalise(features[rows], self.mean), self.centroids)
         return self.coarse[nearest]
 
@@ -69,7 +69,9 @@ class KMeans(Clustering[Settings]):
         if len(features) < settings.fine:
             raise ValueError(f"{len(features)} samples are fewer than {settings.fine} fine clusters")
         mean = features.mean(0, dtype=np.float64)
-        points = _normalise(features, mean).astype(np.float32)
+        points = np.empty(features.shape, dtype=np.float32)
+        for rows in _blocks(len(features)):
+            points[rows] = _normalise(features[rows], mean)
         fine = _lloyd(points, settings.fine, settings, seed)
         coarse = _lloyd(fine, num_clusters, settings, seed)
         if settings.assignment == "nearest_coarse":
@@ -82,6 +84,14 @@ class KMeans(Clustering[Settings]):
                 f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
             )
         return partition
+
+    def load(self, arrays: dict[str, np.ndarray]) -> NearestCentroid:
+        return NearestCentroid(**arrays)
+
+
+def _blocks(count: int) -> list[slice]:
+    """Split rows into blocks, of which one at a time is copied as float64."""
+    return [slice(start, start + ROWS_PER_BLOCK) for start in range(0, count, ROWS_PER_BLOCK)]
 
 
 def _normalise(features: Float[np.ndarray, "n d"], mean: Float[np.ndarray, " d"]) -> Float64[np.ndarray, "n d"]:

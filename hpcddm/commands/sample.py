@@ -16,9 +16,9 @@ from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT
+from hpcddm.pipeline.catalog import stored_class_names
+from hpcddm.pipeline.keys import LISTS, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.shard import stored_class_names
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
@@ -48,7 +48,7 @@ def sample(
     run = RunDir(root)
     experiment = stored_experiment(run)
     units, names = units_of(experiment, strategy), stored_class_names(experiment, run)
-    _check_asked(experiment, name, prompts, is_oracle=CLUSTER in units)
+    _check_asked(experiment, name, prompts, is_oracle=LISTS in units)
     label = None if name is None else _class_of(name, names)
     experiment = _changed(experiment, strategy, changes)
     missing = _missing(experiment, run, units)
@@ -164,7 +164,7 @@ def units_of(experiment: Experiment, strategy: str) -> list[str]:
     settings = parse_strategy(strategy)
     # Where experts may be missing, the samples of their clusters go by the router.
     may_miss = experiment.evaluate.min_experts is not None
-    posterior = [ROUTER] * (settings.needs_router or may_miss) + [CLUSTER] * (not settings.needs_router)
+    posterior = [ROUTER] * (settings.needs_router or may_miss) + [LISTS] * (not settings.needs_router)
     return [*posterior, *experts]
 
 
@@ -183,7 +183,7 @@ def _missing(experiment: Experiment, run: RunDir, needed: list[str]) -> list[str
     Raises `UserError` naming an incomplete unit that is indispensable.
     """
     states = survey(plan(experiment), run)
-    missing = [key for key in dict.fromkeys([CLUSTER, *needed]) if states[key].state is not State.COMPLETE]
+    missing = [key for key in dict.fromkeys([LISTS, *needed]) if states[key].state is not State.COMPLETE]
     experts = [key for key in needed if key in expert_keys(experiment)]
     minimum = experiment.evaluate.min_experts or len(experts)
     is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum

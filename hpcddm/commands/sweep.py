@@ -39,9 +39,8 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts
 from hpcddm.loading import load_site, within_run
-from hpcddm.pipeline.keys import REPORT, TABLE
+from hpcddm.pipeline.keys import CATALOG, REPORT, TABLE
 from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.pipeline.shard import shard_keys
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal
@@ -210,7 +209,7 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
         hungriest[sweep_run.experiment.data.model_dump_json()] = sweep_run
     needed, counts = DiskSpace(), {}
     for data, sweep_run in hungriest.items():
-        counts[data] = storage.image_counts(sweep_run.experiment, sweep_run.owner(shard_keys(sweep_run.experiment)[0]))
+        counts[data] = storage.image_counts(sweep_run.experiment, sweep_run.owner(CATALOG))
     for sweep_run in scan.sweep_runs:
         if fresh.exists(sweep_run.run.stop):
             raise ConfigError(f"{sweep_run.run.stop} tells its jobs to leave: remove it, then repeat this command")

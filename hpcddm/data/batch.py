@@ -1,7 +1,7 @@
 """Batches of a training: one rank's images of one step, with all that a loss uses; read, decoded and drawn here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
@@ -78,21 +79,21 @@ class Batches(ABC, Generic[B]):
     """Batches of one training, each a function of its samples' indices alone; threads read several at once."""
 
     def __init__(self, reader: Reader, order: Order) -> None:
-        self.reader, self._order = reader, order
+        self._reader, self.order = reader, order
 
     def read(self, sample_indices: range) -> B:
         """Read, decode and draw the batch of these indices in the order of training."""
-        return self._batch(sample_indices, self._order.rows(sample_indices))
+        return self._batch(sample_indices, self.order.rows(sample_indices))
 
     @abstractmethod
-    def _batch(self, sample_indices: range, rows: np.ndarray) -> B:
-        """Make the batch of these indices, whose samples are `rows` (N,) of the reader."""
+    def _batch(self, sample_indices: range, numbers: np.ndarray) -> B:
+        """Make the batch of these indices, whose samples have these numbers (N,)."""
 
 
 class NoisyBatches(Batches[NoisyBatch]):
     """Batches with condition, noise and time.
 
-    condition_of: function from rows of the reader to their conditions; null: function from n to n null conditions;
+    condition_of: function from sample numbers to conditions; null: function from n to n null conditions;
     dropout: probability of the null condition; shape: (C, H, W) of x.
     """
 
@@ -101,7 +102,7 @@ class NoisyBatches(Batches[NoisyBatch]):
         reader: Reader,
         order: Order,
         draws: Draws,
-        condition_of: Callable[[Sequence[int] | np.ndarray], Tensor],
+        condition_of: Callable[[Numbers], Tensor],
         null: Callable[[int], Tensor],
         dropout: float,
         shape: tuple[int, int, int],
@@ -110,14 +111,14 @@ class NoisyBatches(Batches[NoisyBatch]):
         self._draws, self._condition_of, self._null = draws, condition_of, null
         self._dropout, self._shape = dropout, shape
 
-    def _batch(self, sample_indices: range, rows: np.ndarray) -> NoisyBatch:
-        images, condition = torch.from_numpy(self.reader.images(rows)), self._condition_of(rows)
+    def _batch(self, sample_indices: range, numbers: np.ndarray) -> NoisyBatch:
+        images, condition = torch.from_numpy(self._reader.images(numbers)), self._condition_of(numbers)
         dropped = self._draws.dropped(sample_indices, self._dropout).view(-1, *[1] * (condition.dim() - 1))
         return NoisyBatch(
             sample_indices,
             images,
             condition=torch.where(dropped, self._null(len(images)), condition),
-            clusters=self.reader.clusters(rows),
+            clusters=self._reader.clusters(numbers),
             noise=self._draws.noise(sample_indices, self._shape),
             time=self._draws.times(sample_indices),
         )
@@ -130,9 +131,9 @@ class LabelledBatches(Batches[LabelledBatch]):
         super().__init__(reader, order)
         self._draws, self._shift, self._mirror = draws, shift, mirror
 
-    def _batch(self, sample_indices: range, rows: np.ndarray) -> LabelledBatch:
-        images = self._moved(torch.from_numpy(self.reader.images(rows)), sample_indices)
-        return LabelledBatch(sample_indices, images, self.reader.labels(rows))
+    def _batch(self, sample_indices: range, numbers: np.ndarray) -> LabelledBatch:
+        images = self._moved(torch.from_numpy(self._reader.images(numbers)), sample_indices)
+        return LabelledBatch(sample_indices, images, self._reader.labels(numbers))
 
     def _moved(self, images: Tensor, sample_indices: range) -> Tensor:
         """Shift and mirror every image, uint8 (N, H, W, C), by its own random numbers; the border repeats."""
@@ -148,8 +149,8 @@ class LabelledBatches(Batches[LabelledBatch]):
 class TurnedBatches(LabelledBatches):
     """Batches of images without classes: each is turned by some quarters of a turn at random, which is its class."""
 
-    def _batch(self, sample_indices: range, rows: np.ndarray) -> LabelledBatch:
-        images = self._moved(torch.from_numpy(self.reader.images(rows)), sample_indices)
+    def _batch(self, sample_indices: range, numbers: np.ndarray) -> LabelledBatch:
+        images = self._moved(torch.from_numpy(self._reader.images(numbers)), sample_indices)
         turns = self._draws.turns(sample_indices, 4)
         return LabelledBatch(sample_indices, turned(images, turns), turns)
 

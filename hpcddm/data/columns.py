@@ -84,6 +84,11 @@ class Column:
         return np.concatenate([rows[place] for rows, place in zip(self._rows, places, strict=True)])
 
 
+def rows_of(values: Column | np.ndarray, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
+    """Copy the rows of some numbers, of a column or of an array in memory."""
+    return values.gather(numbers) if isinstance(values, Column) else values[np.asarray(numbers, dtype=np.int64)]
+
+
 class TextColumn:
     """One text of every sample, in parts that lie in several files; as `Column`."""
 

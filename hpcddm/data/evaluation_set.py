@@ -6,16 +6,25 @@ import numpy as np
 from jaxtyping import Int, Int64
 
 from hpcddm.data import draws
+from hpcddm.data.catalog import blocks_of
+from hpcddm.data.columns import Column, rows_of
 from hpcddm.errors import UserError
 
 
-def balanced(labels: Int[np.ndarray, " n"], class_names: Sequence[str], count: int) -> Int64[np.ndarray, " {count}"]:
+def balanced(
+    labels: Column | Int[np.ndarray, " n"], class_names: Sequence[str], count: int
+) -> Int64[np.ndarray, " {count}"]:
     """Choose the first `count` samples of a split with class i % C at place i; class_names: of all C classes.
 
     labels: of all samples of the split. Raises `UserError` when a class has too few.
     """
-    of_class = [np.flatnonzero(labels == label) for label in range(len(class_names))]
     needed = count // len(class_names)
+    of_class = [np.empty(0, dtype=np.int64) for _ in class_names]
+    for block in blocks_of(range(len(labels))):
+        found = rows_of(labels, block)
+        of_class = [np.append(own, block[0] + np.flatnonzero(found == label)) for label, own in enumerate(of_class)]
+        if all(len(own) >= needed for own in of_class):
+            break
     for label, numbers in enumerate(of_class):
         if len(numbers) < needed:
             raise UserError(

@@ -1,38 +1,55 @@
-"""Samples of a run for its stages: tars, expert lists, balanced held-out images."""
+"""Samples of a run for its stages: readers, lists, orders and the evaluation set, by sample number."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Int, Int64
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import evaluation_set
-from hpcddm.data.orders.base import EpochOrder, Turns
+from hpcddm.data.catalog import Catalog, open_catalog
+from hpcddm.data.columns import Column
+from hpcddm.data.orders.base import EpochOrder, Listed, Turns
 from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.reader import TarReader
-from hpcddm.pipeline.keys import CLUSTER
-from hpcddm.pipeline.shard import INDEX, TAR, class_names
+from hpcddm.pipeline.assign import CLUSTERS
+from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
+from hpcddm.pipeline.keys import CATALOG, LISTS
+from hpcddm.pipeline.lists import list_file, list_results
+from hpcddm.pipeline.ranges import HELDOUT, split_of
 from hpcddm.runtime.unit import Unit
 
-
-def keys_of(unit: Unit, stage: str, split: str) -> list[str]:
-    """List the units of a stage that hold a split, in the order of their numbers."""
-    keys = [key for key in unit.inputs_of(stage) if key.startswith(f"{stage}/{split}-")]
-    return sorted(keys, key=lambda key: int(key.removeprefix(f"{stage}/{split}-")))
+NUMBERS, CLUSTER = "numbers", "cluster"
+"""Columns of a list and of the clusters."""
 
 
-def indices(unit: Unit, split: str) -> np.ndarray:
-    """Read all samples of a split with their place in the split as `id`, (N,) of dtype `tar.SAMPLE`."""
-    keys = keys_of(unit, "shard", split)
-    samples = np.concatenate([np.load(unit.input(key, INDEX)) for key in keys])
-    samples["id"] = np.arange(len(samples))
-    return samples
+def catalog(unit: Unit, split: str) -> Catalog:
+    """Open the catalog of a split; raises `KeyError` for a unit that does not declare that it reads it."""
+    unit.input(CATALOG, CATALOG_FILE)
+    return open_catalog(unit.run, split)
 
 
-def reader(unit: Unit, split: str, samples: np.ndarray) -> TarReader:
-    """Open a reader of samples of a split."""
-    keys = keys_of(unit, "shard", split)
-    return TarReader([unit.input(key, TAR) for key in keys], samples)
+def range_of(unit: Unit) -> range:
+    """Return the numbers of the samples in the range of a unit."""
+    return catalog(unit, split_of(unit.key)).numbers_of(unit.name)
+
+
+def reader(unit: Unit, split: str) -> TarReader:
+    """Open a reader of a split; it knows the clusters where the unit reads the lists."""
+    own = catalog(unit, split)
+    return TarReader(own, clusters(own) if LISTS in unit.inputs else None)
+
+
+def clusters(own: Catalog) -> Column:
+    """Map the clusters of all samples of a split."""
+    return own.made_by("assign", CLUSTERS, CLUSTER)
+
+
+def expert_list(unit: Unit, expert: int) -> Column:
+    """Map the numbers of an expert's samples, in ascending order."""
+    path = unit.input(LISTS, list_file(expert))
+    return Column(NUMBERS, {path: list_results(unit.inputs, expert)["samples"]})
 
 
 def order_of(settings: Experiment, seed: int, stream: str, size: int) -> EpochOrder[OrderSettings]:
@@ -40,36 +57,32 @@ def order_of(settings: Experiment, seed: int, stream: str, size: int) -> EpochOr
     return plugins.create(EpochOrder, settings.data.order, seed, stream, size)
 
 
-def balanced_order(settings: Experiment, stream: str, clusters: np.ndarray) -> Turns:
-    """Return an order that takes the clusters (N,) in turn; within a cluster every row is seen equally often.
+def list_order(settings: Experiment, stream: str, numbers: Column | Int[np.ndarray, " n"]) -> Listed:
+    """Return the order of `data.order` for a training on a list of samples."""
+    return Listed(numbers, order_of(settings, settings.seed, stream, len(numbers)))
 
-    So its images and classes keep their own frequencies.
+
+def balanced_order(settings: Experiment, stream: str, lists: Sequence[Column | Int[np.ndarray, " _"]]) -> Turns:
+    """Return an order that takes the clusters in turn; within a cluster every sample is seen equally often.
+
+    So its images and classes keep their own frequencies. lists: the samples of every cluster; those without any are
+    left out.
     """
-    present = np.unique(clusters)
-    rows = [np.flatnonzero(clusters == cluster) for cluster in present]
-    own_orders = [
-        order_of(settings, settings.seed, f"{stream}/cluster-{cluster}", len(own))
-        for cluster, own in zip(present, rows, strict=True)
-    ]
-    return Turns(rows, own_orders)
+    present = [(cluster, numbers) for cluster, numbers in enumerate(lists) if len(numbers)]
+    return Turns([list_order(settings, f"{stream}/cluster-{cluster}", numbers) for cluster, numbers in present])
 
 
-def clustered(unit: Unit, name: str) -> np.ndarray:
-    """Read a list that the stage cluster wrote: of a split ('train', 'heldout') or of one expert ('expert-00')."""
-    return np.load(unit.input(CLUSTER, f"{name}.npy"))
+def evaluated(unit: Unit, settings: Experiment, split: str = HELDOUT) -> Int64[np.ndarray, " n"]:
+    """Return the numbers of the samples of a split that the evaluation takes, in its order."""
+    return evaluation_numbers(catalog(unit, split), settings, class_names(settings, unit.inputs))
 
 
-def evaluated(unit: Unit, settings: Experiment, split: str = "heldout") -> np.ndarray:
-    """Return the samples of a split that the evaluation takes, in its order."""
-    return evaluation_samples(clustered(unit, split), settings, class_names(settings, unit.inputs))
-
-
-def evaluation_samples(samples: np.ndarray, settings: Experiment, names: Sequence[str]) -> np.ndarray:
+def evaluation_numbers(own: Catalog, settings: Experiment, names: Sequence[str]) -> Int64[np.ndarray, " n"]:
     """Choose those of a split's samples that the evaluation takes: balanced over classes where there are any.
 
     names: of the classes. Raises `UserError` when there are too few.
     """
     count = settings.evaluate.images
     if settings.data.num_classes is None:
-        return samples[evaluation_set.drawn(len(samples), count, settings.seed)]
-    return samples[evaluation_set.balanced(samples["label"], names, count)]
+        return evaluation_set.drawn(len(own), count, settings.seed)
+    return evaluation_set.balanced(own.column("label"), names, count)

@@ -21,18 +21,6 @@ IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff"})
 LABEL, CAPTION = "cls", "txt"
 """Extensions of members that are a sample's class, a number, and its caption."""
 
-SAMPLE = np.dtype(
-    [
-        ("id", "<u8"),
-        ("shard", "<u4"),
-        ("offset", "<u8"),
-        ("size", "<u4"),
-        ("label", "<i4"),
-        ("cluster", "<i4"),
-    ]
-)
-"""One row of an index: `offset` and `size` of the image's bytes in tar number `shard`; cluster -1 is not known yet."""
-
 
 @dataclass(frozen=True)
 class TarIndex:
@@ -41,18 +29,12 @@ class TarIndex:
     offsets, sizes: in bytes; labels, captions: None for a tar without them.
     """
 
+    path: Path
     keys: list[str]
     offsets: UInt64[np.ndarray, " n"]
     sizes: UInt32[np.ndarray, " n"]
     labels: Int32[np.ndarray, " n"] | None
     captions: list[str] | None
-
-    def rows(self, shard: int) -> np.ndarray:
-        """Return the samples as rows of dtype `SAMPLE`, those of tar number `shard`."""
-        rows = np.zeros(len(self.keys), dtype=SAMPLE)
-        rows["shard"], rows["offset"], rows["size"], rows["cluster"] = shard, self.offsets, self.sizes, -1
-        rows["label"] = 0 if self.labels is None else self.labels
-        return rows
 
 
 def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int) -> int:
@@ -99,12 +81,37 @@ def index_tar(path: Path) -> TarIndex:
     except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: a torn or foreign tar ({error})") from None
     return TarIndex(
+        path,
         keys=list(images),
         offsets=np.array([offset for offset, _ in images.values()], dtype=np.uint64),
         sizes=np.array([size for _, size in images.values()], dtype=np.uint32),
         labels=np.array(known) if (known := _of_every(path, "class", images, labels)) else None,
         captions=_of_every(path, "caption", images, captions),
     )
+
+
+def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[str]]:
+    """Return the columns of consecutive tars by name; indices: by the tars' numbers in their split.
+
+    tar, offset, size, key; label and caption where there are any. Raises `UserError` naming a tar without them among
+    others that have them.
+    """
+    parts = list(indices.values())
+    columns: dict[str, np.ndarray | list[str]] = {
+        "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(part.keys) for part in parts]),
+        "offset": np.concatenate([part.offsets for part in parts]),
+        "size": np.concatenate([part.sizes for part in parts]),
+        "key": [key for part in parts for key in part.keys],
+    }
+    for what, values in (("classes", [part.labels for part in parts]), ("captions", [part.captions for part in parts])):
+        lacking = [part.path for part, value in zip(parts, values, strict=True) if value is None]
+        if 0 < len(lacking) < len(parts):
+            raise UserError(f"{lacking[0]}: its images have no {what}, those of other tars have")
+    if labels := [part.labels for part in parts if part.labels is not None]:
+        columns["label"] = np.concatenate(labels)
+    if captions := [part.captions for part in parts if part.captions is not None]:
+        columns["caption"] = [caption for part in captions for caption in part]
+    return columns
 
 
 def split_name(name: str) -> tuple[str, str]:

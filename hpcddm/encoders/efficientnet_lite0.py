@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 trained on ImageNet (Tan and Le, arXiv 1905.11946; the 'lite' form has ReLU6 and no attention).
 
 The last bits of its features depend on the processor's instruction set (not on the number of threads), so sites with
-different processors do not get the same clusters each for itself: one makes shard, encode and cluster, the others copy.
+different processors do not get the same clusters each for itself: one makes the data stages, the others copy.
 """
 
 from collections.abc import Iterator

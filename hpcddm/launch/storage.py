@@ -8,7 +8,10 @@ from pathlib import Path
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.launch import quotas
+from hpcddm.pipeline.catalog import split_results
+from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
+from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -26,22 +29,17 @@ RANK_FILES = 2
 
 
 def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
-    """Count the images of 'train' and 'heldout', by the shards' manifests, else by the source.
+    """Count the images of 'train' and 'heldout', by the catalog's manifest, else by the source.
 
     Raises `UserError` naming what is wrong with the source.
     """
     from hpcddm.data.sources.base import Source
 
-    data, counts = experiment.data, {}
-    for split, parts in (("train", data.shards), ("heldout", data.heldout_shards)):
-        shards = [manifest.read(run.unit(f"shard/{split}-{part:03d}")) for part in range(parts)]
-        made = [shard for shard in shards if shard is not None]
-        if len(made) == parts:
-            counts[split] = sum(shard.results["images"] for shard in made)
-        else:
-            source = data.source.model_copy(update={"folder": str((run.root / data.source.folder).resolve())})
-            counts[split] = len(plugins.create(Source, source).open_split(split))
-    return counts
+    if (catalog := manifest.read(run.unit(CATALOG))) is not None:
+        return {split: split_results({CATALOG: catalog}, split)["samples"] for split in SPLITS}
+    source = experiment.data.source
+    opened = plugins.create(Source, source.model_copy(update={"folder": str((run.root / source.folder).resolve())}))
+    return {split: len(opened.open_split(split)) for split in SPLITS}
 
 
 def estimate(

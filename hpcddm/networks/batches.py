@@ -12,7 +12,7 @@ from hpcddm.data.samples import order_of
 
 
 def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Order | None = None) -> NoisyBatches:
-    """Return the batches of a training; by default of all rows as `data.order` has them."""
+    """Return the batches of a training; by default on a whole split, as `data.order` has it."""
     condition = conditions.build(settings.data)
     return NoisyBatches(
         reader,

@@ -5,17 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
+from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.networks import loading
-from hpcddm.pipeline.keys import CLUSTER
-from hpcddm.pipeline.shard import TAR, shard_keys, stored_class_names
+from hpcddm.pipeline.catalog import stored_class_names
+from hpcddm.pipeline.keys import LISTS
+from hpcddm.pipeline.ranges import HELDOUT
 from hpcddm.rundir.layout import RunDir
 from hpcddm.spaces.base import space_of
 
@@ -45,7 +48,7 @@ def draw(
     class, or of the i-th of the evaluation set, and the router's probabilities where the cluster's expert is missing.
     """
     evaluate, space, device = settings.evaluate, space_of(settings.data), current_device()
-    told, clusters = _told(settings, run, asked, is_oracle=CLUSTER in needed)
+    told, clusters = _told(settings, run, asked, is_oracle=LISTS in needed)
     ensemble = loading.load_ensemble(settings, run.unit, needed, device)
     blocks = []
     for start in range(0, asked.count, evaluate.batch):
@@ -63,25 +66,33 @@ def _told(settings: Experiment, run: RunDir, asked: Asked, is_oracle: bool) -> t
     condition, numbers = conditions.build(settings.data), range(asked.count)
     if asked.prompts:
         return condition.of_prompts([asked.prompts[number % len(asked.prompts)] for number in numbers]), None
-    names, heldout = stored_class_names(settings, run), np.load(run.unit(CLUSTER) / "heldout.npy")
+    names, catalog = stored_class_names(settings, run), open_catalog(run, HELDOUT)
     if asked.classes:
         classes = [asked.classes[number % len(asked.classes)] for number in numbers]
-        clusters = torch.from_numpy(oracle_clusters(heldout, classes, names)) if is_oracle else None
-        return condition.of_classes(classes), clusters
-    chosen = sample_lists.evaluation_samples(heldout, settings, names)
-    tars = [run.unit(key) / TAR for key in shard_keys(settings) if key.startswith("shard/heldout-")]
-    reader, rows = TarReader(tars, chosen), [number % len(chosen) for number in numbers]
-    return condition.of(reader, rows), reader.clusters(rows) if is_oracle else None
+        return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
+    chosen, reader = sample_lists.evaluation_numbers(catalog, settings, names), TarReader(catalog)
+    shown = np.resize(chosen, asked.count)
+    clusters = sample_lists.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
+    return condition.of(reader, shown), None if clusters is None else torch.from_numpy(clusters)
 
 
-def oracle_clusters(heldout: np.ndarray, classes: Sequence[int], names: Sequence[str]) -> np.ndarray:
+def _oracle_clusters(catalog: Catalog, classes: Sequence[int], names: Sequence[str]) -> torch.Tensor:
+    every = range(len(catalog))
+    labels, clusters = catalog.column("label").gather(every), sample_lists.clusters(catalog).gather(every)
+    return torch.from_numpy(oracle_clusters(labels, clusters, classes, names))
+
+
+def oracle_clusters(
+    labels: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"], classes: Sequence[int], names: Sequence[str]
+) -> np.ndarray:
     """Take for each class the cluster of the next held-out image of that class, cyclically: int64 (N,).
 
-    names: of all classes. Raises `UserError` naming a class that has no held-out image.
+    labels, clusters: of all held-out images; names: of all classes. Raises `UserError` naming a class that has no
+    held-out image.
     """
-    of_class = {label: heldout["cluster"][heldout["label"] == label] for label in set(classes)}
-    for label, clusters in sorted(of_class.items()):
-        if not len(clusters):
+    of_class = {label: clusters[labels == label] for label in set(classes)}
+    for label, own in sorted(of_class.items()):
+        if not len(own):
             raise UserError(
                 f"the oracle needs a held-out image of class {names[label]}, there is none;"
                 " take another --class or --strategy"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 from torch import nn
 
 from hpcddm.conditions import base as conditions
@@ -13,7 +14,7 @@ from hpcddm.conditions.base import Condition
 from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.config import Experiment
 from hpcddm.data import draws
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import Reader
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
 from hpcddm.spaces.base import Space, space_of
@@ -25,9 +26,9 @@ MEASURED_IMAGES = 2000
 IMAGES_AT_ONCE = 250
 
 
-def heldout_rows(samples: np.ndarray, seed: int) -> np.ndarray:
-    """Choose the held-out samples at random, so that clusters have their natural frequency."""
-    return samples[draws.permutation(seed, "route/heldout", len(samples))[:MEASURED_IMAGES]]
+def heldout_numbers(count: int, seed: int) -> Int64[np.ndarray, " n"]:
+    """Choose among so many held-out samples at random, so that clusters have their natural frequency."""
+    return draws.permutation(seed, "route/heldout", count)[:MEASURED_IMAGES]
 
 
 def router_nfe(settings: Experiment, heldout: int) -> int:
@@ -40,21 +41,25 @@ def router_nfe(settings: Experiment, heldout: int) -> int:
 
 @torch.no_grad()
 def quality(
-    settings: Experiment, router: nn.Module, reader: TarReader, pause: Callable[[], None]
+    settings: Experiment,
+    router: nn.Module,
+    reader: Reader,
+    numbers: Int64[np.ndarray, " n"],
+    pause: Callable[[], None],
 ) -> tuple[dict[str, Any], list[float]]:
     """Measure the router by noise level and fit the temperatures of the levels: ones where the setting says none.
 
-    router: with its prior corrected, but of temperature 1, on any device; reader: held-out images at their natural
+    router: with its prior corrected, but of temperature 1, on any device; numbers: held-out samples at their natural
     frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the
     condition, and serve those without it, too.
     """
     space, condition = space_of(settings.data), conditions.build(settings.data)
-    logits_of = partial(_logits, settings.seed, router, reader, space, condition, pause)
-    measured, fitted = range(1, len(reader), 2), range(0, len(reader), 2)
+    logits_of = partial(_logits, settings.seed, router, reader, numbers, space, condition, pause)
+    measured, fitted = range(1, len(numbers), 2), range(0, len(numbers), 2)
     conditional, unconditional, clusters = (
         logits_of(measured, True),
         logits_of(measured, False),
-        reader.clusters(measured).numpy(),
+        reader.clusters(numbers[measured]).numpy(),
     )
     results: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
     results["accuracy"] = [_accuracy(logits, clusters) for logits in conditional]
@@ -63,7 +68,7 @@ def quality(
     fit = TEMPERATURES.get(settings.router.temperature)
     if fit is None:
         return results, [1.0] * len(conditional)
-    temperatures = fit(logits_of(fitted, True), reader.clusters(fitted).numpy())
+    temperatures = fit(logits_of(fitted, True), reader.clusters(numbers[fitted]).numpy())
     results |= {f"scaled_{name}": values for name, values in _belief(conditional, clusters, temperatures).items()}
     return results | {"temperatures": temperatures}, temperatures
 
@@ -71,21 +76,25 @@ def quality(
 def _logits(
     seed: int,
     router: nn.Module,
-    reader: TarReader,
+    reader: Reader,
+    numbers: Int64[np.ndarray, " n"],
     space: Space[SpaceSettings],
     condition: Condition[ConditionSettings],
     pause: Callable[[], None],
     rows: range,
     is_conditional: bool,
 ) -> np.ndarray:
-    """Compute the logits (levels, N, K) of some rows at every noise level, without condition that of the null one."""
+    """Compute the logits (levels, N, K) at every noise level of the samples whose numbers stand at some places.
+
+    Without condition they are those of the null one.
+    """
     device = next(router.parameters()).device
     blocks = []
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
-        x0 = space.to_model(torch.from_numpy(reader.images(block)))
-        told = condition.of(reader, block) if is_conditional else condition.null(len(block))
+        x0 = space.to_model(torch.from_numpy(reader.images(numbers[block])))
+        told = condition.of(reader, numbers[block]) if is_conditional else condition.null(len(block))
         eps = draws.gaussian(seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
         logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), told.to(device)) for t in levels]

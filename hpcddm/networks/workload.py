@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hpcddm.config import Experiment
 from hpcddm.networks import nfe
 from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.pipeline.disk import images_of_shard
 from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
+from hpcddm.pipeline.ranges import images_of_range
 
 DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
 """Names of networks; expert 3 is 'denoiser-3' where it is made in another way than the monolith."""
@@ -34,8 +34,8 @@ class Workload:
     counts: dict[str, int]
 
     def images_of(self, key: str) -> int:
-        """Count the images of one shard."""
-        return images_of_shard(self.settings, key, self.counts)
+        """Count the images of a unit that is a range of tars."""
+        return images_of_range(self.settings, key, self.counts)
 
     def denoiser(self, expert: int | None) -> str:
         """Return the name of an expert's network (None: the monolith's), which is that of the first one made alike."""

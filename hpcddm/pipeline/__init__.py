@@ -2,13 +2,17 @@
 
 The way of the data:
 
-    shard --> encode --> cluster --> train (experts, monolith) --+--> evaluate --> report
-      |                     +------> route (router) -------------+
-      |                     +------> distill (student) ----------+
-      +----------------------------> measuring (extractor, ------+
-                                                     classifier)
+    shard --> catalog --> encode --> cluster --> assign --> lists
+                 |                                            |
+                 |         +----------------------------------+
+                 |         +---> train (experts, monolith) ---+--> evaluate --> report
+                 |         +---> route (router) --------------+
+                 |         +---> distill (student) -----------+
+                 +-------------> measuring (extractor, -------+
+                                            classifier)
 
-The router waits for the experts where it is trained on their samples; the student always does.
+The router waits for the experts where it is trained on their samples; the student always does. shard, encode and assign
+go by ranges of tars; catalog and lists are the funnels: nothing behind them needs a unit of a range.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's fingerprint
 fits: the settings that its stage names in `fingerprint_settings` and the digests of its inputs, which are the units

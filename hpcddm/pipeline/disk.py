@@ -1,7 +1,6 @@
 """Sizes on disk that several stages share: images, training states and weights."""
 
 from hpcddm.config import Experiment
-from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.training.settings import Training
 
@@ -10,20 +9,8 @@ CURVE_POINT_BYTES = 560
 KEPT_STATES, STAGED_STATES = 2, 1
 STATE_FILES = 6
 """Files of a training state of one rank; every further rank writes two more."""
-INDEX_ROW_BYTES = 32
-"""Bytes of one row of `data.tar.SAMPLE`."""
-
-
-def shard_range(images: int, part: int, parts: int) -> range:
-    """Return the images of one of `parts` shards."""
-    return range(images * part // parts, images * (part + 1) // parts)
-
-
-def images_of_shard(experiment: Experiment, key: str, images: dict[str, int]) -> int:
-    """Count the images of one shard, or of the unit of another stage with a shard's name."""
-    split, part = name_of(key).split("-")
-    parts = experiment.data.shards if split == "train" else experiment.data.heldout_shards
-    return len(shard_range(images[split], int(part), parts))
+LIST_ENTRY_BYTES, CLUSTER_BYTES = 4, 2
+"""Bytes of a sample's number in a list, and of its cluster."""
 
 
 def values_per_image(experiment: Experiment) -> int:

@@ -5,8 +5,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.keys import CLUSTER, ROUTER, STUDENT
-from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, STUDENT
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import denoiser_disk, expert_keys
 from hpcddm.pipeline.trainings import student_training
@@ -22,7 +21,7 @@ class DistillStage(Stage):
     """Its one unit trains the student; there is none where the experiment has no `distill`."""
 
     name = "distill"
-    reads = ("shard", "cluster", "train", "route")
+    reads = ("catalog", "lists", "train", "route")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -33,7 +32,7 @@ class DistillStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return data, all experts, and the router where it chooses the teacher."""
         router = [ROUTER] if experiment.student.teacher == "router" else []
-        return [*shard_keys(experiment), CLUSTER, *expert_keys(experiment), *router]
+        return [CATALOG, LISTS, *expert_keys(experiment), *router]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the student's training, and how its teachers' weights are read."""

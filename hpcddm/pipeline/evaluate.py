@@ -7,9 +7,8 @@ from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.fingerprints import common_settings
-from hpcddm.pipeline.keys import CLUSTER, ROUTER, name_of
+from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, name_of
 from hpcddm.pipeline.measuring import measuring_keys
-from hpcddm.pipeline.shard import shard_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys, monolith_keys
 from hpcddm.schema import hashed
@@ -49,7 +48,7 @@ def arm_names(experiment: Experiment) -> list[str]:
 def sampling_units(experiment: Experiment) -> list[str]:
     """List the units that drawing and measuring samples reads, beside the experts."""
     dense = [*monolith_keys(experiment), *student_keys(experiment)]
-    return [*shard_keys(experiment), CLUSTER, *dense, ROUTER, *measuring_keys(experiment)]
+    return [CATALOG, LISTS, *dense, ROUTER, *measuring_keys(experiment)]
 
 
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
@@ -78,7 +77,7 @@ class EvaluateStage(Stage):
     """A unit draws and measures one range of samples in all arms."""
 
     name = "evaluate"
-    reads = ("shard", "cluster", "measuring", "train", "route", "distill")
+    reads = ("catalog", "lists", "measuring", "train", "route", "distill")
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:

@@ -1,6 +1,8 @@
 """Keys of units, `stage/unit`, by which the two sides of the house meet; imported by everything, imports nothing."""
 
+CATALOG = "catalog/all"
 CLUSTER = "cluster/all"
+LISTS = "lists/all"
 ROUTER = "route/router"
 EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
 MONOLITH = "train/monolith"

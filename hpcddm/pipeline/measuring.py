@@ -5,8 +5,7 @@ from typing import Any
 from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import image_settings
-from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
-from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.keys import CATALOG, CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.schema import hashed
 
@@ -42,7 +41,7 @@ class MeasuringStage(Stage):
     """A unit trains one of the networks."""
 
     name = "measuring"
-    reads = ("shard",)
+    reads = ("catalog",)
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -51,8 +50,8 @@ class MeasuringStage(Stage):
         return measuring_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return all shards."""
-        return shard_keys(experiment)
+        """Return the catalog."""
+        return [CATALOG]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the network, not the experiment's seed: distances by different rulers could not be compared."""

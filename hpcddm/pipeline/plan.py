@@ -12,7 +12,10 @@ from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.stage import Gpus, Stage, stage_in
 from hpcddm.rundir.manifest import Manifest, flatten
 
-ORDER = ("shard", "encode", "cluster", "measuring", "train", "route", "distill", "evaluate", "report")
+ORDER = (
+    *("shard", "catalog", "encode", "cluster", "assign", "lists"),
+    *("measuring", "train", "route", "distill", "evaluate", "report"),
+)
 """Where several units could start, the first in this order does: long ones before short ones."""
 
 

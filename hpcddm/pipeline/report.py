@@ -20,7 +20,7 @@ class ReportStage(Stage):
     """Its one unit merges the ranges of evaluate and writes the page."""
 
     name = "report"
-    reads = ("shard", "cluster", "measuring", "train", "route", "distill", "evaluate")
+    reads = ("catalog", "lists", "measuring", "train", "route", "distill", "evaluate")
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:

@@ -6,8 +6,7 @@ from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, router_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import common_settings
-from hpcddm.pipeline.keys import CLUSTER, ROUTER
-from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.schema import hashed
@@ -20,7 +19,7 @@ class RouteStage(Stage):
     """Its one unit trains the router, or fits it to the data."""
 
     name = "route"
-    reads = ("shard", "cluster", "train")
+    reads = ("catalog", "lists", "train")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -29,9 +28,9 @@ class RouteStage(Stage):
         return [ROUTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return shards and clusters, and the experts where the router is trained on their samples."""
+        """Return catalog and lists, and the experts where the router is trained on their samples."""
         experts = expert_keys(experiment) if experiment.router.samples else []
-        return [*shard_keys(experiment), CLUSTER, *experts]
+        return [CATALOG, LISTS, *experts]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the router, and the conversion where it is trained on the experts' samples."""

@@ -7,8 +7,7 @@ from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, expert_key, expert_number
-from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_number
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.schema import hashed
@@ -45,7 +44,7 @@ class TrainStage(Stage):
     """A unit trains one denoiser."""
 
     name = "train"
-    reads = ("shard", "cluster")
+    reads = ("catalog", "lists")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -54,8 +53,8 @@ class TrainStage(Stage):
         return train_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the tars and the sample lists, and nothing of any other training."""
-        return [*shard_keys(experiment), CLUSTER]
+        """Return catalog and lists, and nothing of any other training."""
+        return [CATALOG, LISTS]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the denoiser's own settings, an expert's training in its own numbers; never how many experts there are.

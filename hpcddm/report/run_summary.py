@@ -7,7 +7,9 @@ import torch
 
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.networks import denoisers
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.catalog import split_results
+from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import VariantSettings
@@ -18,7 +20,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
     training, evaluate, router = settings.experts.training, settings.evaluate, settings.router
     seconds = sum(manifest.record["seconds"] * manifest.record["world_size"] for manifest in inputs.values())
     return [
-        ("Training images", f"{inputs[CLUSTER].results['images']:,}"),
+        ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
         *_of_student(settings, inputs),

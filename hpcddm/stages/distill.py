@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm.config import Experiment
-from hpcddm.data import samples as sample_lists
+from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
@@ -18,6 +18,7 @@ from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import DENOISER, Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.pipeline import trainings
+from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -26,10 +27,9 @@ from hpcddm.training.loop import Task, train
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
     config, training = settings.expert_config(), trainings.student_training(settings)
-    reader = sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
     # The ranks know their devices only once they have met, which is inside the training.
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
-    batches = noisy_batches(settings, unit.key, reader)
+    batches = noisy_batches(settings, unit.key, samples.reader(unit, TRAIN))
     start = denoisers.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
     build = partial(denoisers.build, settings, config)

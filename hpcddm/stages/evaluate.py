@@ -8,8 +8,7 @@ import torch
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
-from hpcddm.data import samples as sample_lists
-from hpcddm.data.reader import TarReader
+from hpcddm.data import samples
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
@@ -42,9 +41,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
         loading.load_measuring_network(settings, key, unit.run.unit, device) for key in measuring_keys(settings)
     ]
     condition = conditions.build(settings.data)
-    real = {split: _evaluated(settings, unit, split) for split in (REFERENCE, REAL)}
+    real = {split: samples.reader(unit, split) for split in (REFERENCE, REAL)}
+    numbers = {split: samples.evaluated(unit, settings, split) for split in real}
     has_classes = settings.data.num_classes is not None
-    labels = real[REFERENCE].labels(range(start, stop)).numpy() if has_classes else NO_LABELS
+    labels = real[REFERENCE].labels(numbers[REFERENCE][start:stop]).numpy() if has_classes else NO_LABELS
     arms = {name: Arm() for name in (*arm_names(settings), *real)}
     total = (stop - start) * len(arms)
     for first in range(start, stop, settings.evaluate.batch):
@@ -53,10 +53,12 @@ def run(settings: Experiment, unit: Unit) -> Result:
             unit.leave_if_told()
             unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
             if name in real:
-                images = real[name].images(rows)
+                images = real[name].images(numbers[name][rows])
             else:
-                told = condition.of(real[REFERENCE], rows).to(device)
-                images = space.to_images(_draw(settings, ensemble, space, name, rows, real[REFERENCE], told, arm))
+                shown = numbers[REFERENCE][rows]
+                told, clusters = condition.of(real[REFERENCE], shown), real[REFERENCE].clusters(shown)
+                drawn = _draw(settings, ensemble, space, name, rows, told.to(device), clusters.to(device), arm)
+                images = space.to_images(drawn)
             arm.add(images, pixels, *measuring_networks)
     unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
@@ -109,26 +111,22 @@ class Arm:
             group.create_dataset("usage", data=self.usage)
 
 
-def _evaluated(settings: Experiment, unit: Unit, split: str) -> TarReader:
-    return sample_lists.reader(unit, split, sample_lists.evaluated(unit, settings, split))
-
-
 def _draw(
     settings: Experiment,
     ensemble: Ensemble,
     space: Space[SpaceSettings],
     name: str,
     rows: range,
-    reference: TarReader,
     told: torch.Tensor,
+    clusters: torch.Tensor,
     arm: Arm,
 ) -> torch.Tensor:
-    """Sample x of one batch; the oracle follows the cluster of the held-out image at the same place.
+    """Sample x of one batch; the oracle follows `clusters`, those of the held-out images at the same places.
 
     told: their conditions, on the device of the networks.
     """
     evaluate = settings.evaluate
-    field = ensemble.field(name, evaluate, reference.clusters(rows).to(told.device))
+    field = ensemble.field(name, evaluate, clusters)
     drawn = sample(field, settings.seed, rows, told, space, evaluate)
     used = torch.stack(field.usage).double().cpu().numpy()
     arm.usage = used if arm.usage is None else arm.usage + used

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm.config import Experiment
-from hpcddm.data import samples as sample_lists
+from hpcddm.data import samples
 from hpcddm.data.batch import LabelledBatch, LabelledBatches, TurnedBatches, turned
+from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.networks import measuring
@@ -17,6 +18,7 @@ from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.measuring import TURNS, network_settings
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import Task, load_weights, train
 
@@ -31,10 +33,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     Where the images have no classes it tells by how many quarters of a turn an image is turned.
     """
     network = network_settings(settings, unit.key)
-    reader = sample_lists.reader(unit, "train", sample_lists.indices(unit, "train"))
+    reader = samples.reader(unit, TRAIN)
     training, stream = trainings.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
-    order, drawn = sample_lists.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
+    order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
     kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
     batches = kind(reader, order, drawn, network.shift, network.mirror)
     to_model = measuring.pixels(settings).to_model
@@ -43,7 +45,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
         model = load_weights(measuring.build(settings, unit.key), unit.folder)
-        heldout = sample_lists.reader(unit, "heldout", sample_lists.indices(unit, "heldout"))
+        heldout = samples.reader(unit, HELDOUT)
         results["heldout_accuracy"] = _accuracy(model, to_model, heldout, settings.data.num_classes is not None)
     return Result(trained.outputs, results)
 
@@ -68,10 +70,9 @@ def _accuracy(
 ) -> float:
     """Compute the share of images whose class the model names; without classes, image i is turned i times."""
     right = 0
-    for start in range(0, len(reader), IMAGES_AT_ONCE):
-        rows = range(start, min(start + IMAGES_AT_ONCE, len(reader)))
-        images = torch.from_numpy(reader.images(rows))
-        labels = reader.labels(rows) if has_classes else torch.arange(rows.start, rows.stop) % TURNS
+    for block in blocks_of(range(len(reader)), IMAGES_AT_ONCE):
+        images = torch.from_numpy(reader.images(block))
+        labels = reader.labels(block) if has_classes else torch.arange(block.start, block.stop) % TURNS
         images = images if has_classes else turned(images, labels)
         right += (model(to_model(images)).argmax(1) == labels).sum().item()
     return right / len(reader)

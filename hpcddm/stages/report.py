@@ -21,10 +21,12 @@ from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import loading, nfe
 from hpcddm.networks.workload import Work, Workload
+from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_number
+from hpcddm.pipeline.lists import list_name
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE, PICTURES_PER_CLUSTER
-from hpcddm.pipeline.shard import class_names
 from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import page, run_summary
 from hpcddm.report.content import Cluster, Content, Gallery, Router
@@ -116,7 +118,7 @@ def _remark(settings: Experiment, unit: Unit) -> str:
     unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
     if not unrouted:
         return text
-    clusters = sample_lists.evaluated(unit, settings)["cluster"]
+    clusters = sample_lists.reader(unit, HELDOUT).clusters(sample_lists.evaluated(unit, settings)).numpy()
     orphans = np.isin(clusters, [expert_keys(settings).index(key) for key in missing]).mean()
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
@@ -189,14 +191,12 @@ def _router(results: dict[str, Any]) -> Router | None:
 
 
 def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
-    clusters = []
+    clusters, reader = [], sample_lists.reader(unit, TRAIN)
     for index in range(settings.cluster.experts):
-        name = f"expert-{index:02d}"
-        samples = sample_lists.clustered(unit, name)
-        reader = sample_lists.reader(unit, "train", samples)
+        own = sample_lists.expert_list(unit, index)
         # Not the first ones: sources are often sorted by class.
-        rows = draws.permutation(settings.seed, f"report/{name}", len(samples))[:PICTURES_PER_CLUSTER].tolist()
-        clusters.append(Cluster(index, len(samples), reader.images(rows)))
+        shuffled = draws.permutation(settings.seed, f"report/{list_name(index)}", len(own))
+        clusters.append(Cluster(index, len(own), reader.images(own.gather(shuffled[:PICTURES_PER_CLUSTER]))))
     return clusters
 
 
@@ -209,9 +209,12 @@ class Shown:
         device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
         self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
-        reference = sample_lists.reader(unit, REFERENCE, sample_lists.evaluated(unit, settings))
-        self.condition = conditions.build(data).of(reference, self.rows).to(device)
-        self.clusters = reference.clusters(self.rows).to(device)
+        shown, reference = (
+            sample_lists.evaluated(unit, settings)[: len(self.rows)],
+            sample_lists.reader(unit, REFERENCE),
+        )
+        self.condition = conditions.build(data).of(reference, shown).to(device)
+        self.clusters = reference.clusters(shown).to(device)
         self.space = space_of(data)
         self.arms = arm_names(settings)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm.config import Experiment
-from hpcddm.data import samples as sample_lists
+from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.data.columns import Column
 from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
@@ -25,11 +26,12 @@ from hpcddm.networks.router import (
     initial,
     precision,
 )
-from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_rows, quality, router_nfe
+from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, quality, router_nfe
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
 from hpcddm.networks.workload import ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline import trainings
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
@@ -51,9 +53,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     router = load_weights(build(settings), unit.folder).to(device, loading.DTYPES[precision(settings)])
     ones = [1.0] * len(NOISE_LEVELS)
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
-    rows = heldout_rows(sample_lists.clustered(unit, "heldout"), settings.seed)
-    reader = sample_lists.reader(unit, "heldout", rows)
-    measured, temperatures = quality(settings, corrected, reader, unit.leave_if_told)
+    reader = samples.reader(unit, HELDOUT)
+    numbers = heldout_numbers(len(reader), settings.seed)
+    measured, temperatures = quality(settings, corrected, reader, numbers, unit.leave_if_told)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
@@ -66,10 +68,10 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the experts' samples where there are any, the router's training or fit, and its measurement."""
     settings, counts = workload.settings, workload.counts
     work = [Work(ROUTER, False, router_nfe(settings, counts["heldout"]), SAMPLED_TOGETHER)]
-    training, samples = trainings.router_training(settings), settings.router.samples
-    if samples:
-        drawn = samples.images * settings.cluster.experts
-        per_image = NetworkEvaluations(experts=float(samples.steps * (1 if samples.guidance == 1 else 2)))
+    training, drawing = trainings.router_training(settings), settings.router.samples
+    if drawing:
+        drawn = drawing.images * settings.cluster.experts
+        per_image = NetworkEvaluations(experts=float(drawing.steps * (1 if drawing.guidance == 1 else 2)))
         work = [*workload.of_experts(drawn, settings.evaluate.batch, per_image), *work]
     if training:
         return [Work(ROUTER, True, training.images, training.batch), *work]
@@ -79,17 +81,19 @@ def work(workload: Workload, key: str) -> list[Work]:
 def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result, list[float]]:
     """Train on real images or the experts' samples; return also the log prior that the logits lack."""
     reader: TarReader | ArrayReader
-    outputs, results = [], {}
+    lists: list[Column] | list[np.ndarray]
+    outputs, results, experts = [], {}, range(settings.cluster.experts)
     if settings.router.samples:
         reader, plan = draw(settings, unit)
         outputs, results = [SAMPLES, DRAWN], {"sampling_flops": budgets.sampling_flops(settings, plan.images)}
+        lists = [np.flatnonzero(plan.clusters == expert) for expert in experts]
     else:
-        reader = _clustered(unit)
-    order, log_prior = None, [0.0] * settings.cluster.experts
+        reader = samples.reader(unit, TRAIN)
+        lists = [samples.expert_list(unit, expert) for expert in experts]
+    order, log_prior = None, [0.0] * len(lists)
     if settings.router.frequency == "balanced":
-        clusters = reader.clusters(range(len(reader))).numpy()
-        order = sample_lists.balanced_order(settings, unit.key, clusters)
-        log_prior = [math.log(share) for share in np.bincount(clusters, minlength=len(log_prior)) / len(clusters)]
+        order = samples.balanced_order(settings, unit.key, lists)
+        log_prior = [math.log(len(own) / order.size) for own in lists]
     batches = noisy_batches(settings, unit.key, reader, order)
     flops = cache(partial(budgets.fit_flops, settings))
     model = partial(initial, settings, unit)
@@ -105,7 +109,7 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     """Compute a router that is not trained from all training images; one rank does it."""
     results = {"images": 0, "train_flops": 0}
     if unit.ranks.rank == 0:
-        reader, router = _clustered(unit), computed(settings)
+        reader, router = samples.reader(unit, TRAIN), computed(settings)
         results["images"] = len(reader)
 
         def advance(done: int) -> None:
@@ -117,10 +121,6 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
             save_tensors(router.state_dict(), staged)
     return Result([WEIGHTS], results), [0.0] * settings.cluster.experts
-
-
-def _clustered(unit: Unit) -> TarReader:
-    return sample_lists.reader(unit, "train", sample_lists.clustered(unit, "train"))
 
 
 def _loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:

@@ -1,18 +1,18 @@
-"""Stage shard: images from a source become one WebDataset tar with its byte-offset index."""
+"""Stage shard: images from a source become WebDataset tars, with columns of what is known of each sample."""
 
 from collections.abc import Iterator
-
-import numpy as np
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
+from hpcddm.data.columns import write_columns
 from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.tar import TarIndex
 from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline.disk import shard_range
-from hpcddm.pipeline.shard import INDEX, KEYS, TAR
+from hpcddm.pipeline.ranges import images_of_tar, split_of, tars_of
+from hpcddm.pipeline.shard import COLUMNS, tar_file
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 
@@ -22,29 +22,26 @@ IMAGES_TIMED = 64
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Write this unit's part of the training or of the held-out images."""
-    data = settings.data
-    split, part = unit.name.split("-")
-    parts = data.shards if split == "train" else data.heldout_shards
+    """Write this unit's tars of the training or of the held-out images, and the columns of their samples."""
+    data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
     folder = str((unit.run.root / data.source.folder).resolve())
     source = data.source.model_copy(update={"folder": folder})
     records = plugins.create(Source, source).open_split(split)
-    numbers = shard_range(len(records), int(part), parts)
-    require(len(numbers) > 0, f"{folder}: {len(records)} {split} images are too few for {parts} shards")
-    path = unit.folder / TAR
-    with atomic.replacing(path, durable=False) as staged:
-        count = tar.write_tar(staged, _pick(records, numbers, unit), data.image_size, data.channels)
-    found = tar.index_tar(path)
-    require(len(found.keys) == count, f"{path}: {count} images written, {len(found.keys)} found")
-    if data.num_classes is not None:
-        if found.labels is None:
-            raise UserError(f"data.num_classes: {data.num_classes}, but the images in {folder} have no classes")
-        largest = found.labels.max()
-        require(largest < data.num_classes, f"data.num_classes: {data.num_classes}, but {folder} has class {largest}")
-    with atomic.replacing(unit.folder / INDEX, durable=False) as staged, open(staged, "wb") as file:
-        np.save(file, found.rows(int(part)))
-    atomic.write_text(unit.folder / KEYS, "".join(f"{key}\n" for key in found.keys))
-    return Result([TAR, INDEX, KEYS], {"images": count, "class_names": records.class_names})
+    images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
+    require(all(images.values()), f"{folder}: {len(records)} {split} images are too few for so many tars")
+    span = range(images[tars[0]].start, images[tars[-1]].stop)
+    indices: dict[int, TarIndex] = {}
+    for number in tars:
+        path = unit.folder / tar_file(number)
+        with atomic.replacing(path, durable=False) as staged:
+            count = tar.write_tar(staged, _pick(records, images[number], span, unit), data.image_size, data.channels)
+        indices[number] = tar.index_tar(path)
+        require(len(indices[number].keys) == count, f"{path}: {count} images written, others found")
+        _check_classes(data.num_classes, indices[number], folder)
+    columns = tar.columns_of(indices)
+    write_columns(unit.folder / COLUMNS, columns)
+    results = {"images": len(span), "columns": sorted(columns), "class_names": records.class_names}
+    return Result([COLUMNS, *map(tar_file, tars)], results)
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -52,9 +49,20 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(TAR_WORK, False, workload.images_of(key), IMAGES_TIMED)]
 
 
-def _pick(records: Split, numbers: range, unit: Unit) -> Iterator[Record]:
-    for done, number in enumerate(numbers):
+def _check_classes(num_classes: int | None, index: TarIndex, folder: str) -> None:
+    """Raise `UserError` where the images lack a class, or have one that the experiment has not."""
+    if num_classes is None:
+        return
+    if index.labels is None:
+        raise UserError(f"data.num_classes: {num_classes}, but the images in {folder} have no classes")
+    largest = index.labels.max()
+    require(largest < num_classes, f"data.num_classes: {num_classes}, but {folder} has class {largest}")
+
+
+def _pick(records: Split, images: range, span: range, unit: Unit) -> Iterator[Record]:
+    """Yield the records of one tar among those of the unit."""
+    for number in images:
         if number % BEAT_EVERY == 0:
             unit.leave_if_told()
-        unit.heartbeat.beat(done, len(numbers))
+        unit.heartbeat.beat(number - span.start, len(span))
         yield records[number]

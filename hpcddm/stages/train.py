@@ -3,18 +3,20 @@
 from collections.abc import Callable
 from functools import cache, partial
 
-import numpy as np
 import torch
 from torch import nn
 
 from hpcddm.config import Experiment, ExpertConfig
-from hpcddm.data import samples as sample_lists
+from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
+from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import expert_number
+from hpcddm.pipeline.lists import list_results
+from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -23,24 +25,23 @@ from hpcddm.training.loop import Task, train
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
     expert = expert_number(unit.key)
+    config = settings.expert_config(expert)
     if expert is None:
-        config, training = settings.expert_config(), budgets.monolith_training(settings)
-        samples = sample_lists.clustered(unit, "train")
+        training, order = budgets.monolith_training(settings), None
+        seen = split_results(unit.inputs, TRAIN)
     else:
-        config, training = settings.expert_config(expert), trainings.expert_training(settings, expert)
-        samples = sample_lists.clustered(unit, unit.name)
-    reader = sample_lists.reader(unit, "train", samples)
-    batches = noisy_batches(settings, unit.key, reader)
+        training = trainings.expert_training(settings, expert)
+        order = samples.list_order(settings, unit.key, samples.expert_list(unit, expert))
+        seen = list_results(unit.inputs, expert)
+    batches = noisy_batches(settings, unit.key, samples.reader(unit, TRAIN), order)
     start = denoisers.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
     task = Task(settings.seed, build, _loss(config), batches, to_model, start, flops)
     trained = train(task, training, unit)
-    results = {"samples": len(samples), "images": training.images, "train_flops": training.images * flops()}
-    if settings.data.num_classes is not None:
-        results["class_counts"] = np.bincount(samples["label"], minlength=settings.data.num_classes).tolist()
-    return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
+    results = {"images": training.images, "train_flops": training.images * flops()}
+    return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
 
 
 def work(workload: Workload, key: str) -> list[Work]:

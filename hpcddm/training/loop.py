@@ -157,7 +157,7 @@ def _start(
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
-            f" {unit.ranks.world_size} ranks, {len(task.batches.reader)} samples, {device}",
+            f" {unit.ranks.world_size} ranks, {task.batches.order.size} samples, {device}",
             flush=True,
         )
     return engine, progress

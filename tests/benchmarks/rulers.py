@@ -15,22 +15,24 @@ import torch
 import torch.nn.functional as F
 
 from hpcddm.config import Experiment
+from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
-from hpcddm.data.samples import evaluation_samples
+from hpcddm.data.samples import evaluation_numbers
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
-from hpcddm.pipeline.keys import EXTRACTOR
+from hpcddm.pipeline.keys import CATALOG, EXTRACTOR
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.shard import shard_keys
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN, range_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 from hpcddm.spaces.pixels import from_unit, to_unit
-from hpcddm.stages.shard import INDEX, TAR
 
 SEEDS = range(5)
+DATA = ("shard", "catalog")
+"""Stages that the runs share."""
 SETS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "train (floor)": lambda images: images,
     "noise sd 16": lambda images: _noisy(images, 16),
@@ -43,8 +45,8 @@ SETS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def distances(experiment: Experiment, run: RunDir) -> dict[str, float]:
     """The FD of every image set to held-out images, measured by the run's extractor."""
     extractor = loading.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
-    reference = _statistics(extractor, _images(experiment, run, "heldout"))
-    images = _images(experiment, run, "train")
+    reference = _statistics(extractor, _images(experiment, run, HELDOUT))
+    images = _images(experiment, run, TRAIN)
     changed = {name: to_unit(torch.from_numpy(from_unit(change(images)))) for name, change in SETS.items()}
     return {name: frechet_distance(_statistics(extractor, moved), reference) for name, moved in changed.items()}
 
@@ -63,14 +65,16 @@ def make(experiment: Experiment, run: RunDir, keys: Sequence[str]) -> None:
     subprocess.run([sys.executable, "-c", code, *specs], check=True, stdout=sys.stderr)
 
 
+def data_keys(experiment: Experiment) -> list[str]:
+    """The units that the measuring networks read, and those that these read."""
+    return [*range_keys(experiment, "shard"), CATALOG]
+
+
 def _images(experiment: Experiment, run: RunDir, split: str) -> torch.Tensor:
     """The evaluation's real images of a split: (N, C, H, W) in [-1, 1]."""
-    folders = [run.unit(key) for key in shard_keys(experiment) if key.startswith(f"shard/{split}-")]
-    samples = np.concatenate([np.load(folder / INDEX) for folder in folders])
-    names = [str(label) for label in range(experiment.data.num_classes)]
-    chosen = evaluation_samples(samples, experiment, names)
-    reader = TarReader([folder / TAR for folder in folders], chosen)
-    return to_unit(torch.from_numpy(reader.images(range(len(reader)))))
+    catalog, names = open_catalog(run, split), [str(label) for label in range(experiment.data.num_classes)]
+    chosen = evaluation_numbers(catalog, experiment, names)
+    return to_unit(torch.from_numpy(TarReader(catalog).images(chosen)))
 
 
 def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:
@@ -95,8 +99,9 @@ def main() -> None:
         first, *others = runs
         for run in others:
             run.root.mkdir()
-            (run.root / "shard").symlink_to(first.root / "shard")
-        make(runs[first], first, shard_keys(runs[first]))
+            for stage in DATA:
+                (run.root / stage).symlink_to(first.root / stage)
+        make(runs[first], first, data_keys(runs[first]))
         columns = []
         for run, experiment in runs.items():
             make(experiment, run, [EXTRACTOR])

@@ -3,7 +3,6 @@
 import pytest
 
 from hpcddm.pipeline.keys import EXTRACTOR
-from hpcddm.pipeline.shard import shard_keys
 from hpcddm.rundir.layout import RunDir
 from tests.benchmarks import rulers
 from tests.helpers import tiny, write_source
@@ -15,8 +14,9 @@ def test_all_seeds_of_an_experiment_measure_the_same_distances(tmp_path):
     first, second = RunDir(tmp_path / "first"), RunDir(tmp_path / "second")
     experiment, other = (tiny(tmp_path, seed=seed) for seed in (0, 5))
     second.root.mkdir()
-    (second.root / "shard").symlink_to(first.root / "shard")
-    rulers.make(experiment, first, [*shard_keys(experiment), EXTRACTOR])
+    for stage in rulers.DATA:
+        (second.root / stage).symlink_to(first.root / stage)
+    rulers.make(experiment, first, [*rulers.data_keys(experiment), EXTRACTOR])
     rulers.make(other, second, [EXTRACTOR])
     measured = rulers.distances(experiment, first)
     assert len(set(measured.values())) == len(rulers.SETS)

@@ -7,17 +7,18 @@ what x_t leaves open. 'experts' is the expert of each image's own cluster, as th
 import sys
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hpcddm.data import draws
+from hpcddm.data import draws, samples
+from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import loading
 from hpcddm.objectives.base import LINEAR
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, STUDENT
+from hpcddm.pipeline.keys import MONOLITH, STUDENT
+from hpcddm.pipeline.ranges import HELDOUT
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -33,9 +34,8 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     experiment = stored_experiment(run)
     dense = [key for key in (MONOLITH, STUDENT) if manifest.read(run.unit(key))]
     ensemble = loading.load_ensemble(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
-    samples = np.load(run.unit(CLUSTER) / "heldout.npy")[:IMAGES]
-    shards = [run.unit(f"shard/heldout-{part:03d}") for part in range(experiment.data.heldout_shards)]
-    reader, rows = TarReader([next(shard.glob("*.tar")) for shard in shards], samples), range(len(samples))
+    catalog = open_catalog(run, HELDOUT)
+    reader, rows = TarReader(catalog, samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
     x0, classes, clusters = to_unit(torch.from_numpy(reader.images(rows))), reader.labels(rows), reader.clusters(rows)
     eps = draws.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
     own = F.one_hot(clusters, len(ensemble.experts)).float()

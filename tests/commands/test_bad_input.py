@@ -98,7 +98,7 @@ SITES = {
     "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: partition, account"),
     "unknown stage": (
         {"stages": {"trian": {"nodes": 2}}},
-        "stages.trian: unknown stage; valid: shard, encode, cluster",
+        "stages.trian: unknown stage; valid: shard, catalog, encode, cluster",
     ),
     "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: partition"),
     "uneven ranks": (
@@ -119,7 +119,7 @@ def test_a_wrong_site(place, changes, message):
 
 
 def test_an_unknown_stage_to_redo(place):
-    valid = "shard, encode, cluster, measuring, train, route, distill, evaluate, report"
+    valid = "shard, catalog, encode, cluster, assign, lists, measuring, train, route, distill, evaluate, report"
     assert f"--redo trian: unknown stage; valid: {valid}" in submit("--redo", "trian")
 
 

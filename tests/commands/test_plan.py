@@ -11,10 +11,12 @@ from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from tests.helpers import hpcddm, tiny, write_experiment, write_source
+from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 from tests.runs import TINY
 
 SPEED = 1e9
+WITHOUT_WORK = ("catalog", "cluster", "assign", "lists")
+"""Stages that see no image."""
 
 
 @pytest.fixture
@@ -92,9 +94,9 @@ def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
 def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):
     monkeypatch.setattr(benchmark, "SECONDS", 0.0)
     rows, _ = planned(measures=True)
-    assert {row["time_source"] for name, row in rows.items() if name != "cluster"} == {"benchmark"}
+    assert {row["time_source"] for name, row in rows.items() if name not in WITHOUT_WORK} == {"benchmark"}
     assert "no communication, reading or start-up" in rows["train"]["time_detail"]
-    assert all(row["unit_hours"] > 0 for name, row in rows.items() if name != "cluster")
+    assert all(row["unit_hours"] > 0 for name, row in rows.items() if name not in WITHOUT_WORK)
 
 
 def test_a_measurement_that_fails_leaves_the_time_unknown_and_says_why(planned, monkeypatch):
@@ -145,7 +147,7 @@ def test_an_attempt_that_has_hardly_begun_tells_nothing(planned, tmp_path, chang
 
 def test_only_the_sites_own_units_are_planned(planned, site, tmp_path):
     rows, _ = planned("--flops-per-second", SPEED, at=site(), site="elsewhere", experts__sites=["here", "elsewhere"])
-    assert set(rows) == {"shard", "encode", "cluster", "train"} and rows["train"]["units"] == 1
+    assert set(rows) == {*DATA_STAGES, "train"} and rows["train"]["units"] == 1
 
 
 def test_weights_that_are_not_there_leave_the_encoder_unknown(planned, monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 from hpcddm.unit_states import activity
-from tests.helpers import hpcddm, python, tiny, write_source
+from tests.helpers import DATA_STAGES, hpcddm, python, tiny, write_source
 
 MAKE = """
 import sys
@@ -47,7 +47,7 @@ def prepared(tmp_path_factory):
     experiment = within_run(tiny(folder, experts__training__log_images=16), run)
     store_experiment(experiment, run)
     units = {unit.key: unit for unit in plan(experiment)}
-    keys = [key for key, unit in units.items() if unit.stage in ("shard", "encode", "cluster")] + [MONOLITH]
+    keys = [key for key, unit in units.items() if unit.stage in DATA_STAGES] + [MONOLITH]
     write_specs(items_of([units[key] for key in keys], experiment, run), Site(name="here", scheduler="local"))
     done = python(MAKE, *map(run.spec, keys), timeout=90)
     assert done.returncode == 0, [activity(run, key) for key in keys]
@@ -96,7 +96,7 @@ def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(
 
 
 def test_a_truncated_tar_in_a_half_finished_run_is_named_and_made_again_where_the_run_now_lies(run):
-    tar = run.unit("shard/train-001") / "images.tar"
+    tar = run.unit("shard/train-001") / "images-00001.tar"
     whole = tar.read_bytes()
     tar.write_bytes(whole[: len(whole) // 2])
     done = hpcddm("run-stage", run.root, expert_key(0))
@@ -104,7 +104,7 @@ def test_a_truncated_tar_in_a_half_finished_run_is_named_and_made_again_where_th
     assert f"{tar} has {len(whole) // 2} bytes instead of {len(whole)}" in done.stderr
     assert not (run.unit(expert_key(0)) / "manifest.json").exists()
     rows = {row["unit"]: row for row in json.loads(hpcddm("status", run.root, "--json").stdout)["units"]}
-    assert (rows["shard/train-001"]["state"], rows["cluster/all"]["state"]) == ("damaged", "waiting")
+    assert (rows["shard/train-001"]["state"], rows["catalog/all"]["state"]) == ("damaged", "waiting")
     assert rows[expert_key(0)]["state"] == "failed" and str(tar) in rows[expert_key(0)]["reason"]
     assert hpcddm("run-stage", run.root, "shard/train-001").exit_code == 0
     assert tar.read_bytes() == whole
@@ -145,7 +145,10 @@ def test_ranks_that_cannot_work_are_refused_before_anything_starts(run, key, ran
 def test_logs_are_found_by_unit_attempt_and_rank(run):
     assert f"{MONOLITH} is complete after" in hpcddm("logs", run.root, MONOLITH).stdout
     for arguments, message in (
-        (["train/expert-00"], "no attempt at 'train/expert-00'; there are logs of: cluster/all, encode/heldout-000"),
+        (
+            ["train/expert-00"],
+            "no attempt at 'train/expert-00'; there are logs of: assign/heldout-000, assign/",
+        ),
         ([MONOLITH, "--attempt", 5], "train/monolith has no attempt 5; there are: 1"),
         ([MONOLITH, "--attempt", 0], "train/monolith has no attempt 0; there are: 1"),
         ([MONOLITH, "--rank", 3], "no such log; ranks: 0"),

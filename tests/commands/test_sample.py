@@ -9,12 +9,13 @@ from safetensors.torch import save_file
 
 from hpcddm import plugins
 from hpcddm.commands.sample import _class_of
-from hpcddm.data import tar
+from hpcddm.data.catalog import Part, SplitEntry, write_catalog
+from hpcddm.data.columns import write_columns
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.distill import student_keys
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import train_keys
 from hpcddm.rundir import manifest
@@ -32,15 +33,23 @@ def publish(run, key, file):
     manifest.publish(run.unit(key), replace(before, outputs=manifest.describe_outputs(run.unit(key), [file])))
 
 
+def write_heldout(run, labels, clusters):
+    """Write a catalog of held-out samples that lie in no tar."""
+    columns = {name: np.zeros(len(labels), dtype=np.uint32) for name in ("tar", "offset", "size")}
+    columns |= {"label": np.array(labels, dtype=np.int32)}
+    write_columns(run.root / "columns.h5", columns)
+    write_columns(run.unit("assign/heldout-000") / "clusters.h5", {"cluster": np.array(clusters, dtype=np.uint16)})
+    entry = SplitEntry(sorted(columns), [], [Part("heldout-000", "columns.h5", len(labels), "")])
+    write_catalog(run.unit(CATALOG) / "catalog.json", {"heldout": entry})
+
+
 def completed(folder, **changes):
     """A complete run whose networks were never trained, and whose held-out images are of classes 0 to 2."""
     run, experiment = RunDir(folder / "run"), tiny(folder, **changes)
     store_experiment(experiment, run)
     units = plan(experiment)
     finish(units, run)
-    heldout = np.zeros(6, dtype=tar.SAMPLE)
-    heldout["label"], heldout["cluster"] = [0, 1, 2] * 2, [0, 1] * 3
-    np.save(run.unit(CLUSTER) / "heldout.npy", heldout)
+    write_heldout(run, [0, 1, 2] * 2, [0, 1] * 3)
     for key in [*train_keys(experiment), ROUTER, *student_keys(experiment)]:
         # A student read the experts as they are now.
         finish([unit for unit in units if unit.key == key == STUDENT], run)
@@ -116,9 +125,9 @@ def test_a_wrong_word_does_not_wait_for_torch(run):
 
 
 def named(run, names):
-    """Let the manifest of the first shard say what the classes are called, as that of a folder of images does."""
-    before = manifest.read(run.unit("shard/train-000"))
-    manifest.publish(run.unit("shard/train-000"), replace(before, results={"class_names": names}))
+    """Let the manifest of the catalog say what the classes are called, as that of a folder of images does."""
+    before = manifest.read(run.unit(CATALOG))
+    manifest.publish(run.unit(CATALOG), replace(before, results={"class_names": names}))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +223,7 @@ def test_an_output_that_could_not_be_saved_is_refused_before_drawing(run, tmp_pa
     "strategy, needed",
     [
         ("top-1", [expert_key(0), expert_key(1), ROUTER]),
-        ("oracle", [expert_key(0), expert_key(1), CLUSTER]),
+        ("oracle", [expert_key(0), expert_key(1), LISTS]),
         ("expert-01", [expert_key(1)]),
         ("monolith", [MONOLITH]),
         ("per-trajectory", [expert_key(0), expert_key(1), ROUTER]),
@@ -316,8 +325,7 @@ def test_what_networks_are_not_told_is_refused_with_what_they_are(run):
 def test_images_without_classes_are_drawn_like_the_evaluation_set(tmp_path):
     nothing = {"data__condition": {"name": "none"}, "data__num_classes": None, "measuring__classifier": None}
     run = completed(tmp_path, **nothing, evaluate__images=24)
-    heldout = np.zeros(24, dtype=tar.SAMPLE)
-    np.save(run.unit(CLUSTER) / "heldout.npy", heldout)
+    write_heldout(run, [0] * 24, [0] * 24)
     assert "--class: the images of this run have no classes" in refused(run, "--class", "1")
     assert "name neither class nor prompt" in refused(run, "--prompt", "a hat")
     assert drawn(run).mode == drawn(run, "--strategy", "oracle").mode == "LA"

@@ -1,62 +1,118 @@
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from hpcddm.data import tar
+from hpcddm.data.columns import Column, write_columns
 from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
+from tests.catalogs import catalog_of
 from tests.helpers import SIDE
 
 
 @pytest.fixture
-def shards(tmp_path):
-    """Two tars of five and three images, their joint index, and the pixels."""
-    generator = np.random.default_rng(0)
-    pixels = generator.integers(0, 256, (8, SIDE, SIDE, 1)).astype(np.uint8)
-    paths, indices = [tmp_path / "a.tar", tmp_path / "b.tar"], []
-    for shard, numbers in enumerate((range(5), range(5, 8))):
-        chosen = [Record(f"train-{number}", Image.fromarray(pixels[number, ..., 0]), number % 4) for number in numbers]
-        tar.write_tar(paths[shard], chosen, SIDE, 1)
-        indices.append(tar.index_tar(paths[shard]).rows(shard))
-    return paths, np.concatenate(indices), pixels
+def pixels():
+    """Eight images."""
+    return np.random.default_rng(0).integers(0, 256, (8, SIDE, SIDE, 1)).astype(np.uint8)
 
 
-def test_rows_come_from_their_tars_in_the_order_asked_for(shards):
-    paths, samples, pixels = shards
-    reader, rows = TarReader(paths, samples), [7, 0, 5, 0, 4]
-    assert len(reader) == 8 and np.array_equal(reader.images(rows), pixels[rows])
-    assert reader.labels(rows).tolist() == [3, 0, 1, 0, 0] and reader.labels(rows).dtype == torch.int64
+@pytest.fixture(params=[1, 2], ids=["one range", "two ranges"])
+def catalog(request, tmp_path, pixels):
+    """Two tars of five and three of the images, whose class is the number modulo 4."""
+    for name, numbers in (("a.tar", range(5)), ("b.tar", range(5, 8))):
+        images = {number: Image.fromarray(pixels[number, ..., 0]) for number in numbers}
+        records = [
+            Record(f"train-{number}", image, number % 4, f"picture {number}") for number, image in images.items()
+        ]
+        tar.write_tar(tmp_path / name, records, SIDE, 1)
+    return catalog_of(tmp_path, [tmp_path / "a.tar", tmp_path / "b.tar"], request.param)
 
 
-def test_an_expert_sees_its_own_rows_only(shards):
-    paths, samples, pixels = shards
-    samples["cluster"] = [0, 1, 0, 1, 0, 1, 0, 1]
-    reader = TarReader(paths, samples[samples["cluster"] == 1])
-    assert np.array_equal(reader.images(range(4)), pixels[1::2]) and reader.clusters(range(4)).tolist() == [1] * 4
+def test_samples_come_from_their_tars_by_number_in_the_order_asked_for(catalog, pixels):
+    reader, numbers = TarReader(catalog), [7, 0, 5, 0, 4]
+    assert len(reader) == 8 and np.array_equal(reader.images(numbers), pixels[numbers])
+    assert reader.labels(numbers).tolist() == [3, 0, 1, 0, 0] and reader.labels(numbers).dtype == torch.int64
+    assert reader.captions(numbers) == [f"picture {number}" for number in numbers]
+    assert np.array_equal(reader.images(range(2, 7)), pixels[2:7])
 
 
-def test_a_tar_torn_in_the_middle_is_named(shards):
-    paths, samples, _ = shards
-    paths[1].write_bytes(paths[1].read_bytes()[: int(samples[6]["offset"]) + 20])
-    reader = TarReader(paths, samples)
-    reader.images([5])
-    with pytest.raises(UserError, match=rf"b.tar: torn at byte {samples[6]['offset']} \(20 of {samples[6]['size']}"):
+def test_clusters_are_those_of_the_column(catalog, tmp_path):
+    write_columns(tmp_path / "clusters.h5", {"cluster": np.array([0, 1, 2, 3, 0, 1, 2, 65535], dtype=np.uint16)})
+    reader = TarReader(catalog, Column("cluster", {tmp_path / "clusters.h5": 8}))
+    assert reader.clusters([7, 1]).tolist() == [65535, 1] and reader.clusters([7]).dtype == torch.int64
+    with pytest.raises(ValueError, match="does not read the samples' clusters"):
+        TarReader(catalog).clusters([0])
+
+
+def test_what_the_samples_do_not_have_is_said(tmp_path, pixels):
+    tar.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1)
+    reader = TarReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
+    assert np.array_equal(reader.images([0]), pixels[:1])
+    for ask, missing in ((reader.labels, "classes"), (reader.captions, "captions")):
+        with pytest.raises(UserError, match=f"the images have no {missing}"):
+            ask([0])
+
+
+def place_of(catalog, number):
+    """Where the bytes of a sample begin, and how many they are."""
+    return [int(catalog.column(name).gather([number])[0]) for name in ("offset", "size")]
+
+
+@pytest.mark.parametrize("is_padded", [False, True], ids=["short", "as long as ever"])
+def test_a_tar_torn_in_the_middle_is_named(catalog, is_padded):
+    (offset, _), path = place_of(catalog, 6), catalog.tar(1)[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[: offset + 20].ljust(len(whole), b"\0") if is_padded else whole[: offset + 20])
+    message = f"b.tar: torn at byte {offset}" if is_padded else f"b.tar has {offset + 20} bytes instead of {len(whole)}"
+    reader = TarReader(catalog)
+    reader.images(range(5))
+    with pytest.raises(UserError, match=message):
         reader.images([6])
 
 
+def test_a_tar_that_is_cut_while_it_is_read_is_named(catalog):
+    (offset, size), path, reader = place_of(catalog, 6), catalog.tar(1)[0], TarReader(catalog)
+    reader.images([5])
+    path.write_bytes(path.read_bytes()[: offset + 20])
+    with pytest.raises(UserError, match=rf"b.tar: torn at byte {offset} \(20 of {size} bytes\)"):
+        reader.images([6])
+
+
+def test_a_missing_tar_is_named_when_it_is_read(catalog):
+    catalog.tar(1)[0].unlink()
+    reader = TarReader(catalog)
+    reader.images(range(5))
+    with pytest.raises(UserError, match=r"b.tar: cannot be read \(No such file or directory\); submit again"):
+        reader.images([0, 6])
+
+
+def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeypatch):
+    monkeypatch.setattr("hpcddm.data.reader.MOST_OPEN", 3)
+    tars = [tmp_path / f"{number}.tar" for number in range(8)]
+    for number, path in enumerate(tars):
+        tar.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)
+    reader = TarReader(catalog_of(tmp_path, tars))
+    for numbers in ([0, 1, 2, 3], range(8), [7, 0, 7], range(8)):
+        assert np.array_equal(reader.images(numbers), pixels[list(numbers)])
+        opened = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists()]
+        assert sum(name.startswith(str(tmp_path)) and name.endswith(".tar") for name in opened) <= 3
+
+
 @pytest.mark.parametrize("pattern", [b"\xff\x00\xff\x00", b"\x00", b"\x03", b"\xe0"])
-def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(shards, pattern):
-    paths, samples, _ = shards
-    whole, (offset, size) = paths[0].read_bytes(), (int(samples[2]["offset"]), int(samples[2]["size"]))
-    named = 0
+def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(catalog, pattern):
+    path, (offset, size), named = catalog.tar(0)[0], place_of(catalog, 2), 0
+    whole, reader = path.read_bytes(), TarReader(catalog)
     for place in range(offset, offset + size):
         torn = bytearray(whole)
         torn[place : place + len(pattern)] = pattern
-        paths[0].write_bytes(torn)
+        path.write_bytes(torn)
         try:
-            TarReader(paths, samples).images([2])
+            reader.images([2])
         except UserError as error:
             named += "a.tar: torn at byte" in str(error)
     assert named > size // 4

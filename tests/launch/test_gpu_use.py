@@ -8,9 +8,9 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.gpu_use import check_gpus, remarks
 from hpcddm.pipeline.plan import plan
 from hpcddm.site import Site
-from tests.helpers import hpcddm, tiny, write_experiment, write_source
+from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 
-CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in ("shard", "encode", "cluster")}
+CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in DATA_STAGES}
 
 
 def site_with(resources=None, stages=None, **keys):
@@ -26,8 +26,9 @@ def test_stages_that_compute_nothing_on_a_gpu_may_not_hold_one(tmp_path):
     """The encoder of the tiny experiment takes means of pixels."""
     with pytest.raises(ConfigError) as error:
         check(tmp_path, site_with({"gpus_per_node": 1}))
-    words = "site s: shard, encode, cluster: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in"
-    assert str(error.value).startswith(f"{words} stages.shard, stages.encode, stages.cluster; allow_idle_gpus: true")
+    words = f"site s: {', '.join(DATA_STAGES)}: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in"
+    places = ", ".join(f"stages.{stage}" for stage in DATA_STAGES)
+    assert str(error.value).startswith(f"{words} {places}; allow_idle_gpus: true")
     check(tmp_path, site_with({"gpus_per_node": 1}, CPU_STAGES))
     check(tmp_path, site_with({"gpus_per_node": 1}, allow_idle_gpus=True))
 

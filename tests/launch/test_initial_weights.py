@@ -12,7 +12,7 @@ from hpcddm.launch.submission import check_experiment, decide, store_experiment
 from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
-from tests.helpers import finish, tiny, write_source
+from tests.helpers import DATA_STAGES, finish, tiny, write_source
 from tests.launch.queues import Queue
 
 
@@ -88,7 +88,7 @@ def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_pat
     assert again.experts.init_from.content == experiment.experts.init_from.content
     with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
         starts_checked(again, run)
-    finish([unit for unit in plan(again) if unit.stage in ("encode", "cluster", "train")], run)
+    finish([unit for unit in plan(again) if unit.stage in (*DATA_STAGES, "train")], run)
     starts_checked(again, run)
 
 

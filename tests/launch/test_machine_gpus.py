@@ -18,7 +18,7 @@ from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
-from tests.helpers import finish, tiny
+from tests.helpers import DATA_STAGES, finish, tiny
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_two_trainings_do_not_run_on_one_gpu_at_once(tmp_path, monkeypatch, star
     launcher, given, alive = started
     experiment = tiny(tmp_path)
     units = {unit.key: unit for unit in plan(experiment)}
-    finish([unit for unit in units.values() if unit.stage in ("shard", "encode", "cluster")], launcher.run)
+    finish([unit for unit in units.values() if unit.stage in DATA_STAGES], launcher.run)
     items = items_of([units[key] for key in units if key.startswith("train/")], experiment, launcher.run)
     monkeypatch.setattr(embedded, "submit_array", lambda items, home, one, spec, script: one.submit(spec, "", script))
     driver = Embedded(items, launcher.run, launcher, 0, set())

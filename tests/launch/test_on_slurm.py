@@ -73,11 +73,16 @@ def units_in_queue(place, home):
 
 
 ALL = [
+    "assign/heldout-000",
+    "assign/train-000",
+    "assign/train-001",
+    "catalog/all",
     "cluster/all",
     "encode/heldout-000",
     "encode/train-000",
     "encode/train-001",
     "evaluate/0000000-0000024",
+    "lists/all",
     "measuring/classifier",
     "measuring/extractor",
     "report/all",

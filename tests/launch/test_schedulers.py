@@ -17,7 +17,7 @@ from hpcddm.rundir import atomic, heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from tests.helpers import finish, hpcddm, tiny, write_source
+from tests.helpers import DATA_STAGES, finish, hpcddm, tiny, write_source
 
 UNITS = ["train/expert-00", "train/expert-01"]
 
@@ -71,7 +71,7 @@ def submitted(tmp_path):
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
     experiment = with_content(tiny(tmp_path), run)
-    finish([unit for unit in plan(experiment) if unit.stage in ("shard", "encode", "cluster")], run)
+    finish([unit for unit in plan(experiment) if unit.stage in DATA_STAGES], run)
     store_experiment(within_run(experiment, run), run)
     journal = Journal(run.journal)
     token = journal.intend("slurm", "north", UNITS, "tiny-train")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.data.orders.base import Turns
+from hpcddm.data.orders.base import Listed, Turns
 from hpcddm.models.calibrated import CalibratedRouter
 from tests.orders import uniform
 
@@ -49,7 +49,7 @@ def posterior(router):
 def corrected(log_prior):
     # So many places that every sample of every cluster comes equally often.
     lists = [np.flatnonzero(CLUSTERS == cluster) for cluster in range(3)]
-    order = Turns(lists, [uniform(0, f"s/{cluster}", len(rows)) for cluster, rows in enumerate(lists)])
+    order = Turns([Listed(rows, uniform(0, f"s/{cluster}", len(rows))) for cluster, rows in enumerate(lists)])
     return CalibratedRouter(Counted(order.rows(range(3 * 210))), log_prior, [0.0, 1.0], [1.0, 1.0])
 
 

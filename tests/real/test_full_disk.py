@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import DATA_STAGES
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.root
@@ -28,7 +29,7 @@ def disk(tmp_path):
 def run(disk, finished):
     """The finished run on the small disk, its first expert not yet trained; it saves at every step."""
     run = disk / "run"
-    for stage in ("shard", "encode", "cluster"):
+    for stage in DATA_STAGES:
         run.mkdir(exist_ok=True)
         (run / stage).symlink_to(finished / stage)
     experiment = json.loads((finished / "experiment.json").read_text())

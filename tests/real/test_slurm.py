@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import DATA_STAGES
 from tests.runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
@@ -87,7 +88,7 @@ def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_r
     for run in (here, there):
         # The stages before training are bit for bit the same everywhere; one test of that is enough.
         run.mkdir()
-        for stage in ("shard", "encode", "cluster"):
+        for stage in DATA_STAGES:
             if run is here:
                 shutil.copytree(finished / stage, run / stage)
     submit(there, partner, "testbed-partner", sites, "site=testbed-home")

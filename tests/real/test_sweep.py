@@ -15,12 +15,13 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.controllers import partner_with
+from tests.helpers import DATA_STAGES
 from tests.runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
 SETTINGS, MAX_ARRAY = 10, 3
 VALUES = [round(1 + number / 20, 2) for number in range(SETTINGS)]
-SHARED = ("shard", "encode", "cluster", "measuring", "train", "route")
+SHARED = (*DATA_STAGES, "measuring", "train", "route")
 SITE = """
 name: small
 scheduler: slurm

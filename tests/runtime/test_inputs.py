@@ -88,9 +88,9 @@ def test_an_expert_that_does_not_fit_is_as_good_as_missing(job):
     finish([stale], job.run)
     assert job.gather().missing == [FIRST]
     before = manifest.read(job.run.unit(SECOND))
-    manifest.publish(job.run.unit(SECOND), replace(before, inputs=before.inputs | {"cluster/all": "other clusters"}))
+    manifest.publish(job.run.unit(SECOND), replace(before, inputs=before.inputs | {"lists/all": "other lists"}))
     refusal = job.refusal()
-    assert f"{FIRST} was made with other settings; {SECOND} was made with another cluster/all" in refusal
+    assert f"{FIRST} was made with other settings; {SECOND} was made with another lists/all" in refusal
 
 
 def test_an_expert_whose_files_are_torn_is_as_good_as_missing(job):

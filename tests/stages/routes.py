@@ -13,10 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
 from hpcddm.networks import denoisers
-from hpcddm.pipeline.keys import CLUSTER, ROUTER
+from hpcddm.pipeline.keys import LISTS, ROUTER
+from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.shard import shard_keys
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -26,8 +28,8 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import cluster, encode, route, shard
-from tests.helpers import REPOSITORY, tiny, write_idx
+from hpcddm.stages import assign, catalog, cluster, encode, lists, route, shard
+from tests.helpers import DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
 ROUTER_MODEL = {"name": "router_dit", "width": 48, "depth": 2, "heads": 3, "patch": 4}
@@ -41,7 +43,15 @@ IMAGES = {
     "evaluate__images": 20,
     "evaluate__batch": 10,
 }
-STAGES = {"shard": shard, "encode": encode, "cluster": cluster, "route": route}
+STAGES = {
+    "shard": shard,
+    "catalog": catalog,
+    "encode": encode,
+    "cluster": cluster,
+    "assign": assign,
+    "lists": lists,
+    "route": route,
+}
 
 
 def write_images(folder: Path, train: int = 2000, heldout: int = 400) -> None:
@@ -93,25 +103,23 @@ class Bench:
 
     def make_data(self) -> None:
         """Make everything that comes before training."""
-        shards = shard_keys(self.settings)
-        self.make(*shards, *(key.replace("shard/", "encode/") for key in shards), CLUSTER)
+        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in DATA_STAGES))
 
     def make_experts(self) -> None:
         """Experts that were never trained, whose predictions differ."""
-        counts = [np.load(self.run.unit(CLUSTER) / f"expert-{k:02d}.npy")["label"] for k in range(4)]
+        lists = {LISTS: manifest.read(self.run.unit(LISTS))}
         for number, key in enumerate(expert_keys(self.settings)):
             unit = self.unit(key)
             torch.manual_seed(number)
             network = denoisers.build(self.settings, self.settings.expert_config(number))
             weights = {name: value + 0.1 * torch.randn_like(value) for name, value in network.state_dict().items()}
             save_file(weights, unit.folder / "weights.safetensors")
-            classes = np.bincount(counts[number], minlength=10).tolist()
-            self.publish(unit, Result(["weights.safetensors"], {"samples": sum(classes), "class_counts": classes}))
+            self.publish(unit, Result(["weights.safetensors"], list_results(lists, number)))
 
     def router(self, name: str, **changes: Any) -> tuple[Experiment, Unit]:
         """The unit of a router in a run of its own, which shares everything else with this one."""
         settings, root = self.experiment(**changes), RunDir(self.root / f"{self.name}-{name}")
-        for stage in ("shard", "cluster", "train"):
+        for stage in (*DATA_STAGES, "train"):
             if self.run.unit(f"{stage}/all").exists() and not root.unit(f"{stage}/all").exists():
                 root.root.mkdir(exist_ok=True)
                 root.unit(f"{stage}/all").symlink_to(self.run.unit(f"{stage}/all"))
@@ -179,8 +187,9 @@ def main(root: Path) -> dict:
     bench.make_experts()
     found: dict[str, Any] = {name: bench.route(name, **changes) for name, changes in ROUTERS.items()}
     found["refit"] = refits(root, bench, Path(found["natural"]["folder"]))
-    found["sizes"] = manifest.read(bench.run.unit(CLUSTER)).results["sizes"]
-    found["heldout"] = np.bincount(np.load(bench.run.unit(CLUSTER) / "heldout.npy")["cluster"]).tolist()
+    found["sizes"] = manifest.read(bench.run.unit(LISTS)).results["sizes"]
+    clusters = samples.clusters(open_catalog(bench.run, "heldout"))
+    found["heldout"] = np.bincount(clusters.gather(range(len(clusters)))).tolist()
     return found
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.report import run_summary
 from hpcddm.stages import report
 from tests.helpers import tiny
@@ -20,7 +20,7 @@ def unit(flops=0, **more):
 
 
 INPUTS = {
-    CLUSTER: unit(images=900), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
+    CATALOG: unit(splits={"train": {"samples": 900}}), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
     expert_key(0): unit(400), expert_key(1): unit(500),
 }  # fmt: skip
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}

@@ -14,14 +14,13 @@ import torch
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm.data import samples as sample_lists
-from hpcddm.data import tar
+from hpcddm.data import samples
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, loading, router, router_quality, router_samples
 from hpcddm.objectives.base import LINEAR
-from hpcddm.pipeline.keys import CLUSTER, ROUTER
+from hpcddm.pipeline.keys import ROUTER
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
@@ -57,8 +56,7 @@ def loaded(made, name):
 
 
 def heldout(bench) -> TarReader:
-    unit = bench.unit(ROUTER)
-    return sample_lists.reader(unit, "heldout", sample_lists.clustered(unit, "heldout")[:200])
+    return samples.reader(bench.unit(ROUTER), "heldout")
 
 
 @pytest.mark.parametrize("name", ROUTERS)
@@ -247,9 +245,10 @@ def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_ow
     counts, sizes = np.array(drawn["counts"]), np.array(made["sizes"])
     assert counts.sum() == 4 * SAMPLES["images"]
     assert np.abs(counts.sum(1) - counts.sum() * sizes / sizes.sum()).max() < 1
-    samples = np.load(bench.run.unit(CLUSTER) / "train.npy")
+    reader = samples.reader(bench.unit(ROUTER), "train")
+    labels, clusters = (ask(range(len(reader))).numpy() for ask in (reader.labels, reader.clusters))
     for expert in range(4):
-        own = np.bincount(samples["label"][samples["cluster"] == expert], minlength=10)
+        own = np.bincount(labels[clusters == expert], minlength=10)
         assert np.abs(counts[expert] - counts[expert].sum() * own / own.sum()).max() < 1
     images = np.load(Path(made["samples"]["folder"]) / "samples.npy")
     assert images.shape == (100, 28, 28, 1) and images.dtype == np.uint8
@@ -298,17 +297,16 @@ def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
     router, seen = loaded(made, "natural"), []
     router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
     reader = heldout(bench)
-    router_quality.quality(settings, router, reader, unit.leave_if_told)
-    assert sum(seen) == router_quality.router_nfe(settings, len(reader))
+    router_quality.quality(settings, router, reader, np.arange(200), unit.leave_if_told)
+    assert sum(seen) == router_quality.router_nfe(settings, 200)
 
 
 def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():
-    rows = np.zeros(40000, dtype=tar.SAMPLE)
-    rows["cluster"] = np.repeat([0, 1, 2], [28000, 8000, 4000])
-    chosen = router_quality.heldout_rows(rows, seed=0)
+    clusters = np.repeat([0, 1, 2], [28000, 8000, 4000])
+    chosen = clusters[router_quality.heldout_numbers(len(clusters), seed=0)]
     assert len(chosen) == router_quality.MEASURED_IMAGES
     for half in (chosen[::2], chosen[1::2]):
-        assert np.bincount(half["cluster"]) / len(half) == pytest.approx([0.7, 0.2, 0.1], abs=0.05)
+        assert np.bincount(half) / len(half) == pytest.approx([0.7, 0.2, 0.1], abs=0.05)
 
 
 def test_fewer_experts_are_a_matter_of_the_head_alone(bench):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.data import samples, tar
+from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.networks import budgets
 from hpcddm.networks.drawing import oracle_clusters
@@ -25,16 +25,9 @@ def test_exactly_the_stages_that_train_have_more_than_one_rank():
     assert training == {stage.name for stage in STAGES.values() if stage.is_collective}
 
 
-def rows(labels, clusters=None):
-    found = np.zeros(len(labels), dtype=tar.SAMPLE)
-    found["id"], found["label"] = range(len(labels)), labels
-    found["cluster"] = 0 if clusters is None else clusters
-    return found
-
-
 def test_the_oracle_goes_round_the_heldout_images_of_a_class():
-    heldout = rows([0, 1, 0, 1, 0], clusters=[5, 6, 7, 8, 9])
-    assert oracle_clusters(heldout, [0, 0, 1, 0, 0, 1, 1], "ab").tolist() == [5, 7, 6, 9, 5, 8, 6]
+    labels, clusters = np.array([0, 1, 0, 1, 0]), np.array([5, 6, 7, 8, 9])
+    assert oracle_clusters(labels, clusters, [0, 0, 1, 0, 0, 1, 1], "ab").tolist() == [5, 7, 6, 9, 5, 8, 6]
 
 
 @pytest.mark.parametrize("images", [64, 70])
@@ -51,9 +44,8 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
     monkeypatch.setattr(measuring, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
-    monkeypatch.setattr(samples, "indices", lambda unit, split: rows([0]))
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
-    monkeypatch.setattr(samples, "reader", lambda unit, split, found: images)
+    monkeypatch.setattr(samples, "reader", lambda unit, split: images)
     unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
         measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)
@@ -82,7 +74,9 @@ def test_a_mixed_expert_has_its_own_precision(tmp_path):
 
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):
     experiment = tiny(tmp_path, evaluate__strategies=["top-1", "oracle"], evaluate__min_experts=1)
-    monkeypatch.setattr(samples, "evaluated", lambda unit, settings: rows([0, 1, 2, 3], clusters=[1, 0, 0, 0]))
+    reader = ArrayReader(np.zeros((4, 8, 8, 1), np.uint8), np.arange(4), np.array([1, 0, 0, 0]))
+    monkeypatch.setattr(samples, "evaluated", lambda unit, settings: np.arange(4))
+    monkeypatch.setattr(samples, "reader", lambda unit, split: reader)
     there = SimpleNamespace(inputs={expert_key(0): None})
     said = report._remark(experiment, there)
     assert said.startswith("1 of 2 experts, without train/expert-01: ")

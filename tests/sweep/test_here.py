@@ -14,7 +14,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_spec
 from hpcddm.site import Site
 from tests.attempts import write_attempt
-from tests.helpers import finish, hpcddm
+from tests.helpers import COUNTED, finish, hpcddm
 from tests.sweep.test_verb import EVALUATE, FACTS
 
 
@@ -41,7 +41,7 @@ class Machine(Local):
         elif not manifest.read(run.unit(spec.key)):
             write_attempt(run, spec.key, 1, ended={"outcome": "complete"})
             finish([unit], run)
-            results = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+            results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
             manifest.publish(run.unit(spec.key), replace(manifest.read(run.unit(spec.key)), results=results))
         return False
 
@@ -63,7 +63,7 @@ def here(write, home, tmp_path, monkeypatch):
 def test_on_this_machine_everything_runs_once_and_the_table_comes_at_the_end(here, home):
     order, done = here(1.0, 2.0)
     assert done.exit_code == 0, done.output
-    assert len(order) == len(set(order)) == 17 and order[-1] == "guidance=2.0/report/all"
+    assert len(order) == len(set(order)) == 22 and order[-1] == "guidance=2.0/report/all"
     assert done.output.count("1.50 / 0.2500 / 75.0%") == 4 and (home.root / "table.png").exists()
     again, done = here(1.0, 2.0, 3.0)
     assert again == [f"guidance=3.0/{EVALUATE}", "guidance=3.0/report/all"] and done.exit_code == 0

@@ -11,9 +11,9 @@ from hpcddm.rundir.layout import set_aside
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.runs import assign, survey_sweep_runs
 from hpcddm.unit_states import State, survey
-from tests.helpers import finish
+from tests.helpers import DATA_STAGES, finish
 
-TRAINED, FINAL = {"shard", "encode", "cluster", "measuring", "train", "route"}, {"evaluate", "report"}
+TRAINED, FINAL = {*DATA_STAGES, "measuring", "train", "route"}, {"evaluate", "report"}
 
 
 def shared_stages(first, second) -> set[str]:
@@ -26,10 +26,10 @@ def shared_stages(first, second) -> set[str]:
     ("key", "values", "shared"),
     [
         ("evaluate.guidance", [1.0, 2.0], TRAINED),
-        ("experts.training.images", [64, 128], {"shard", "encode", "cluster", "measuring", "route"}),
-        ("cluster.clustering.fine", [8, 9], {"shard", "encode", "measuring"}),
+        ("experts.training.images", [64, 128], {*DATA_STAGES, "measuring", "route"}),
+        ("cluster.clustering.fine", [8, 9], {"shard", "catalog", "encode", "measuring"}),
         ("data.shards", [2, 3], set()),
-        ("seed", [0, 1], {"shard", "encode", "measuring"}),
+        ("seed", [0, 1], {"shard", "catalog", "encode", "measuring"}),
         ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
         ("evaluate.min_experts", [1, 2], TRAINED),
     ],

@@ -18,7 +18,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import gate
 from hpcddm.runtime.spec import read_map, read_spec
 from tests.attempts import write_attempt
-from tests.helpers import finish, hpcddm, write_experiment, write_source
+from tests.helpers import COUNTED, finish, hpcddm, write_experiment, write_source
 from tests.launch.queues import Queue
 
 EVALUATE = "evaluate/0000000-0000024"
@@ -66,7 +66,7 @@ def finish_all(sweep_runs, keys=None):
             folder = sweep_run.run.unit(unit.key)
             if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
                 finish([unit], sweep_run.run)
-                results = {"shard": {"images": 24}, "report": FACTS}.get(unit.stage, {})
+                results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
                 manifest.publish(folder, replace(manifest.read(folder), results=results))
 
 
@@ -82,7 +82,7 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
     assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
     *others, table = queue.submitted
     assert set(table.after) == {str(101 + number) for number in range(len(others))}
-    assert "3 settings, 19 units, what they share counted once: 0 complete, 19 to run" in said
+    assert "3 settings, 24 units, what they share counted once: 0 complete, 24 to run" in said
 
 
 def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
@@ -108,7 +108,7 @@ def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, swe
     queue, _ = sweep(1.0, 2.0)
     before = home.journal.read_bytes()
     again, said = sweep(1.0, 2.0, alive=names(queue), state="pending")
-    assert again.submitted == [] and "18 units are in the queue or running; nothing new to submit" in said
+    assert again.submitted == [] and "23 units are in the queue or running; nothing new to submit" in said
     finish_all(sweep_runs(1.0, 2.0))
     last, said = sweep(1.0, 2.0)
     assert last.submitted == [] and "everything is complete (2 settings); nothing to submit" in said
@@ -166,12 +166,12 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
 
 
 def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
-    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=16, reason="its limit for you"))
+    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=21, reason="its limit for you"))
     taken = [name for name in names(queue) if name != CONTINUATION]
-    assert len(taken) == 15 and len(names(queue)) == 16, "the last place is that of the job that submits the rest"
+    assert len(taken) == 20 and len(names(queue)) == 21, "the last place is that of the job that submits the rest"
     assert "5 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
     again, _ = sweep(1.0, 2.0, 3.0, alive=taken)
-    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 20
+    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 25
 
 
 def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
@@ -179,7 +179,7 @@ def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
     assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
     assert (
         queue.checked == ()
-        and len(queue.rendered) == said.count("would submit") == 10
+        and len(queue.rendered) == said.count("would submit") == 13
         and "guidance=2.0/report/all" in said
     )
 
@@ -266,7 +266,7 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
     assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
-    assert len(names(queue)) == 20 and len(Journal(home.journal).submissions()) == len(queue.submitted)
+    assert len(names(queue)) == 25 and len(Journal(home.journal).submissions()) == len(queue.submitted)
 
 
 def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_runs):
@@ -290,10 +290,10 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     run = RunDir(home.root / "guidance=2.0")
     spec, _ = read_spec(run.spec(EVALUATE))
     wanted = gate.missing_units(spec, run, home)
-    assert {"guidance=1.0/cluster/all", "guidance=1.0/train/expert-01", "guidance=1.0/shard/train-000"} <= wanted
+    assert {"guidance=1.0/lists/all", "guidance=1.0/train/expert-01", "guidance=1.0/catalog/all"} <= wanted
     submissions = Journal(home.journal).submissions()
     assert gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
-    assert len(wanted) == len(spec.requires) + len(spec.optional) == 10
+    assert len(wanted) == len(spec.requires) + len(spec.optional) == 8
 
 
 def test_what_is_shared_is_on_the_bill_of_the_setting_that_makes_it_and_its_log_is_read_from_both(sweep, home):
@@ -325,7 +325,7 @@ def test_cancel_ends_the_jobs_of_a_sweep_or_of_one_setting_but_not_what_others_s
     assert done.exit_code == 0 and len(queue.gone) == 2 and "guidance=2.0/report/all" in done.output
     assert "evaluate/1" in hpcddm("cancel", home.root / "guidance=2.0", "evaluate/1", "--now").output
     hpcddm("cancel", home.root, "--now")
-    assert len(queue.gone) == 2 + 18
+    assert len(queue.gone) == 2 + 23
 
 
 def test_what_is_known_lies_in_one_json_file(sweep, home):
@@ -333,4 +333,4 @@ def test_what_is_known_lies_in_one_json_file(sweep, home):
     index = json.loads((home.root / "sweep.json").read_text())
     assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
     assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
-    assert len(index["owners"]) == 17 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
+    assert len(index["owners"]) == 22 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}

@@ -23,6 +23,7 @@ from torch import nn
 
 from hpcddm.data import tar
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
+from hpcddm.data.columns import Column, write_columns
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.sources.base import Record
@@ -38,6 +39,7 @@ from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.settings import Training
+from tests.catalogs import catalog_of
 from tests.orders import uniform
 
 KEY = "train/expert-00"
@@ -57,7 +59,9 @@ def write_tar(folder: Path) -> TarReader:
     generator = np.random.default_rng(0)
     images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
     tar.write_tar(folder / "x.tar", [Record(str(number), image, 0) for number, image in enumerate(images)], 8, 1)
-    return TarReader([folder / "x.tar"], tar.index_tar(folder / "x.tar").rows(0))
+    catalog = catalog_of(folder, [folder / "x.tar"])
+    write_columns(folder / "clusters.h5", {"cluster": np.zeros(30, dtype=np.uint16)})
+    return TarReader(catalog, Column("cluster", {folder / "clusters.h5": 30}))
 
 
 def batches(reader: TarReader) -> NoisyBatches:

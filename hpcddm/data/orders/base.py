@@ -1,4 +1,4 @@
-"""Base of the orders of training samples, in which every sample comes once in an epoch; and turns of several orders."""
+"""Base of the orders of training samples, in which every sample comes once in an epoch; lists and turns of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -6,19 +6,22 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int, Int64
 
+from hpcddm.data.columns import Column, rows_of
 from hpcddm.plugins import S, Variant
 
 
 class Order(ABC):
-    """An endless order of the rows 0 ... size - 1 of a list."""
+    """An endless order of the samples of a training; size: their number."""
+
+    size: int
 
     @abstractmethod
     def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
-        """Return the rows at some indices of the order, from any thread."""
+        """Return the numbers of the samples at some indices of the order, from any thread."""
 
 
 class EpochOrder(Variant[S], Order):
-    """Order of epochs, each of which has every row once; created as `cls(settings, seed, stream, size)`.
+    """Order of epochs, each of which has every row 0 ... size - 1 once; created as `cls(settings, seed, stream, size)`.
 
     It takes no memory: the row at an index is a function of the seed, the stream and the index.
     """
@@ -43,16 +46,26 @@ class EpochOrder(Variant[S], Order):
         """
 
 
-class Turns(Order):
-    """Order that takes rows of several lists in turn, each list in an order of its own."""
+class Listed(Order):
+    """Order of the samples of a list, whose rows another order arranges; numbers: of the samples, (N,)."""
 
-    def __init__(self, lists: Sequence[Int[np.ndarray, " _"]], orders: Sequence[Order]) -> None:
-        self._lists, self._orders = lists, orders
+    def __init__(self, numbers: Column | Int[np.ndarray, " n"], order: Order) -> None:
+        self.size, self._numbers, self._order = len(numbers), numbers, order
 
     def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
-        rounds, turns = np.divmod(np.asarray(indices, dtype=np.int64), len(self._lists))
+        return rows_of(self._numbers, self._order.rows(indices)).astype(np.int64)
+
+
+class Turns(Order):
+    """Order that takes samples of several orders in turn."""
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        self.size, self._orders = sum(order.size for order in orders), orders
+
+    def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+        rounds, turns = np.divmod(np.asarray(indices, dtype=np.int64), len(self._orders))
         rows = np.empty_like(rounds)
         for turn in np.unique(turns):
             inside = turns == turn
-            rows[inside] = self._lists[turn][self._orders[turn].rows(rounds[inside].tolist())]
+            rows[inside] = self._orders[turn].rows(rounds[inside].tolist())
         return rows

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hpcddm.data.orders.base import Turns
+from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.orders.base import Listed, Turns
 from hpcddm.data.samples import balanced_order
 from tests.helpers import tiny
 from tests.orders import uniform, windowed
@@ -72,7 +73,12 @@ def test_a_window_larger_than_the_data_is_a_plain_shuffle():
 @pytest.fixture
 def balanced(tmp_path):
     settings = tiny(tmp_path)
-    return lambda clusters, stream="s": balanced_order(settings, stream, clusters)
+
+    def order(clusters, stream="s"):
+        lists = [np.flatnonzero(clusters == cluster) for cluster in range(clusters.max() + 1)]
+        return balanced_order(settings, stream, lists)
+
+    return order
 
 
 def test_clusters_come_in_turn_and_every_sample_of_one_equally_often(balanced):
@@ -97,6 +103,15 @@ def test_a_cluster_without_samples_is_left_out(balanced):
     assert set(balanced(np.array([0, 3, 3])).rows(range(20)).tolist()) == {0, 1, 2}
 
 
+def test_a_list_in_a_file_is_gone_through_by_its_rows(tmp_path):
+    numbers = np.array([3, 5, 8, 13, 1 << 31], dtype=np.uint32)
+    write_columns(tmp_path / "list.h5", {"numbers": numbers})
+    order = uniform(0, "s", 5)
+    listed = Listed(Column("numbers", {tmp_path / "list.h5": 5}), order)
+    rows = listed.rows(range(12))
+    assert rows.dtype == np.int64 and rows.tolist() == numbers[order.rows(range(12))].tolist() and listed.size == 5
+
+
 def test_turns_of_lists_give_their_own_numbers():
-    turns = Turns([np.array([10, 11, 12]), np.array([90])], [uniform(0, "a", 3), uniform(0, "b", 1)])
-    assert sorted(turns.rows(range(6)).tolist()) == [10, 11, 12, 90, 90, 90]
+    turns = Turns([Listed(np.array([10, 11, 12]), uniform(0, "a", 3)), Listed(np.array([90]), uniform(0, "b", 1))])
+    assert turns.size == 4 and sorted(turns.rows(range(6)).tolist()) == [10, 11, 12, 90, 90, 90]

@@ -1,0 +1,39 @@
+"""Partition of the data: the rule that gives every sample its cluster, and its file."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import h5py
+import numpy as np
+from jaxtyping import Float, Int64
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+
+
+class Partition(ABC):
+    """A rule that gives every sample one of K clusters."""
+
+    @abstractmethod
+    def assign(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
+        """Return the samples' clusters, 0 to K - 1, independent of how samples are batched."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that define the partition, by name; `Clustering.load` makes the same one of them."""
+
+
+def write_arrays(path: Path, partition: Partition) -> None:
+    """Write the arrays that define a partition as HDF5."""
+    with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+        for name, values in partition.arrays().items():
+            file.create_dataset(name, data=values)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or torn."""
+    try:
+        with h5py.File(path) as file:
+            return {name: dataset[()] for name, dataset in file.items()}
+    except OSError as error:
+        raise UserError(f"{path}: no readable partition ({error}); submit again with --redo cluster") from None

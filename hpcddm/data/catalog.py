@@ -1,0 +1,174 @@
+"""Catalog of a run: the numbers 0 ... N - 1 of the samples of each split, and where their columns and tars lie."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from hpcddm.data.columns import Column, Numbers, TextColumn
+from hpcddm.errors import UserError
+from hpcddm.pipeline.catalog import CATALOG_FILE
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+
+N = TypeVar("N", bound=Numbers)
+SAMPLES_AT_ONCE = 65536
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples of one range of tars."""
+
+    name: str
+    """Name of the range, which is that of its unit in every stage that goes by ranges."""
+    file: str
+    """Columns of its samples, relative to the run."""
+    samples: int
+    digest: str
+    """Digest of tars and columns."""
+
+
+@dataclass(frozen=True)
+class Tar:
+    """A tar of samples."""
+
+    file: str
+    """Its path, relative to the run."""
+    size: int
+    """Its bytes, by which a tar that is torn is recognised when it is opened."""
+
+
+@dataclass(frozen=True)
+class SplitEntry:
+    """What the catalog's file says of one split; samples are numbered through the parts, tars through the tars."""
+
+    columns: list[str]
+    tars: list[Tar]
+    parts: list[Part]
+
+    @classmethod
+    def parsed(cls, content: dict) -> "SplitEntry":
+        """Read an entry from the values of its JSON."""
+        tars, parts = [Tar(**tar) for tar in content["tars"]], [Part(**part) for part in content["parts"]]
+        return cls(content["columns"], tars, parts)
+
+
+class Catalog:
+    """Samples of one split by number; a column is mapped when it is asked for."""
+
+    def __init__(self, root: Path, entry: SplitEntry) -> None:
+        self._root, self._entry = root, entry
+        self.count = sum(part.samples for part in entry.parts)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def tar(self, number: int) -> tuple[Path, int]:
+        """Return the path of a tar and its size in bytes, by its number in the split."""
+        tar = self._entry.tars[number]
+        return self._root / tar.file, tar.size
+
+    def has(self, name: str) -> bool:
+        """Tell if a column of this name is there: only some data have `label` and `caption`."""
+        return name in self._entry.columns
+
+    def column(self, name: str) -> Column:
+        """Map one of the columns `tar`, `offset`, `size`, `label`; raises `UserError` naming a file that is damaged."""
+        return Column(name, {self._root / part.file: part.samples for part in self._entry.parts})
+
+    def texts(self, name: str) -> TextColumn:
+        """Map one of the columns of texts, `key` and `caption`; raises `UserError` naming a file that is damaged."""
+        return TextColumn(name, {self._root / part.file: part.samples for part in self._entry.parts})
+
+    def made_by(self, stage: str, file: str, name: str) -> Column:
+        """Map a column that the units of a stage made, each that of its range; raises `UserError` as `column` does."""
+        return Column(name, {self._root / stage / part.name / file: part.samples for part in self._entry.parts})
+
+    def numbers_of(self, part: str) -> range:
+        """Return the numbers of the samples of a range."""
+        start = 0
+        for entry in self._entry.parts:
+            if entry.name == part:
+                return range(start, start + entry.samples)
+            start += entry.samples
+        raise KeyError(f"no range {part} in the catalog")
+
+    def digest(self, numbers: Numbers) -> str:
+        """Hash key, size in bytes, class and caption of some samples in their order: it names the list of the images.
+
+        The same images give the same digest in whatever tars they lie.
+        """
+        hashed, keys, sizes = hashlib.sha256(), self.texts("key"), self.column("size")
+        labels = self.column("label") if self.has("label") else None
+        captions = self.texts("caption") if self.has("caption") else None
+        for block in blocks_of(numbers):
+            nothing = [""] * len(block)
+            columns = (
+                keys.gather(block),
+                sizes.gather(block).tolist(),
+                nothing if labels is None else labels.gather(block).tolist(),
+                nothing if captions is None else captions.gather(block),
+            )
+            samples = ("\0".join(map(str, sample)) for sample in zip(*columns, strict=True))
+            hashed.update("".join(f"{sample}\0" for sample in samples).encode(errors="surrogateescape"))
+        return hashed.hexdigest()
+
+    def described(self, numbers: Numbers, num_classes: int | None) -> dict[str, Any]:
+        """Describe some samples: `samples`, their number, and with classes `class_counts`."""
+        described: dict[str, Any] = {"samples": len(numbers)}
+        if num_classes is not None:
+            labels, counts = self.column("label"), np.zeros(num_classes, dtype=np.int64)
+            for block in blocks_of(numbers):
+                counts += np.bincount(labels.gather(block), minlength=num_classes)
+            described["class_counts"] = counts.tolist()
+        return described
+
+
+def open_catalog(run: RunDir, split: str) -> Catalog:
+    """Open the catalog of a split of a run; raises `UserError` when the file is missing or torn."""
+    file = run.unit(CATALOG) / CATALOG_FILE
+    content = atomic.read_json(file) or {}
+    try:
+        return Catalog(run.root, SplitEntry.parsed(content[split]))
+    except (KeyError, TypeError):
+        raise UserError(f"{file}: no readable catalog; remove {file.parent}/manifest.json and submit again") from None
+
+
+def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:
+    """Write the catalog of all splits."""
+    atomic.write_json(path, {split: asdict(entry) for split, entry in entries.items()})
+
+
+def blocks_of(numbers: N, size: int = SAMPLES_AT_ONCE) -> Iterator[N]:
+    """Split numbers into consecutive blocks."""
+    for start in range(0, len(numbers), size):
+        yield cast(N, numbers[start : start + size])
+
+
+def duplicates(columns: Sequence[TextColumn]) -> list[str]:
+    """List the keys that several samples share."""
+    hashes = np.concatenate(
+        [
+            np.fromiter(map(hash, keys.gather(block)), np.int64, len(block))
+            for keys in columns
+            for block in blocks_of(range(len(keys)))
+        ]
+    )
+    ordered = np.sort(hashes)
+    shared = ordered[1:][ordered[1:] == ordered[:-1]]
+    places = np.flatnonzero(np.isin(hashes, shared))
+    counts = Counter(_keys_at(columns, places))
+    return [key for key, count in counts.items() if count > 1]
+
+
+def _keys_at(columns: Iterable[TextColumn], places: np.ndarray) -> Iterator[str]:
+    """Yield the keys at some places of all columns one behind the other."""
+    for keys in columns:
+        inside = places[(places >= 0) & (places < len(keys))]
+        yield from keys.gather(inside)
+        places = places - len(keys)

@@ -1,0 +1,35 @@
+"""Stage assign: the cluster of every sample of a range, by the rule of the partition."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.disk import CLUSTER_BYTES
+from hpcddm.pipeline.keys import CATALOG, CLUSTER, name_of
+from hpcddm.pipeline.ranges import images_of_range, range_keys
+from hpcddm.pipeline.stage import DiskSpace, Stage
+
+CLUSTERS = "clusters.h5"
+
+
+class AssignStage(Stage):
+    """A unit assigns the samples of one range."""
+
+    name = "assign"
+    reads = ("catalog", "encode", "cluster")
+    is_made_everywhere = True
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the ranges."""
+        return range_keys(experiment, self.name)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the partition and the features of the same range."""
+        return [CATALOG, CLUSTER, f"encode/{name_of(key)}"]
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover no setting: the inputs say all."""
+        return {}
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate a number of the cluster for each sample."""
+        return DiskSpace(images_of_range(experiment, key, images) * CLUSTER_BYTES, 0, 1)

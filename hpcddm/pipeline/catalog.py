@@ -1,0 +1,66 @@
+"""Stage catalog: numbers all samples; what comes after it needs no tar's unit any more."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.ranges import range_keys, tars_of
+from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import Manifest
+
+CATALOG_FILE = "catalog.json"
+ENTRY_BYTES = 200
+"""Bytes that say where one tar, or one file of columns, lies."""
+
+
+def class_names(experiment: Experiment, inputs: Mapping[str, Manifest]) -> list[str]:
+    """List the classes' names, by the catalog's manifest; numbers where the images came without names.
+
+    There are none where the experiment has no classes.
+    """
+    return all_names(experiment, inputs[CATALOG].results.get("class_names", []) if CATALOG in inputs else [])
+
+
+def all_names(experiment: Experiment, names: list[str]) -> list[str]:
+    """List the names of all classes of an experiment, numbers for those that are not named."""
+    numbers = range(experiment.data.num_classes or 0)
+    return [names[number] if number < len(names) else str(number) for number in numbers]
+
+
+def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
+    """List the class names of a run; numbers where its catalog is missing."""
+    catalog = manifest.read(run.unit(CATALOG))
+    return class_names(experiment, {} if catalog is None else {CATALOG: catalog})
+
+
+def split_results(inputs: Mapping[str, Manifest], split: str) -> dict[str, Any]:
+    """Return what is known of a split: `samples` and, with classes, `class_counts`."""
+    return inputs[CATALOG].results["splits"][split]
+
+
+class CatalogStage(Stage):
+    """Its one unit gives every sample its number, and says where tars and columns lie."""
+
+    name = "catalog"
+    reads = ("shard",)
+    is_made_everywhere = True
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """Return the stage's only unit."""
+        return [CATALOG]
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return all tars."""
+        return range_keys(experiment, "shard")
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover no setting: the inputs say all."""
+        return {}
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the places of tars and columns."""
+        keys = range_keys(experiment, "shard")
+        return DiskSpace(ENTRY_BYTES * sum(1 + len(tars_of(experiment, key)) for key in keys), 0, 1)

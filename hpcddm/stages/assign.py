@@ -1,0 +1,34 @@
+"""Stage assign: the cluster of every sample of a range, as a column."""
+
+import numpy as np
+
+from hpcddm import plugins
+from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.partition import read_arrays
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.catalog import blocks_of
+from hpcddm.data.columns import Column, write_columns
+from hpcddm.pipeline.assign import CLUSTERS
+from hpcddm.pipeline.cluster import PARTITION
+from hpcddm.pipeline.encode import FEATURES
+from hpcddm.pipeline.keys import CLUSTER
+from hpcddm.runtime.unit import Result, Unit
+
+CLUSTER_TYPE = np.dtype("<u2")
+
+
+def run(settings: Experiment, unit: Unit) -> Result:
+    """Assign the samples of one range to the clusters of the partition."""
+    numbers = samples.range_of(unit)
+    path = unit.input(f"encode/{unit.name}", FEATURES)
+    features = Column("features", {path: len(numbers)})
+    clustering = plugins.create(Clustering, settings.cluster.clustering)
+    partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
+    clusters = np.empty(len(features), CLUSTER_TYPE)
+    for block in blocks_of(range(len(features))):
+        unit.leave_if_told()
+        clusters[block.start : block.stop] = partition.assign(features.gather(block))
+        unit.heartbeat.beat(block.stop, len(features))
+    write_columns(unit.folder / CLUSTERS, {samples.CLUSTER: clusters})
+    return Result([CLUSTERS], {"images": len(features)})

@@ -1,0 +1,42 @@
+"""Stage lists: the numbers of every expert's samples, and what all ranges' clusters are."""
+
+import numpy as np
+
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.catalog import blocks_of
+from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.samples import NUMBERS
+from hpcddm.errors import require
+from hpcddm.pipeline.lists import LISTS_FILE, list_file, list_name
+from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.rundir import atomic
+from hpcddm.rundir.manifest import DIGESTS
+from hpcddm.runtime.unit import Result, Unit
+
+
+def run(settings: Experiment, unit: Unit) -> Result:
+    """Write one list of sample numbers, in ascending order, for each expert, with the digest of its samples."""
+    num_experts, catalog = settings.cluster.experts, samples.catalog(unit, TRAIN)
+    clusters = samples.clusters(catalog)
+    lists, digests = {}, {}
+    for expert in range(num_experts):
+        unit.leave_if_told()
+        numbers = members(clusters, expert)
+        require(len(numbers) > 0, f"cluster.clustering: cluster {expert} is empty; use another seed or fewer experts")
+        write_columns(unit.folder / list_file(expert), {NUMBERS: numbers})
+        lists[list_name(expert)] = catalog.described(numbers, settings.data.num_classes)
+        digests[list_name(expert)] = catalog.digest(numbers)
+        unit.heartbeat.beat(expert + 1, num_experts)
+    sizes = [entry["samples"] for entry in lists.values()]
+    print(f"cluster sizes {sizes}, largest / mean {max(sizes) * num_experts / sum(sizes):.2f}", flush=True)
+    ranges = {key: assigned.digest for key, assigned in unit.inputs_of("assign").items()}
+    atomic.write_json(unit.folder / LISTS_FILE, {"lists": lists, DIGESTS: digests, "clusters": ranges})
+    return Result([LISTS_FILE, *map(list_file, range(num_experts))], {"lists": lists, DIGESTS: digests, "sizes": sizes})
+
+
+def members(clusters: Column, cluster: int) -> np.ndarray:
+    """List the numbers of a cluster's samples, uint32 (N,), in ascending order."""
+    blocks = blocks_of(range(len(clusters)))
+    found = [block[0] + np.flatnonzero(clusters.gather(block) == cluster) for block in blocks]
+    return np.concatenate(found).astype("<u4")

@@ -1,0 +1,20 @@
+"""Catalogs of a few tars, as the stages shard and catalog make them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcddm.data import tar
+from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar
+from hpcddm.data.columns import write_columns
+
+
+def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:
+    """Write the columns of some tars in a folder, in so many ranges, and return their catalog."""
+    parts, names = [], []
+    for number in range(ranges):
+        own = range(len(tars) * number // ranges, len(tars) * (number + 1) // ranges)
+        columns = tar.columns_of({index: tar.index_tar(tars[index]) for index in own})
+        file, names = f"columns-{number}.h5", sorted(columns)
+        write_columns(folder / file, columns)
+        parts.append(Part(f"train-{number:03d}", file, len(columns["key"]), f"digest {number}"))
+    return Catalog(folder, SplitEntry(names, [Tar(path.name, path.stat().st_size) for path in tars], parts))

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from hpcddm.data import tar
+from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, duplicates, open_catalog, write_catalog
+from hpcddm.data.columns import TextColumn, write_columns
+from hpcddm.data.sources.base import Record
+from hpcddm.errors import UserError
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.rundir.layout import RunDir
+from tests.catalogs import catalog_of
+from tests.helpers import SIDE
+
+COUNT = 12
+
+
+def records(**changes):
+    """Twelve images with classes and captions, of which some may be changed."""
+    generator = np.random.default_rng(0)
+    made = []
+    for number in range(COUNT):
+        image = Image.fromarray(generator.integers(0, 256, (SIDE, SIDE)).astype(np.uint8))
+        values = {"key": f"train-{number}", "image": image, "label": number % 3, "caption": f"number {number}"}
+        made.append(Record(**{name: changes.get(name, {}).get(number, value) for name, value in values.items()}))
+    return made
+
+
+def written(folder, sizes=(5, 4, 3), ranges=1, made=None):
+    """The catalog of tars of so many of the records each."""
+    folder.mkdir(exist_ok=True)
+    made, tars = list(made or records()), []
+    for number, size in enumerate(sizes):
+        tars.append(folder / f"{number}.tar")
+        tar.write_tar(tars[-1], made[:size], SIDE, 1)
+        del made[:size]
+    return catalog_of(folder, tars, ranges)
+
+
+@pytest.mark.parametrize("ranges", [1, 2, 3])
+def test_samples_are_numbered_by_tar_and_in_a_tar_by_member(tmp_path, ranges):
+    catalog, everything = written(tmp_path, ranges=ranges), range(COUNT)
+    assert len(catalog) == COUNT
+    assert catalog.column("tar").gather(everything).tolist() == [0] * 5 + [1] * 4 + [2] * 3
+    assert catalog.column("label").gather(everything).tolist() == [number % 3 for number in everything]
+    assert catalog.texts("key").gather(everything) == [f"train-{number}" for number in everything]
+    assert catalog.texts("caption").gather(everything) == [f"number {number}" for number in everything]
+    assert [catalog.has(name) for name in ("label", "caption", "latents")] == [True, True, False]
+    spans = [catalog.numbers_of(f"train-{number:03d}") for number in range(ranges)]
+    assert [number for span in spans for number in span] == list(everything)
+
+
+def test_a_list_keeps_its_digest_in_whatever_tars_its_images_lie(tmp_path):
+    whole = written(tmp_path / "a")
+    digest = whole.digest([1, 5, 11])
+    assert written(tmp_path / "b", (1, 1, 10), ranges=3).digest([1, 5, 11]) == digest
+    alone = [records()[number] for number in (1, 5, 11)]
+    assert written(tmp_path / "c", (3,), made=alone).digest(range(3)) == digest
+
+
+NOISE = Image.fromarray(np.random.default_rng(9).integers(0, 4, (SIDE, SIDE)).astype(np.uint8))
+CHANGES = {"key": "other", "label": 7, "caption": "another", "image": NOISE}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_another_key_class_caption_or_image_is_another_list(tmp_path, what):
+    before, after = written(tmp_path / "a"), written(tmp_path / "b", made=records(**{what: {5: CHANGES[what]}}))
+    assert before.digest([1, 5, 11]) != after.digest([1, 5, 11])
+    assert before.digest([1, 11]) == after.digest([1, 11])
+    assert before.digest([1, 11]) != before.digest([11, 1])
+
+
+def test_samples_are_described_with_the_classes_that_they_have(tmp_path):
+    numbers = [0, 3, 4]
+    assert written(tmp_path / "a").described(numbers, 4) == {"samples": 3, "class_counts": [2, 1, 0, 0]}
+    nothing = dict.fromkeys(range(COUNT))
+    unlabelled = written(tmp_path / "b", made=records(label=nothing, caption=nothing))
+    assert unlabelled.described(numbers, None) == {"samples": 3} and len(unlabelled.digest(numbers)) == 64
+    assert not unlabelled.has("label") and not unlabelled.has("caption")
+
+
+@pytest.mark.parametrize("what, named", [("label", "classes"), ("caption", "captions")])
+def test_a_tar_without_what_others_have_is_named(tmp_path, what, named):
+    made = records(**{what: dict.fromkeys(range(5, 9))})
+    with pytest.raises(UserError, match=f"1.tar: its images have no {named}, those of other tars have"):
+        written(tmp_path, made=made)
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+@pytest.mark.parametrize("numbers", [range(3, 15), list(range(12)), np.arange(13)], ids=["range", "list", "array"])
+def test_blocks_are_all_numbers_in_order(numbers, size):
+    blocks = list(blocks_of(numbers, size))
+    assert [number for block in blocks for number in block] == list(numbers)
+    assert all(0 < len(block) <= size for block in blocks)
+
+
+def texts(path, keys):
+    write_columns(path, {"key": keys})
+    return TextColumn("key", {path: len(keys)})
+
+
+def test_keys_that_several_samples_share_are_found_wherever_they_are(tmp_path):
+    first = texts(tmp_path / "a", [f"key-{number}" for number in range(1000)])
+    second = texts(tmp_path / "b", ["key-7", "other", "twice", "twice", "key-999"])
+    assert duplicates([first]) == [] and duplicates([second]) == ["twice"]
+    assert sorted(duplicates([first, second])) == ["key-7", "key-999", "twice"]
+
+
+def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
+    run = RunDir(tmp_path)
+    entry = SplitEntry(["key"], [Tar("shard/train-000/a.tar", 7)], [Part("train-000", "shard/train-000/c.h5", 2, "d")])
+    run.unit(CATALOG).mkdir()
+    write_columns(tmp_path / "columns.h5", {"key": ["a", "b"]})
+    (tmp_path / "shard" / "train-000").mkdir(parents=True)
+    (tmp_path / "columns.h5").rename(tmp_path / "shard" / "train-000" / "c.h5")
+    file = run.unit(CATALOG) / "catalog.json"
+    write_catalog(file, {"train": entry})
+    catalog: Catalog = open_catalog(run, "train")
+    assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", 7) and catalog.texts("key").gather([1, 0]) == [
+        "b",
+        "a",
+    ]
+    for content in (file.read_bytes()[:40], b"{}", b'{"train": {"columns": []}}', b"[]"):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=r"catalog\.json: no readable catalog; remove .*manifest\.json"):
+            open_catalog(run, "train")
