@@ -86,7 +86,7 @@ def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
 
 def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
     flops, has_classes = _train_flops(unit.inputs), settings.data.num_classes is not None
-    labels = sample_lists.evaluated(unit, settings)["label"] if has_classes else NO_LABELS
+    labels = _labels(settings, unit)
     real, impossible = _merge(unit, REFERENCE, labels), left_out(has_classes)
     measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(settings), REAL)}
     floor = measured.pop(REAL)
@@ -103,6 +103,13 @@ def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
     }
+
+
+def _labels(settings: Experiment, unit: Unit) -> np.ndarray:
+    """Read the classes of the evaluation set, (N,); none where the images have no classes."""
+    if settings.data.num_classes is None:
+        return NO_LABELS
+    return sample_lists.reader(unit, HELDOUT).labels(sample_lists.evaluated(unit, settings)).numpy()
 
 
 def _remark(settings: Experiment, unit: Unit) -> str:
@@ -158,7 +165,7 @@ def _content(
     galleries: list[Gallery],
 ) -> Content:
     dense, names = _train_flops(unit.inputs), class_names(settings, unit.inputs)
-    asked = sample_lists.evaluated(unit, settings)["label"][:GALLERY_PICTURES]
+    texts = [names[label] for label in _labels(settings, unit)[:GALLERY_PICTURES]]
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),
@@ -166,7 +173,7 @@ def _content(
         denoisers=run_summary.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
         asked_for="class" if names else "",
-        gallery_texts=[names[label] if names else "" for label in asked],
+        gallery_texts=texts or [""] * GALLERY_PICTURES,
         galleries=galleries,
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].results),
