@@ -24,6 +24,7 @@ KINDS = {
     "encoder": ["encoders/row_means.py"],
     "source": ["data/sources/npz.py"],
     "space": ["spaces/standardised.py"],
+    "condition": ["conditions/coarse_class.py"],
     "clustering": ["clusterings/quantiles.py"],
     "objective": ["objectives/middle_flow.py"],
     "metric": ["metrics/mean_shift.py"],
@@ -87,6 +88,7 @@ def test_all_files_of_the_page_run_an_experiment_from_a_users_own_folder(tmp_pat
     assert len(brightness) == 2 and brightness[0] < brightness[1]
     settings = manifest.read(run.unit("train/expert-00")).settings
     assert settings["experts.objective.name"] == "middle_flow" and settings["data.space.mean"] == -0.4
+    assert settings["data.condition.groups"] == [0, 0, 1, 1]
     (code,) = [folder for folder in run.code.iterdir() if folder.is_dir()]
     for name, text in files_of(PAGE).items():
         assert (code / "hpcddm" / name).read_text() == text

@@ -142,6 +142,10 @@ WRONG = {
         "data.condition: prompts: 1 for 4 classes",
     ),
     "a text as it was told before": ({"data__text": {}}, "data.text: unknown key, which is now called 'condition'"),
+    "samples of the experts by caption": (
+        {"data__condition": {"name": "text", "encoder": {"name": "words"}}, "router__samples": {"images": 10}},
+        "router.samples: are drawn class by class, and a class does not say an image's caption; remove it",
+    ),
     "a prior by class without classes": (
         {"data__condition": {"name": "none"}, "router": {"model": {"name": "uniform_router", "prior": "class"}}},
         "router.model: prior class needs condition class_label, not none; take natural or equal",

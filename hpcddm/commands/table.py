@@ -1,6 +1,6 @@
 """The table of results on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from hpcddm.commands.terminal import needed_columns, table_console
 from hpcddm.metrics import all_metrics
-from hpcddm.metrics.base import Better
+from hpcddm.metrics.base import Better, Metric
 
 COUNTS = {"images": ("images", ",d"), "train_flops": ("training\nFLOPs", ".3g")}
 """Columns after those of the metrics: key -> title and format."""
@@ -17,27 +17,30 @@ COUNTS = {"images": ("images", ",d"), "train_flops": ("training\nFLOPs", ".3g")}
 
 def print_table(results: dict[str, Any]) -> None:
     """Print the arms, the floor and what is missing, from the facts of the report's manifest."""
-    table = Table(title=_title(), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+    everyone = {**results["arms"], "floor: real images": results["floor"]}
+    # Those that compare classes are left out of runs whose images have none.
+    shown = [metric for metric in all_metrics() if any(metric.key in arm for arm in everyone.values())]
+    table = Table(title=_title(shown), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("arm", no_wrap=True)
     for title in [
-        *(metric.title.replace(" ", "\n") for metric in all_metrics()),
+        *(metric.title.replace(" ", "\n") for metric in shown),
         *(name for name, _ in COUNTS.values()),
     ]:
         table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
-    for name, arm in (*results["arms"].items(), ("floor: real images", results["floor"])):
-        table.add_row(Text(name), *(metric.text_of(arm) for metric in all_metrics()), *_counts(arm))
+    for name, arm in everyone.items():
+        table.add_row(Text(name), *(metric.text_of(arm) for metric in shown), *_counts(arm))
     table_console(needed_columns(table), wraps_lines=True).print(table)
     # Reports that were made before experts could be missing do not say so.
     if results.get("remark"):
         print(f"made with {results['remark']}")
 
 
-def _title() -> str:
+def _title(shown: Sequence[Metric]) -> str:
     """Name the metrics of which a higher value is not better."""
     parts = ["held-out images as reference"]
     for better in (Better.LOWER, Better.NEAR_ONE):
-        titles = [metric.title for metric in all_metrics() if metric.better is better]
-        parts.append(f"{better.value}: {', '.join(titles)}")
+        if titles := [metric.title for metric in shown if metric.better is better]:
+            parts.append(f"{better.value}: {', '.join(titles)}")
     return "; ".join(parts)
 
 

@@ -25,15 +25,15 @@ KEPT_BYTES = 1 << 28
 
 
 class Settings(ConditionSettings):
-    """Encoder, number of token states, and a sentence for every class."""
+    """Encoder, number of token states, and a sentence for every class, or none where every image has a caption."""
 
     form: ClassVar[Form] = Form.TEXT
 
     encoder: TextEncoderSettings
     tokens: Positive = 24
     """Number of token states of a sentence."""
-    prompts: Annotated[list[str], Field(min_length=1)]
-    """Sentence of every class: the caption of all its images."""
+    prompts: Annotated[list[str], Field(min_length=1)] | None = None
+    """Sentence of every class, the caption of all its images; without them the images have captions of their own."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -43,49 +43,66 @@ class Settings(ConditionSettings):
     def encoder_name(self) -> str | None:
         return self.encoder.name
 
+    @property
+    def reads_captions(self) -> bool:
+        return self.prompts is None
+
     def check(self, experiment: Any) -> None:
         """Raise ValueError for another number of prompts than of classes."""
-        if len(self.prompts) != experiment.data.num_classes:
+        if self.prompts is not None and len(self.prompts) != experiment.data.num_classes:
             raise ValueError(f"prompts: {len(self.prompts)} for {experiment.data.num_classes or 'no'} classes")
 
 
 class Text(Condition[Settings]):
     """States of the tokens of sentences, from the first row on; the null condition is the empty sentence.
 
-    Every distinct sentence is encoded once, as far as memory is allowed for it.
+    A caption of the data is cut where it has too many tokens; a prompt of the user is refused. Every distinct sentence
+    is encoded once, as far as memory is allowed for it.
     """
 
     def __init__(self, settings: Settings, data: NetworkData) -> None:
         super().__init__(settings, data)
         self._encoder: TextEncoder[TextEncoderSettings] = plugins.create(TextEncoder, settings.encoder)
-        state_bytes = 4 * settings.tokens * settings.encoder.dimensions()
-        self._states = lru_cache(max(KEPT_BYTES // state_bytes, 2))(self._encode)
+        sentence_bytes = 4 * (settings.tokens + 1) * settings.encoder.dimensions()
+        self._states = lru_cache(max(KEPT_BYTES // sentence_bytes, 2))(self._encode)
 
     def of(self, reader: Reader, numbers: Sequence[int] | np.ndarray) -> Conditions:
-        return self.of_classes(reader.labels(numbers).tolist())
+        if self.settings.prompts is not None:
+            return self.of_classes(reader.labels(numbers).tolist())
+        most = self.settings.tokens
+        return self._padded([self._states(caption)[:most] for caption in reader.captions(numbers)])
 
     def null(self, count: int) -> Conditions:
         return self.of_prompts([""] * count)
 
     def of_classes(self, classes: Sequence[int]) -> Conditions:
+        if self.settings.prompts is None:
+            raise UserError("data.condition: the images have captions of their own, which a class does not say")
         return self.of_prompts([self.settings.prompts[label] for label in classes])
 
     def of_prompts(self, prompts: Sequence[str]) -> Conditions:
-        states = torch.zeros(len(prompts), *self.settings.shape)
-        for row, prompt in zip(states, prompts, strict=True):
-            token_states = self._states(prompt)
-            if len(token_states) > len(row):
+        most, encoded = self.settings.tokens, [self._states(prompt) for prompt in prompts]
+        for prompt, states in zip(prompts, encoded, strict=True):
+            if len(states) > most:
+                needed = len(self._encoder.encode(prompt))
                 raise UserError(
-                    f"data.condition.tokens: {len(row)} are too few for the {len(token_states)} of the prompt"
-                    f" '{prompt}'; shorten it or raise data.condition.tokens"
+                    f"data.condition.tokens: {most} are too few for the {needed} of the prompt '{prompt}';"
+                    " shorten it or raise data.condition.tokens"
                 )
-            row[: len(token_states)] = token_states
-        return states
+        return self._padded(encoded)
 
     def check(self) -> None:
         """Raise `UserError` naming a prompt of the settings that is too long."""
-        self.of_prompts(self.settings.prompts)
+        self.of_prompts(["", *(self.settings.prompts or [])])
+
+    def _padded(self, encoded: Sequence[Tensor]) -> Float32[Tensor, "n l d"]:
+        """Put the states of sentences on rows of zeros."""
+        padded = torch.zeros(len(encoded), *self.settings.shape)
+        for row, states in zip(padded, encoded, strict=True):
+            row[: len(states)] = states
+        return padded
 
     @torch.no_grad()
     def _encode(self, sentence: str) -> Float32[Tensor, "l d"]:
-        return self._encoder.encode(sentence)
+        """Encode a sentence; one state too many is kept of those that are too long, to tell them from others."""
+        return self._encoder.encode(sentence)[: self.settings.tokens + 1].clone()

@@ -44,7 +44,7 @@ class Router:
 
     noise_levels: list[float]
     accuracy: dict[str, list[float]]
-    """Accuracy by kind of condition: 'with class', 'without class'."""
+    """Accuracy by kind of condition: 'with condition', 'without condition'."""
     calibration: dict[str, list[float]]
     """Expected calibration error before and after temperature scaling; may be empty."""
     surprise: dict[str, list[float]]

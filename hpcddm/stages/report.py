@@ -39,7 +39,7 @@ from hpcddm.training.loop import CURVE, WEIGHTS
 """Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""
 ENSEMBLE = "ensemble"
 """Name for all arms that are no dense model, which share one training and its FLOPs."""
-WAYS = {"accuracy": "with class", "accuracy_without_class": "without class"}
+WAYS = {"accuracy": "with condition", "accuracy_without_class": "without condition"}
 CALIBRATION = {"calibration_error": "as made", "scaled_calibration_error": "with temperature"}
 SURPRISE = {"nll": "as made", "scaled_nll": "with temperature"}
 """Lists by noise level among the results of the router's unit, and the labels of their lines on the page."""
@@ -164,21 +164,32 @@ def _content(
     metrics: dict[str, Any],
     galleries: list[Gallery],
 ) -> Content:
-    dense, names = _train_flops(unit.inputs), class_names(settings, unit.inputs)
-    texts = [names[label] for label in _labels(settings, unit)[:GALLERY_PICTURES]]
+    dense, (asked_for, gallery_texts) = _train_flops(unit.inputs), _asked(settings, unit)
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),
         metrics=metrics,
         denoisers=run_summary.trained_denoisers(settings, unit.inputs),
         clusters=_clusters(settings, unit),
-        asked_for="class" if names else "",
-        gallery_texts=texts or [""] * GALLERY_PICTURES,
+        asked_for=asked_for,
+        gallery_texts=gallery_texts,
         galleries=galleries,
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].results),
         usage={arm: _usage(unit, arm) for arm in arm_names(settings) if arm not in dense},
     )
+
+
+def _asked(settings: Experiment, unit: Unit) -> tuple[str, list[str]]:
+    """Return the word for what the gallery's pictures were asked for, '' for nothing, and its text for each of them."""
+    reference = sample_lists.reader(unit, REFERENCE)
+    numbers = sample_lists.evaluated(unit, settings)[:GALLERY_PICTURES]
+    if settings.data.condition.reads_captions:
+        return "caption", reference.captions(numbers)
+    if settings.data.num_classes is None:
+        return "", [""] * len(numbers)
+    names = class_names(settings, unit.inputs)
+    return "class", [names[label] for label in _labels(settings, unit)[:GALLERY_PICTURES]]
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
@@ -216,10 +227,8 @@ class Shown:
         device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
         self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
         self.rows = range(GALLERY_PICTURES)
-        shown, reference = (
-            sample_lists.evaluated(unit, settings)[: len(self.rows)],
-            sample_lists.reader(unit, REFERENCE),
-        )
+        shown = sample_lists.evaluated(unit, settings)[: len(self.rows)]
+        reference = sample_lists.reader(unit, REFERENCE)
         self.condition = conditions.build(data).of(reference, shown).to(device)
         self.clusters = reference.clusters(shown).to(device)
         self.space = space_of(data)

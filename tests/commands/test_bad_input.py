@@ -73,6 +73,14 @@ def test_images_without_classes_are_refused_where_something_needs_them(place):
     )
 
 
+def test_images_without_captions_are_refused_where_networks_are_told_them(place):
+    told = submit("data.condition={name: text, encoder: {name: words}}")
+    assert "data.condition: the train images have no captions; name a sentence for every class as prompts" in told
+    assert "data.condition: unknown name 'caption'; valid names: class_label, none, text" in submit(
+        "data.condition.name=caption"
+    )
+
+
 def test_wrong_syntax_is_shown_with_line_and_column(place):
     (place / "tiny.yaml").write_text("name: tiny\ndata: {source: [}\n")
     assert "tiny.yaml:2:17: no readable YAML" in submit()

@@ -20,6 +20,13 @@ def test_a_row_has_every_measure_and_an_old_report_has_those_that_it_has(capsys)
     assert lines[-1] == "made with 7 of 8 experts" and max(map(len, lines)) <= 114
 
 
+def test_a_metric_that_no_arm_has_is_no_column(capsys):
+    arm = {key: value for key, value in ARM.items() if key not in ("agreement", "diversity")}
+    print_table({"arms": {"top-1": arm}, "floor": arm})
+    said = capsys.readouterr().out
+    assert "agrees" not in said and "diversity" not in said and "1 is real" not in said and "recall" in said
+
+
 def test_nothing_is_cut_off(capsys):
     arm = ARM | {"fd": 123.456, "kid": -12.3456, "precision": 1.0, "density": 12.345, "images": 50_000}
     print_table({"arms": {"threshold-0.05-at-temperature-0.5": arm}, "floor": arm})

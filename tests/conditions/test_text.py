@@ -28,7 +28,7 @@ def text(request, fetched):
     def build(prompts=PROMPTS, **more):
         values = {"name": "text", "encoder": {"name": request.param}, "prompts": prompts} | more
         condition = ConditionSettings.model_validate(values)
-        data = network_data(1, 8, len(prompts))
+        data = network_data(1, 8, len(prompts or [None]))
         return conditions.build(SimpleNamespace(**vars(data) | {"condition": condition}))
 
     return build
@@ -96,3 +96,15 @@ def test_every_sentence_is_encoded_once_while_there_is_room_for_it(text, monkeyp
     small = text()
     small.of_prompts(list("abcdefgh"))
     assert small._states.cache_info().currsize == 2
+
+
+def test_a_caption_that_is_too_long_is_cut_where_a_prompt_is_refused(text):
+    condition = text(prompts=None, tokens=4)
+    captions = ["a cat", "a cat and a dog and a bird"]
+    reader = ArrayReader(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, int), np.zeros(2, int), captions)
+    states = condition.of(reader, [0, 1])
+    assert lengths(states)[1] == 4
+    whole = text(prompts=None, tokens=16).of(reader, [1])
+    assert torch.equal(states[1], whole[0, :4])
+    with pytest.raises(UserError, match="data.condition.tokens: 4 are too few"):
+        condition.of_prompts(captions)

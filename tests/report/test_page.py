@@ -69,7 +69,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
         },
         router=Router(
             noise_levels=[0.1, 0.5, 0.9],
-            accuracy={"with class": [0.99, 0.9, 0.6], "without class": [0.98, 0.8, 0.3]},
+            accuracy={"with condition": [0.99, 0.9, 0.6], "without condition": [0.98, 0.8, 0.3]},
             calibration={"as made": [0.01, 0.05, 0.1], "with temperature": [0.01, 0.02, 0.03]},
             surprise={"as made": [0.01, 0.3, 1.2]},
         ),
@@ -127,7 +127,7 @@ CASES = {
     "no curves": dataclasses.replace(content(), curves={}),
     "no router": dataclasses.replace(content(), router=None),
     "a router whose calibration nobody measured": dataclasses.replace(
-        content(), router=Router([0.1, 0.9], {"with class": [0.9, 0.4]}, {}, {})
+        content(), router=Router([0.1, 0.9], {"with condition": [0.9, 0.4]}, {}, {})
     ),
     "no galleries": dataclasses.replace(content(), galleries=[], gallery_texts=[]),
     "an empty cluster": dataclasses.replace(

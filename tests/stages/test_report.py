@@ -76,11 +76,11 @@ def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
     assert report._router({"images": 3}) is None
     measured = {"noise_levels": [0.1], "accuracy": [0.9], "calibration_error": [0.1], "nll": [0.2], "images": 3}
     shown = report._router(measured)
-    assert shown.accuracy == {"with class": [0.9]}
+    assert shown.accuracy == {"with condition": [0.9]}
     assert shown.calibration == {"as made": [0.1]} and shown.surprise == {"as made": [0.2]}
     scaled = report._router(measured | {"scaled_calibration_error": [0.01], "accuracy_without_class": [0.5]})
     assert scaled.calibration == {"as made": [0.1], "with temperature": [0.01]}
-    assert scaled.accuracy["without class"] == [0.5]
+    assert scaled.accuracy["without condition"] == [0.5]
 
 
 def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
