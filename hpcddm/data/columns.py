@@ -12,12 +12,12 @@ from weakref import WeakValueDictionary
 
 import h5py
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Integer, Shaped
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 
-Numbers = range | Sequence[int] | Int[np.ndarray, " n"]
+Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""
 BYTES, OFFSETS = "bytes", "offsets"
 """Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""

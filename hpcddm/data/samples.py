@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Int64, Integer
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
@@ -57,12 +57,12 @@ def order_of(settings: Experiment, seed: int, stream: str, size: int) -> EpochOr
     return plugins.create(EpochOrder, settings.data.order, seed, stream, size)
 
 
-def list_order(settings: Experiment, stream: str, numbers: Column | Int[np.ndarray, " n"]) -> Listed:
+def list_order(settings: Experiment, stream: str, numbers: Column | Integer[np.ndarray, " n"]) -> Listed:
     """Return the order of `data.order` for a training on a list of samples."""
     return Listed(numbers, order_of(settings, settings.seed, stream, len(numbers)))
 
 
-def balanced_order(settings: Experiment, stream: str, lists: Sequence[Column | Int[np.ndarray, " _"]]) -> Turns:
+def balanced_order(settings: Experiment, stream: str, lists: Sequence[Column | Integer[np.ndarray, " _"]]) -> Turns:
     """Return an order that takes the clusters in turn; within a cluster every sample is seen equally often.
 
     So its images and classes keep their own frequencies. lists: the samples of every cluster; those without any are

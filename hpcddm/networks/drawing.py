@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
@@ -83,7 +83,7 @@ def _oracle_clusters(catalog: Catalog, classes: Sequence[int], names: Sequence[s
 
 
 def oracle_clusters(
-    labels: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"], classes: Sequence[int], names: Sequence[str]
+    labels: Int[np.ndarray, " n"], clusters: Integer[np.ndarray, " n"], classes: Sequence[int], names: Sequence[str]
 ) -> np.ndarray:
     """Take for each class the cluster of the next held-out image of that class, cyclically: int64 (N,).
 

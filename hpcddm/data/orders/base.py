@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Int64, Integer
 
 from hpcddm.data.columns import Column, rows_of
 from hpcddm.plugins import S, Variant
@@ -49,7 +49,7 @@ class EpochOrder(Variant[S], Order):
 class Listed(Order):
     """Order of the samples of a list, whose rows another order arranges; numbers: of the samples, (N,)."""
 
-    def __init__(self, numbers: Column | Int[np.ndarray, " n"], order: Order) -> None:
+    def __init__(self, numbers: Column | Integer[np.ndarray, " n"], order: Order) -> None:
         self.size, self._numbers, self._order = len(numbers), numbers, order
 
     def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:

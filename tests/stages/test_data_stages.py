@@ -1,0 +1,100 @@
+"""The data stages one after the other on a few images: numbers, ranges, lists."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hpcddm.data import samples
+from hpcddm.data.sources.idx import IdxSplit
+from hpcddm.errors import UserError
+from hpcddm.pipeline import ranges
+from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH
+from hpcddm.rundir import manifest
+from hpcddm.stages import cluster
+from tests.helpers import write_source
+from tests.stages.routes import Bench
+
+TINY = {
+    "data__image_size": 8,
+    "data__num_classes": 4,
+    "data__shards": 5,
+    "encode__encoder": {"name": "pixels", "size": 4},
+    "cluster__clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1},
+    "cluster__experts": 3,
+    "experts__training__batch": 12,
+    "evaluate__images": 24,
+    "evaluate__batch": 8,
+}
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Make all data stages with so many ranges at most."""
+    write_source(tmp_path / "images")
+
+    def make(most):
+        monkeypatch.setattr(ranges, "MOST_RANGES", most)
+        bench = Bench(tmp_path, f"run-{most}", **TINY)
+        bench.make_data()
+        return bench
+
+    return make
+
+
+def test_the_number_of_ranges_changes_no_list_and_no_sample(made):
+    one, other = made(256), made(2)
+    assert len(list(one.run.root.glob("assign/train-*"))) == 5 and len(list(other.run.root.glob("assign/train-*"))) == 2
+    for key in (CATALOG, LISTS):
+        before, after = (manifest.read(bench.run.unit(key)).results for bench in (one, other))
+        assert before == after and before["digests"]
+    readers = [samples.reader(bench.unit(MONOLITH), "train") for bench in (one, other)]
+    images, labels, clusters = ([ask(range(96)) for ask in asks] for asks in zip(*map(asked, readers), strict=True))
+    for first, second in (images, labels, clusters):
+        assert np.array_equal(first, second)
+    lists = [samples.expert_list(one.unit(MONOLITH), expert) for expert in range(3)]
+    for expert, own in enumerate(lists):
+        assert own.gather(range(len(own))).tolist() == np.flatnonzero(clusters[0] == expert).tolist()
+    assert sum(map(len, lists)) == 96
+
+
+def asked(reader):
+    return reader.images, reader.labels, reader.clusters
+
+
+def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
+    bench = made(2)
+    unit = bench.unit(MONOLITH)
+    assert set(unit.inputs) == {CATALOG, LISTS}
+    with pytest.raises(KeyError, match="reads shard/train-000 without declaring it"):
+        unit.input("shard/train-000", "columns.h5")
+
+
+def test_other_clusters_of_a_range_are_another_output_of_the_lists(made):
+    bench = made(256)
+    stored = json.loads((bench.run.unit(LISTS) / "lists.json").read_text())
+    assert set(stored["clusters"]) == {f"assign/train-{part:03d}" for part in range(5)} | {"assign/heldout-000"}
+    assert stored["clusters"]["assign/heldout-000"] == manifest.read(bench.run.unit("assign/heldout-000")).digest
+
+
+def test_keys_that_samples_share_are_named(tmp_path, made, monkeypatch):
+    real = IdxSplit.__getitem__
+
+    def shared(split, number):
+        record = real(split, number)
+        return type(record)("twice" if number in (3, 90) and split.split == "train" else record.key, record.image, 0)
+
+    monkeypatch.setattr(IdxSplit, "__getitem__", shared)
+    with pytest.raises(UserError, match="several samples have the key twice; a key names one sample"):
+        made(256)
+
+
+@pytest.mark.parametrize("count, most", [(10, 10), (10, 20), (11, 10), (1000, 7), (10**6, 100)])
+def test_the_samples_of_a_fit_are_all_or_some_from_everywhere(count, most):
+    numbers = np.array(cluster.fitted_numbers(count, 0, most))
+    assert len(numbers) == min(count, most) and (np.diff(numbers) > 0).all()
+    assert 0 <= numbers[0] and numbers[-1] < count
+    if count > most:
+        edges = np.arange(most + 1) * count // most
+        assert (edges[:-1] <= numbers).all() and (numbers < edges[1:]).all()
+        assert count < 100 or (numbers != cluster.fitted_numbers(count, 1, most)).any()
