@@ -1,7 +1,18 @@
 import pytest
 
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
-from hpcddm.pipeline.keys import CLUSTER, MONOLITH, OTHER_STAGES, REPORT, ROUTER, STUDENT, expert_key, expert_number
+from hpcddm.pipeline.keys import (
+    CATALOG,
+    CLUSTER,
+    LISTS,
+    MONOLITH,
+    OTHER_STAGES,
+    REPORT,
+    ROUTER,
+    STUDENT,
+    expert_key,
+    expert_number,
+)
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import DATA_STAGES, REPOSITORY, tiny
 
@@ -95,6 +106,16 @@ def test_an_expert_is_hashed_by_its_own_numbers_and_not_by_that_of_experts(tmp_p
     after = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
     assert [after[expert_key(expert)] for expert in (0, 1)] == [before[expert_key(expert)] for expert in (0, 1)]
     assert after[expert_key(0)]["training.images"] == 32 and after[MONOLITH] != before[MONOLITH]
+
+
+def test_an_expert_counts_its_own_list_alone_and_nothing_counts_where_samples_lie(tmp_path):
+    units = {unit.key: unit for unit in plan(tiny(tmp_path, distill={"share": 0.5}))}
+    assert units[expert_key(1)].parts == {CATALOG: "", LISTS: "expert-01"}
+    assert units[MONOLITH].parts == {CATALOG: "train", LISTS: ""}
+    for unit in units.values():
+        assert unit.parts.keys() <= set(unit.requires), unit.key
+        if unit.stage in ("route", "distill", "evaluate", "report"):
+            assert unit.parts == {CATALOG: "all", LISTS: "all"}
 
 
 def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):

@@ -4,7 +4,7 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
-from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
+from hpcddm.pipeline.fingerprints import SAMPLES, common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, STUDENT
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import denoiser_disk, expert_keys
@@ -33,6 +33,10 @@ class DistillStage(Stage):
         """Return data, all experts, and the router where it chooses the teacher."""
         router = [ROUTER] if experiment.student.teacher == "router" else []
         return [CATALOG, LISTS, *expert_keys(experiment), *router]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples, not where they lie."""
+        return SAMPLES
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the student's training, and how its teachers' weights are read."""

@@ -6,7 +6,7 @@ from hpcddm.config import Experiment
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
-from hpcddm.pipeline.fingerprints import common_settings
+from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, name_of
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
@@ -91,6 +91,10 @@ class EvaluateStage(Stage):
     def optional(self, experiment: Experiment) -> list[str]:
         """List the experts."""
         return expert_keys(experiment)
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples, not where they lie."""
+        return SAMPLES
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the evaluation but its number of images: a range's samples do not depend on that of ranges."""

@@ -5,7 +5,13 @@ from typing import Any
 from hpcddm.conditions.settings import Form
 from hpcddm.config import Experiment
 from hpcddm.models.settings import NetworkSettings
+from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.schema import hashed
+
+ALL = "all"
+"""Part of catalog and lists: all samples, and the clusters of all, wherever they lie."""
+SAMPLES = {CATALOG: ALL, LISTS: ALL}
+"""Parts that count for units that read samples of any kind: in which tars they lie changes nothing."""
 
 
 def image_settings(experiment: Experiment) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.pipeline import disk
-from hpcddm.pipeline.fingerprints import image_settings
+from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.keys import CATALOG, CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.schema import hashed
@@ -52,6 +52,10 @@ class MeasuringStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the catalog."""
         return [CATALOG]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples, not where they lie."""
+        return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the network, not the experiment's seed: distances by different rulers could not be compared."""

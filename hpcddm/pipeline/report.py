@@ -5,6 +5,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
+from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
@@ -34,6 +35,10 @@ class ReportStage(Stage):
     def optional(self, experiment: Experiment) -> list[str]:
         """List the experts."""
         return expert_keys(experiment)
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples, not where they lie."""
+        return SAMPLES
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the evaluation and the name that the page bears."""

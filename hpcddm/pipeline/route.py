@@ -5,7 +5,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, router_request
 from hpcddm.pipeline import disk
-from hpcddm.pipeline.fingerprints import common_settings
+from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
@@ -31,6 +31,10 @@ class RouteStage(Stage):
         """Return catalog and lists, and the experts where the router is trained on their samples."""
         experts = expert_keys(experiment) if experiment.router.samples else []
         return [CATALOG, LISTS, *experts]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples, not where they lie."""
+        return SAMPLES
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the router, and the conversion where it is trained on the experts' samples."""

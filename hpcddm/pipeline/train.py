@@ -8,6 +8,8 @@ from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_number
+from hpcddm.pipeline.lists import list_name
+from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.schema import hashed
@@ -55,6 +57,11 @@ class TrainStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return catalog and lists, and nothing of any other training."""
         return [CATALOG, LISTS]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count an expert's own list, and for the monolith all training samples; where they lie changes nothing."""
+        expert = expert_number(key)
+        return {CATALOG: TRAIN, LISTS: ""} if expert is None else {CATALOG: "", LISTS: list_name(expert)}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the denoiser's own settings, an expert's training in its own numbers; never how many experts there are.

@@ -5,10 +5,11 @@ from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, duplicates, writ
 from hpcddm.data.samples import evaluation_numbers
 from hpcddm.errors import require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
+from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of, tars_of
 from hpcddm.pipeline.shard import COLUMNS, tar_file
-from hpcddm.rundir.manifest import DIGESTS
+from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
 
 NAMED = 5
@@ -30,6 +31,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     # Nothing shall be trained that cannot be evaluated.
     evaluation_numbers(catalogs[HELDOUT], settings, all_names(settings, names))
     digests = {split: catalog.digest(range(len(catalog))) for split, catalog in catalogs.items()}
+    digests[ALL] = digest(digests)
     return Result([CATALOG_FILE], {"splits": described, DIGESTS: digests, "class_names": names})
 
 

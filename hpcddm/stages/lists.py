@@ -1,5 +1,7 @@
 """Stage lists: the numbers of every expert's samples, and what all ranges' clusters are."""
 
+import hashlib
+
 import numpy as np
 
 from hpcddm.config import Experiment
@@ -8,10 +10,11 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import Column, write_columns
 from hpcddm.data.samples import NUMBERS
 from hpcddm.errors import require
+from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.lists import LISTS_FILE, list_file, list_name
-from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
-from hpcddm.rundir.manifest import DIGESTS
+from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
 
 
@@ -28,11 +31,20 @@ def run(settings: Experiment, unit: Unit) -> Result:
         lists[list_name(expert)] = catalog.described(numbers, settings.data.num_classes)
         digests[list_name(expert)] = catalog.digest(numbers)
         unit.heartbeat.beat(expert + 1, num_experts)
+    digests[ALL] = digest([digests, _heldout_digest(unit)])
     sizes = [entry["samples"] for entry in lists.values()]
     print(f"cluster sizes {sizes}, largest / mean {max(sizes) * num_experts / sum(sizes):.2f}", flush=True)
     ranges = {key: assigned.digest for key, assigned in unit.inputs_of("assign").items()}
     atomic.write_json(unit.folder / LISTS_FILE, {"lists": lists, DIGESTS: digests, "clusters": ranges})
     return Result([LISTS_FILE, *map(list_file, range(num_experts))], {"lists": lists, DIGESTS: digests, "sizes": sizes})
+
+
+def _heldout_digest(unit: Unit) -> str:
+    """Hash the clusters of the held-out samples, in their order."""
+    hashed, clusters = hashlib.sha256(), samples.clusters(samples.catalog(unit, HELDOUT))
+    for block in blocks_of(range(len(clusters))):
+        hashed.update(clusters.gather(block).tobytes())
+    return hashed.hexdigest()
 
 
 def members(clusters: Column, cluster: int) -> np.ndarray:

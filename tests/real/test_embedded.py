@@ -100,6 +100,17 @@ def test_a_changed_setting_is_refused_by_name_until_its_stage_is_redone(run, two
     assert len(list(run.glob("superseded/*/report/metrics.json"))) == 1
 
 
+def test_other_tars_of_the_same_samples_make_nothing_stale_that_was_learned_from_them(run, two_ranks):
+    learned = [path for stage in ("train", "route", "measuring", "evaluate") for path in run.glob(f"{stage}/*/")]
+    made = [path / "manifest.json" for path in [*learned, run / "report"]]
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made}
+    done = submit(run, two_ranks, "data.shards=3", "--redo", "shard")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (run / "shard/train-002/manifest.json").exists() and "lists/all complete" in done.stdout
+    assert len(before) >= 10
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made} == before
+
+
 @pytest.mark.parametrize("units", [1, 3, 7])
 def test_the_number_of_evaluation_units_changes_no_metric(run, two_ranks, finished, units):
     shutil.rmtree(run / "report")
