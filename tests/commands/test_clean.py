@@ -15,7 +15,6 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
-from hpcddm.rundir.manifest import Manifest
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 
@@ -52,8 +51,7 @@ def files(run):
 
 def trajectory(run, key):
     unit = next(unit for unit in plan(stored_experiment(run)) if unit.key == key)
-    inputs = {need: manifest.read(run.unit(need)).digest for need in unit.requires}
-    return Manifest(*key.split("/"), unit.fingerprint_settings, inputs, []).trajectory
+    return unit.expected({need: manifest.read(run.unit(need)) for need in unit.requires}).trajectory
 
 
 def test_what_nobody_needs_goes_and_all_else_stays(run):

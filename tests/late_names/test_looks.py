@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -101,13 +102,14 @@ def test_the_file_that_stops_a_run_is_seen_by_a_node_that_looked_before(nodes):
 
 def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_completes_it(nodes, tmp_path):
     units = plan(tiny(tmp_path))
-    shard = next(unit for unit in units if not unit.requires)
-    reader = next(unit for unit in units if unit.requires == [shard.key])
+    catalog = next(unit for unit in units if unit.key == CATALOG)
+    reader = next(unit for unit in units if unit.requires == [CATALOG])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
+    finish([unit for unit in units if unit.key in catalog.requires], there)
     spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, threads=1)
-    assert survey(units, here)[shard.key].state is State.MISSING and gate.missing_units(spec, here, here) == {shard.key}
+    assert survey(units, here)[CATALOG].state is State.MISSING and gate.missing_units(spec, here, here) == {CATALOG}
     with pytest.raises(NotReady):
         gather(spec, here)
-    finish([shard], there)
-    assert survey(units, here)[shard.key].state is State.COMPLETE
-    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).manifests) == [shard.key]
+    finish([catalog], there)
+    assert survey(units, here)[CATALOG].state is State.COMPLETE
+    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).manifests) == [CATALOG]

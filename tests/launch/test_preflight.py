@@ -119,7 +119,7 @@ def test_another_number_of_ranks_than_saved_the_state_is_refused_before_the_queu
 def test_as_many_ranks_continue_and_a_state_of_other_inputs_stops_nobody(saved):
     run, unit = saved
     check_ranks(unit, run, Resources(nodes=2))
-    (run.unit("cluster/all") / "manifest.json").unlink()
+    (run.unit("lists/all") / "manifest.json").unlink()
     check_ranks(unit, run, Resources())
 
 

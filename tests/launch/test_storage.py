@@ -73,9 +73,11 @@ def test_the_estimated_bytes_of_a_whole_run_are_at_least_the_real_ones_and_littl
 
 def test_no_unit_writes_more_than_planned_or_half_of_it(planned):
     run, units, estimate = planned
+    # Manifest and log, which are most of what the smallest units write, are allowed for in full.
+    smallest = storage.MANIFEST_BYTES + storage.LOG_BYTES + 2000
     for unit in units:
         size, files = written(run, unit.key)
-        assert size <= estimate(unit).kept <= 2 * size, unit.key
+        assert size <= estimate(unit).kept <= max(2 * size, smallest), unit.key
         assert files <= estimate(unit).files, unit.key
 
 
