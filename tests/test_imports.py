@@ -69,12 +69,15 @@ MAY_IMPORT = {
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "config", "site", "plugins", "package_data", "rundir", "initial_weights"},
     "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
+    "arms": FOUNDATION | {"pipeline", "unit_states"},
+    "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics"},
     "launch": FOUNDATION | {"pipeline", "unit_states", "initial_weights"},
     "checks": set(),
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
-    | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"},
+    | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
+    | {"arms"},
     "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
     "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},
@@ -87,7 +90,7 @@ LATE = {
     "launch": {"data"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
-    "commands": {"report", "objectives", "networks", "planning", "models", "conditions"},
+    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

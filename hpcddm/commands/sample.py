@@ -8,21 +8,17 @@ from typing import Any
 
 import click
 
+from hpcddm.arms import missing_experts, single_models, units_of
 from hpcddm.conditions.settings import Form
 from hpcddm.config import Experiment
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
-from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.catalog import stored_class_names
-from hpcddm.pipeline.keys import LISTS, MONOLITH, ROUTER, STUDENT
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import expert_keys
+from hpcddm.pipeline.keys import LISTS
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
-from hpcddm.unit_states import State, survey
 
 COLUMNS, MOST_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
@@ -47,20 +43,19 @@ def sample(
     """
     run = RunDir(root)
     experiment = stored_experiment(run)
-    units, names = units_of(experiment, strategy), stored_class_names(experiment, run)
+    units, names = units_of(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
     _check_asked(experiment, name, prompts, is_oracle=LISTS in units)
     label = None if name is None else _class_of(name, names)
     experiment = _changed(experiment, strategy, changes)
-    missing = _missing(experiment, run, units)
-    needed = [key for key in units if key not in missing]
+    missing = missing_experts(experiment, run, units)
     _check_output(output)
-    from hpcddm.networks.drawing import Asked, draw
+    from hpcddm.api import Run
 
     classes = [] if label is None else [label]
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = list(range(len(names)))
     with click.progressbar(length=num_images, label=strategy) as bar:
-        images = draw(experiment, run, strategy, needed, Asked(num_images, classes, prompts), seed, bar.update)
+        images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
     period = len(prompts) or len(classes)
     _save(images, period if 1 < period <= MOST_COLUMNS else COLUMNS, output)
     without = f" without {', '.join(missing)}" if missing else ""
@@ -118,7 +113,7 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
         if key in changes:
             changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
-    if strategy not in _alone(experiment):
+    if strategy not in single_models(experiment):
         # One model alone has one posterior and coordinates of its own; what several cannot do says its check.
         for key in ("solver", "conversion"):
             try:
@@ -133,64 +128,6 @@ def _variant(option: str, base: type[VariantSettings], text: str) -> VariantSett
     name, *rest = text.split(",")
     values = dict(pair.partition("=")[::2] for pair in rest)
     return validate(base, values | {"name": name}, option)
-
-
-def _strategy_error(experiment: Experiment, strategy: str) -> str | None:
-    try:
-        settings = parse_strategy(strategy)
-    except (ConfigError, ValueError):
-        return "unknown"
-    try:
-        settings.check(experiment)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def units_of(experiment: Experiment, strategy: str) -> list[str]:
-    """List the units whose results a strategy reads: 'monolith', 'student', 'expert-2' or a routing strategy.
-
-    Raises `ConfigError` with the valid names.
-    """
-    experts, alone = expert_keys(experiment), _alone(experiment)
-    if strategy in alone:
-        return [alone[strategy]]
-    reason = _strategy_error(experiment, strategy)
-    if reason is not None:
-        single = [f"expert-{index}" for index in range(len(experts))]
-        dense = [key.split("/")[1] for key in alone.values() if key not in experts]
-        valid = ", ".join([usage_of_strategies(), *single, *dict.fromkeys(dense)])
-        raise ConfigError(f"--strategy {strategy}: {reason}; valid names: {valid}")
-    settings = parse_strategy(strategy)
-    # Where experts may be missing, the samples of their clusters go by the router.
-    may_miss = experiment.evaluate.min_experts is not None
-    posterior = [ROUTER] * (settings.needs_router or may_miss) + [LISTS] * (not settings.needs_router)
-    return [*posterior, *experts]
-
-
-def _alone(experiment: Experiment) -> dict[str, str]:
-    """Return the units of single models by all their names: 'expert-2' is also 'expert-02', the unit's own name."""
-    experts = expert_keys(experiment)
-    dense = [MONOLITH] * experiment.monolith.enabled + [STUDENT] * (experiment.distill is not None)
-    return {f"expert-{index}": key for index, key in enumerate(experts)} | {
-        key.split("/")[1]: key for key in [*experts, *dense]
-    }
-
-
-def _missing(experiment: Experiment, run: RunDir, needed: list[str]) -> list[str]:
-    """List the incomplete experts that an ensemble samples without, when enough are complete.
-
-    Raises `UserError` naming an incomplete unit that is indispensable.
-    """
-    states = survey(plan(experiment), run)
-    missing = [key for key in dict.fromkeys([LISTS, *needed]) if states[key].state is not State.COMPLETE]
-    experts = [key for key in needed if key in expert_keys(experiment)]
-    minimum = experiment.evaluate.min_experts or len(experts)
-    is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
-    for status in (states[key] for key in missing if key not in experts or not is_enough):
-        reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {run.root}'")
-    return missing
 
 
 def _check_output(output: Path) -> None:

@@ -1,11 +1,11 @@
-"""Samples of a finished run outside any stage, for the verb sample."""
+"""Samples of a finished run outside any stage, for Python and the verb sample."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Integer, UInt8
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
@@ -13,18 +13,17 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import current_device
+from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
-from hpcddm.networks import loading
 from hpcddm.pipeline.catalog import stored_class_names
-from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.ranges import HELDOUT
 from hpcddm.rundir.layout import RunDir
 from hpcddm.spaces.base import space_of
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageRequest:
     """Images to draw: of some classes in turn, of some sentences in turn, or like those of the evaluation set."""
 
     count: int
@@ -35,43 +34,45 @@ class Asked:
 def draw(
     settings: Experiment,
     run: RunDir,
+    ensemble: Ensemble,
     arm: str,
-    needed: Collection[str],
-    asked: Asked,
+    is_oracle: bool,
+    request: ImageRequest,
     seed: int,
-    advance: Callable[[int], None],
-) -> np.ndarray:
-    """Draw images, uint8 (N, H, W, C), in the batches of the evaluation.
+    advance: Callable[[int], object],
+) -> UInt8[np.ndarray, "n h w c"]:
+    """Draw images in the batches of the evaluation.
 
-    needed: the units that the arm reads and that are there; an ensemble does without an expert that is not among
-    them. The arm that reads the clusters, the oracle, takes for image i the cluster of the i-th held-out image of its
-    class, or of the i-th of the evaluation set, and the router's probabilities where the cluster's expert is missing.
+    is_oracle: True for the arm that reads the clusters. It takes for image i the cluster of the i-th held-out image of
+    its class, or of the i-th of the evaluation set, and the router's probabilities where that cluster's expert is
+    missing. advance: called with the number of images of every batch.
     """
     evaluate, space, device = settings.evaluate, space_of(settings.data), current_device()
-    told, clusters = _told(settings, run, asked, is_oracle=LISTS in needed)
-    ensemble = loading.load_ensemble(settings, run.unit, needed, device)
+    condition_of_each, clusters = _conditions_and_clusters(settings, run, request, is_oracle)
     blocks = []
-    for start in range(0, asked.count, evaluate.batch):
-        rows = range(start, min(start + evaluate.batch, asked.count))
+    for start in range(0, request.count, evaluate.batch):
+        rows = range(start, min(start + evaluate.batch, request.count))
         block = slice(rows.start, rows.stop)
         own_clusters = None if clusters is None else clusters[block].to(device)
         field = ensemble.field(arm, evaluate, own_clusters)
-        blocks.append(space.to_images(sample(field, seed, rows, told[block].to(device), space, evaluate)))
+        blocks.append(space.to_images(sample(field, seed, rows, condition_of_each[block].to(device), space, evaluate)))
         advance(len(rows))
     return np.concatenate(blocks)
 
 
-def _told(settings: Experiment, run: RunDir, asked: Asked, is_oracle: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _conditions_and_clusters(
+    settings: Experiment, run: RunDir, request: ImageRequest, is_oracle: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Make the conditions of the images and, for the oracle, their clusters (N,), which a sentence does not have."""
-    condition, numbers = conditions.build(settings.data), range(asked.count)
-    if asked.prompts:
-        return condition.of_prompts([asked.prompts[number % len(asked.prompts)] for number in numbers]), None
+    condition, numbers = conditions.build(settings.data), range(request.count)
+    if request.prompts:
+        return condition.of_prompts([request.prompts[number % len(request.prompts)] for number in numbers]), None
     names, catalog = stored_class_names(settings, run), open_catalog(run, HELDOUT)
-    if asked.classes:
-        classes = [asked.classes[number % len(asked.classes)] for number in numbers]
+    if request.classes:
+        classes = [request.classes[number % len(request.classes)] for number in numbers]
         return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
     chosen, reader = sample_lists.evaluation_numbers(catalog, settings, names), TarReader(catalog)
-    shown = np.resize(chosen, asked.count)
+    shown = np.resize(chosen, request.count)
     clusters = sample_lists.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
     return condition.of(reader, shown), None if clusters is None else torch.from_numpy(clusters)
 

@@ -141,10 +141,10 @@ def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, n
     classes = []
 
     def draw(*given):
-        classes.extend(given[4].classes * given[4].count)
+        classes.extend(given[5].classes * given[5].count)
         return np.zeros((3, 8, 8, 1))
 
-    monkeypatch.setattr("hpcddm.networks.drawing.draw", draw)
+    monkeypatch.setattr("hpcddm.api.draw", draw)
     hpcddm("sample", run.root, "--output", run.root / "grid.png", "--num-images", 3, "--class", word)
     assert classes == [number] * 3
 

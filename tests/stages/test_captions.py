@@ -113,7 +113,7 @@ def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_withou
 
 def test_without_a_prompt_images_have_the_captions_of_the_evaluation_set(run):
     experiment = stored_experiment(run)
-    told, clusters = drawing._told(experiment, run, drawing.Asked(45), is_oracle=True)
+    told, clusters = drawing._conditions_and_clusters(experiment, run, drawing.ImageRequest(45), is_oracle=True)
     assert torch.equal(told, conditions.build(experiment.data).of_prompts(asked_for(45)))
     assert len(clusters) == 45 and set(clusters.tolist()) == {0, 1} and (clusters[:5] == clusters[40:]).all()
 

@@ -1,0 +1,151 @@
+"""Python: open a run, read its samples and results, draw images, evaluate its velocity fields.
+
+import hpcddm
+
+run = hpcddm.open("runs/quickstart")
+images = run.sample(8, strategy="top-2", classes=[5])
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from hpcddm.arms import missing_experts, units_of
+from hpcddm.conditions import base as conditions
+from hpcddm.conditions.settings import ConditionSettings
+from hpcddm.config import EvaluateSettings, Experiment
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.reader import TarReader
+from hpcddm.devices import current_device
+from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.step_context import SampleStream, StepContext
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.loading import stored_experiment
+from hpcddm.networks import loading
+from hpcddm.networks.drawing import ImageRequest, draw
+from hpcddm.pipeline.catalog import stored_class_names
+from hpcddm.pipeline.keys import LISTS, REPORT
+from hpcddm.pipeline.ranges import SPLITS, TRAIN
+from hpcddm.pipeline.report import METRICS
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import validate
+from hpcddm.spaces.base import Space, space_of
+from hpcddm.spaces.settings import SpaceSettings
+
+
+class Run:
+    """A run with the networks that it has trained, which are loaded when they are first needed, and kept.
+
+    settings: its experiment. The strategy of a method is by default the first one that the run has evaluated; it can be
+    any of `hpcddm sample --strategy`.
+    """
+
+    def __init__(self, run: RunDir, settings: Experiment) -> None:
+        self._run, self.settings = run, settings
+        self._ensembles: dict[tuple[str, ...], Ensemble] = {}
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        """Names of the classes in the order of their numbers; none for images without classes."""
+        return stored_class_names(self.settings, self._run)
+
+    @cached_property
+    def condition(self) -> conditions.Condition[ConditionSettings]:
+        """What networks are told of an image: `of_classes`, `of_prompts`, `null`, and `of(reader, numbers)`."""
+        return conditions.build(self.settings.data)
+
+    @cached_property
+    def space(self) -> Space[SpaceSettings]:
+        """Space of x: its `shape`, `to_model` from images and `to_images` back."""
+        return space_of(self.settings.data)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """Content of the report's metrics.json; raises `UserError` where there is no report yet."""
+        path = self._run.unit(REPORT) / METRICS
+        if manifest.read(path.parent) is None:
+            raise UserError(f"{path.parent}: no report yet; see 'hpcddm status {self._run.root}'")
+        content: dict[str, Any] = atomic.read_json(path) or {}
+        return content
+
+    def data(self, split: str = TRAIN) -> TarReader:
+        """Open the samples of a split, 'train' or 'heldout': images, labels, captions and clusters by number.
+
+        Raises `ConfigError` for another split, `UserError` where the data stages are not complete.
+        """
+        if split not in SPLITS:
+            raise ConfigError(f"split {split}: valid names: {', '.join(SPLITS)}")
+        catalog = open_catalog(self._run, split)
+        is_assigned = manifest.read(self._run.unit(LISTS)) is not None
+        return TarReader(catalog, samples.clusters(catalog) if is_assigned else None)
+
+    def sample(
+        self,
+        count: int,
+        strategy: str | None = None,
+        classes: Sequence[int] = (),
+        prompts: Sequence[str] = (),
+        seed: int = 0,
+        advance: Callable[[int], object] = lambda images: None,
+    ) -> UInt8[np.ndarray, "n h w c"]:
+        """Draw images of some classes in turn, or of some prompts in turn; with neither, like the evaluation set.
+
+        The same seed gives the same images as `hpcddm sample`. advance: called with the number of images of a batch.
+        Raises `ConfigError` for an unknown strategy, `UserError` naming a unit that is not complete.
+        """
+        arm, request = strategy or self.settings.evaluate.strategies[0], ImageRequest(count, classes, prompts)
+        is_oracle = LISTS in units_of(self.settings, arm)
+        return draw(self.settings, self._run, self.ensemble(arm), arm, is_oracle, request, seed, advance)
+
+    def velocity(
+        self,
+        x: Float[Tensor, "n c h w"],
+        time: float,
+        condition: conditions.Conditions,
+        strategy: str | None = None,
+        clusters: Int[Tensor, " n"] | None = None,
+        seed: int = 0,
+    ) -> Float[Tensor, "n c h w"]:
+        """Evaluate the velocity eps - x0 that the sampler would follow at a time in [0, 1], noise being at 1.
+
+        It is guided as the evaluation is. clusters: known clusters, which only the oracle reads; seed: of the draws of
+        strategies that draw experts. Raises as `sample` does.
+        """
+        arm, device = strategy or self.settings.evaluate.strategies[0], current_device()
+        own_clusters = None if clusters is None else clusters.to(device)
+        field = self.ensemble(arm).field(arm, self.settings.evaluate, own_clusters)
+        t = torch.full((len(x),), time, dtype=x.dtype, device=device)
+        context = StepContext(SampleStream(seed, range(len(x))), 0, time)
+        with torch.no_grad():
+            return field(x.to(device), t, condition.to(device), context)
+
+    def ensemble(self, strategy: str) -> Ensemble:
+        """Load the networks that a strategy reads; raises as `sample` does."""
+        units = units_of(self.settings, strategy)
+        missing = missing_experts(self.settings, self._run, units)
+        needed = tuple(key for key in units if key not in missing)
+        if needed not in self._ensembles:
+            device = current_device()
+            self._ensembles[needed] = loading.load_ensemble(self.settings, self._run.unit, needed, device)
+        return self._ensembles[needed]
+
+
+def open_run(root: Path | str, **evaluation: Any) -> Run:
+    """Open a run; evaluation: settings of its sampler to change, such as steps=50, guidance=2.0.
+
+    Raises `ConfigError` when the folder holds no run, or a setting is wrong.
+    """
+    run = RunDir(Path(root))
+    settings = stored_experiment(run)
+    if evaluation:
+        values = settings.evaluate.model_dump() | evaluation
+        settings = settings.model_copy(update={"evaluate": validate(EvaluateSettings, values, "hpcddm.open")})
+    return Run(run, settings)
