@@ -59,7 +59,7 @@ class Run:
 
     @cached_property
     def condition(self) -> conditions.Condition[ConditionSettings]:
-        """What networks are told of an image: `of_classes`, `of_prompts`, `null`, and `of(reader, numbers)`."""
+        """Condition of the networks: `of_classes`, `of_prompts`, `null`, and `of(reader, numbers)` of samples."""
         return conditions.build(self.settings.data)
 
     @cached_property

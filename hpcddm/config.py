@@ -43,7 +43,7 @@ class DataSettings(StrictModel):
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
     condition: ConditionSettings = default_variant("class_label")
-    """What networks are told of every image."""
+    """Condition of the networks: nothing, the class of an image, or text."""
     order: OrderSettings = default_variant("uniform")
     """Order in which every training sees its samples, each once in an epoch."""
     space: SpaceSettings = default_variant("pixels")

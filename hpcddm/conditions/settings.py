@@ -10,7 +10,7 @@ class Form(StrEnum):
     """Form of a condition, by which networks embed it."""
 
     NONE = "none"
-    """Nothing: networks do not look at it."""
+    """No condition; networks do not look at the tensor."""
     CLASS = "class"
     """Class ids (N,), of which `num_classes` is the null class."""
     TEXT = "text"

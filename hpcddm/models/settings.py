@@ -108,7 +108,7 @@ class TransformerSettings(NetworkSettings):
     qk_norm: bool = False
     """QK norm: normalises the queries and keys of every head by their root mean square."""
     condition: Literal["given", "none"] = "given"
-    """What it sees of the condition in `data.condition`: all of it, or nothing."""
+    """Condition that the network sees: that of `data.condition`, or none."""
     time_spacing: Literal["original", "diffusers"] = "original"
     """Spacing of the time's 128 frequencies: 1/128 of their range as in the original DiT, 1/127 as in diffusers."""
 
