@@ -9,6 +9,7 @@ from safetensors import safe_open
 
 from tests.runs import TINY, hpcddm
 
+pytestmark = pytest.mark.long
 LATENTS = [
     "data.space={name: latents, deviation: 0.7}",
     "experts.model.patch=2",
