@@ -45,7 +45,7 @@ class Tar:
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """What the catalog's file says of one split; samples are numbered through the parts, tars through the tars."""
+    """Entry of one split in the catalog's file; samples are numbered through the parts, tars through the tars."""
 
     columns: list[str]
     tars: list[Tar]

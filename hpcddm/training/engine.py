@@ -34,7 +34,7 @@ class Engine:
         micro_batches: int = 1,
     ) -> None:
         deepspeed = masters.import_deepspeed(device)
-        self._training = training
+        self._training, self.micro_batches = training, micro_batches
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}

@@ -76,8 +76,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     flops_per_image = task.flops_per_image() if task.flops_per_image and ranks.rank == 0 else None
     device = process_group.join(unit)
     checkpoints = Checkpoints(unit)
-    micro_batches = count_micro_batches(training.batch // ranks.world_size, unit.micro_batch)
-    engine, progress = _start(task, training, unit, checkpoints, device, micro_batches)
+    engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     saved_at, skipped_in_a_row = time.time(), 0
 
@@ -87,7 +86,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     ):
         for batch in loader:
             losses = []
-            for part in batch.to(device, task.to_model).split(micro_batches):
+            for part in batch.to(device, task.to_model).split(engine.micro_batches):
                 losses.append(task.loss(engine.model, part))
                 engine.backward(losses[-1].mean())
 
@@ -136,12 +135,7 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
 
 
 def _start(
-    task: Task[B],
-    training: Training,
-    unit: Unit,
-    checkpoints: Checkpoints,
-    device: torch.device,
-    micro_batches: int,
+    task: Task[B], training: Training, unit: Unit, checkpoints: Checkpoints, device: torch.device
 ) -> tuple[Engine, Progress]:
     """Build the model and continue from the newest state, or from the beginning where there is none."""
     torch.manual_seed(task.seed)
@@ -149,6 +143,7 @@ def _start(
     resumable = checkpoints.agree_on_newest()
     if resumable is None and task.start is not None:
         task.start(model)
+    micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, unit.micro_batch)
     engine = Engine(model, training, unit.ranks, device, unit.zero_stage, micro_batches)
     if resumable is not None:
         folder, state = resumable

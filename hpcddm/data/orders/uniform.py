@@ -1,4 +1,4 @@
-"""All rows in a new random order in every epoch."""
+"""Uniform order: every epoch is a new random permutation of all rows."""
 
 import numpy as np
 from jaxtyping import Int64

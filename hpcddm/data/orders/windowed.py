@@ -23,6 +23,7 @@ class WindowedOrder(EpochOrder[Settings]):
     """Permutation of the rows of each window, of blocks, and of the place where the first block begins."""
 
     def permuted(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        """Permute positions: shuffle each window, then the whole blocks, then turn everything to the epoch's start."""
         block, window = self.settings.block, self.settings.block * self.settings.mixed
         windows, inner = np.divmod(positions, window)
         places = np.empty_like(positions)
