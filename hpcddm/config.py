@@ -106,6 +106,10 @@ class ExpertSettings(StrictModel):
     """Site of each expert, K names; without it every expert belongs to the site where the run is submitted."""
 
 
+Expert = int
+"""An expert: the number of its cluster. Beside `Expert`, None stands for what is no expert: monolith and student."""
+
+
 @dataclass(frozen=True)
 class ExpertConfig:
     """Settings of one denoiser: those of all experts with its cluster's overrides."""
@@ -217,7 +221,7 @@ class Experiment(StrictModel):
             raise ValueError("distill: this experiment has no student")
         return self.distill
 
-    def expert_config(self, expert: int | None = None) -> ExpertConfig:
+    def expert_config(self, expert: Expert | None = None) -> ExpertConfig:
         """Return the settings of an expert; None stands for the monolith and the student."""
         common = self.experts
         override = next((entry for entry in common.overrides if expert in entry.clusters), None)

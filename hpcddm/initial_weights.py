@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment, InitialWeights
+from hpcddm.config import Experiment, Expert, InitialWeights
 from hpcddm.data.settings import NetworkData
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import NetworkSettings
@@ -64,7 +64,7 @@ def router_request(experiment: Experiment) -> InitRequest | None:
     return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, space)
 
 
-def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest | None:
+def denoiser_request(experiment: Experiment, expert: Expert | None) -> InitRequest | None:
     """Return the request for a denoiser's initial weights, None for random ones; expert None: monolith and student."""
     config = experiment.expert_config(expert)
     if config.init_from is None:
@@ -77,7 +77,7 @@ def denoiser_request(experiment: Experiment, expert: int | None) -> InitRequest 
     )
 
 
-def place_of(experiment: Experiment, expert: int | None, part: str) -> str:
+def place_of(experiment: Experiment, expert: Expert | None, part: str) -> str:
     """Return the dotted key of an expert's `model`, `objective` or `init_from`; expert None: the monolith's."""
     for number, override in enumerate(experiment.experts.overrides):
         if expert in override.clusters and getattr(override, part) is not None:

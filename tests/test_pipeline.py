@@ -11,7 +11,7 @@ from hpcddm.pipeline.keys import (
     ROUTER,
     STUDENT,
     expert_key,
-    expert_number,
+    expert_of,
 )
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import DATA_STAGES, REPOSITORY, tiny
@@ -163,9 +163,9 @@ def test_how_many_experts_are_enough_is_under_no_fingerprint(tmp_path):
     assert [unit.fingerprint_settings for unit in before] == [unit.fingerprint_settings for unit in after]
 
 
-@pytest.mark.parametrize("key, number", [(expert_key(3), 3), (expert_key(120), 120), (MONOLITH, None), (ROUTER, None)])
-def test_the_number_of_an_expert_comes_from_its_key(key, number):
-    assert expert_number(key) == number
+@pytest.mark.parametrize("key, number", [(expert_key(3), 3), (expert_key(120), 120), (MONOLITH, None)])
+def test_an_expert_is_known_by_its_key(key, number):
+    assert expert_of(key) == number
 
 
 def test_inputs_that_a_unit_misses(tmp_path):

@@ -14,8 +14,10 @@ from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, state_of
 from hpcddm.loading import is_sweep, stored_experiment
-from hpcddm.pipeline.keys import CONTINUATION, expert_number
+from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.plan import batch_of, plan
+from hpcddm.pipeline.train import experts_of
+from hpcddm.pipeline.trainings import expert_training
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -288,10 +290,10 @@ def _without_hints_while_driven(rows: list[UnitRow], submissions: list[Submissio
 
 
 def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:
-    training, num_experts = experiment.experts.training, experiment.cluster.experts
-    each = math.ceil(training.images / training.batch) * training.batch // num_experts
-    experts = [row for row in rows if expert_number(row.unit) is not None]
-    return sum(each if row.state == State.COMPLETE else min(row.done, each) for row in experts), each * num_experts
+    goals = {expert_key(expert): expert_training(experiment, expert).images for expert in experts_of(experiment)}
+    experts = [(row, goals[row.unit]) for row in rows if row.unit in goals]
+    done = sum(goal if row.state == State.COMPLETE else min(row.done, goal) for row, goal in experts)
+    return done, sum(goals.values())
 
 
 def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> str | None:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Expert
 from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Column
@@ -46,7 +46,7 @@ def clusters(own: Catalog) -> Column:
     return own.made_by("assign", CLUSTERS, CLUSTER)
 
 
-def expert_list(unit: Unit, expert: int) -> Column:
+def expert_list(unit: Unit, expert: Expert) -> Column:
     """Map the numbers of an expert's samples, in ascending order."""
     path = unit.input(LISTS, list_file(expert))
     return Column(NUMBERS, {path: list_results(unit.inputs, expert)["samples"]})

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.config import Experiment, Expert, ExpertConfig
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.train import expert_keys
@@ -31,7 +31,7 @@ def sample_flops(settings: Experiment, config: ExpertConfig) -> int:
 
 
 def flops_of_each(
-    settings: Experiment, experts: Iterable[int | None], count: Callable[[Experiment, ExpertConfig], int]
+    settings: Experiment, experts: Iterable[Expert | None], count: Callable[[Experiment, ExpertConfig], int]
 ) -> list[int]:
     """Apply `train_flops` or `sample_flops` to some experts (None: the monolith); equal networks are counted once."""
     configs = [settings.expert_config(expert) for expert in experts]

@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Expert
 from hpcddm.networks import nfe
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
+from hpcddm.pipeline.keys import MONOLITH, expert_of, stage_of
 from hpcddm.pipeline.ranges import images_of_range
+from hpcddm.pipeline.train import expert_keys
 
-DENOISER, ROUTER, ENCODER = "denoiser", "router", "encoder"
-"""Names of networks; expert 3 is 'denoiser-3' where it is made in another way than the monolith."""
+DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
+"""Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
 TAR = "tar"
 """Name of the work without a network: images become PNG in a tar."""
 
@@ -37,11 +39,10 @@ class Workload:
         """Count the images of a unit that is a range of tars."""
         return images_of_range(self.settings, key, self.counts)
 
-    def denoiser(self, expert: int | None) -> str:
+    def denoiser(self, expert: Expert | None) -> str:
         """Return the name of an expert's network (None: the monolith's), which is that of the first one made alike."""
-        everyone = (None, *range(self.settings.cluster.experts))
-        first = next(candidate for candidate in everyone if self._is_alike(candidate, expert))
-        return DENOISER if first is None else f"{DENOISER}-{first}"
+        everyone = (MONOLITH, *expert_keys(self.settings))
+        return next(key for key in everyone if self._is_alike(expert_of(key), expert))
 
     def sampling(
         self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations] = nfe.of_arm
@@ -52,7 +53,7 @@ class Workload:
         per_arm = {arm: count(arm, evaluate, experts) for arm in arms}
         dense = sum(per_arm[arm].experts for arm in per_arm if arm in (MONOLITH_ARM, STUDENT_ARM))
         routed = [per_arm[arm] for arm in per_arm if arm not in (MONOLITH_ARM, STUDENT_ARM)]
-        work = [Work(DENOISER, False, round(images * dense), together)] if dense else []
+        work = [Work(MONOLITH, False, round(images * dense), together)] if dense else []
         return work + self.of_experts(images, together, sum(routed, NetworkEvaluations()))
 
     def of_experts(self, images: int, batch: int, per_image: NetworkEvaluations) -> list[Work]:
@@ -62,6 +63,6 @@ class Workload:
         work = [Work(name, False, round(count * share), batch) for name, count in kinds.items()]
         return [*work, Work(ROUTER, False, round(images * per_image.router), batch)]
 
-    def _is_alike(self, one: int | None, other: int | None) -> bool:
+    def _is_alike(self, one: Expert | None, other: Expert | None) -> bool:
         first, second = self.settings.expert_config(one), self.settings.expert_config(other)
         return (first.model, first.precision) == (second.model, second.precision)

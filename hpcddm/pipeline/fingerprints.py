@@ -3,7 +3,7 @@
 from typing import Any
 
 from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Expert
 from hpcddm.models.settings import NetworkSettings
 from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.schema import hashed
@@ -35,7 +35,7 @@ def common_settings(experiment: Experiment, model: NetworkSettings | None = None
     return {"data": images, "seed": experiment.seed}
 
 
-def expert_settings(experiment: Experiment, expert: int | None) -> dict[str, Any]:
+def expert_settings(experiment: Experiment, expert: Expert | None) -> dict[str, Any]:
     """Return the settings of one denoiser, without the overrides of other experts and without its training."""
     config = experiment.expert_config(expert)
     return {

@@ -1,4 +1,6 @@
-"""Keys of units, `stage/unit`, by which the two sides of the house meet; imported by everything, imports nothing."""
+"""Keys of units, `stage/unit`, by which the two sides of the house meet."""
+
+from hpcddm.config import Expert
 
 CATALOG = "catalog/all"
 CLUSTER = "cluster/all"
@@ -27,14 +29,14 @@ def name_of(key: str) -> str:
     return key.split("/")[1]
 
 
-def expert_key(index: int) -> str:
-    """Return the key of the unit that trains expert `index`."""
-    return f"{EXPERT}{index:02d}"
+def expert_key(expert: Expert) -> str:
+    """Return the key of the unit that trains an expert."""
+    return f"{EXPERT}{expert:02d}"
 
 
-def expert_number(key: str) -> int | None:
-    """Return the number of the expert that the unit `key` trains; None for any other unit."""
-    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else None
+def expert_of(key: str) -> Expert | None:
+    """Return the expert that a unit of the stage train trains; None for the monolith."""
+    return None if key == MONOLITH else int(key.removeprefix(EXPERT))
 
 
 OTHER_STAGES = (stage_of(TABLE), stage_of(CONTINUATION))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Expert
 from hpcddm.pipeline.disk import LIST_ENTRY_BYTES
 from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.pipeline.ranges import range_keys
@@ -15,17 +15,17 @@ ENTRY_BYTES = 1000
 """Bytes that say of one list, or of one range, what is in it."""
 
 
-def list_name(expert: int) -> str:
+def list_name(expert: Expert) -> str:
     """Return the name of an expert's list."""
     return f"expert-{expert:02d}"
 
 
-def list_file(expert: int) -> str:
+def list_file(expert: Expert) -> str:
     """Return the file of an expert's list."""
     return f"{list_name(expert)}.h5"
 
 
-def list_results(inputs: Mapping[str, Manifest], expert: int) -> dict[str, Any]:
+def list_results(inputs: Mapping[str, Manifest], expert: Expert) -> dict[str, Any]:
     """Return what is known of an expert's list: `samples` and, with classes, `class_counts`."""
     return inputs[LISTS].results["lists"][list_name(expert)]
 

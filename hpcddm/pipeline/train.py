@@ -3,11 +3,11 @@
 from collections.abc import Container
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Expert
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_number
+from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
 from hpcddm.pipeline.lists import list_name
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
@@ -15,9 +15,14 @@ from hpcddm.pipeline.trainings import expert_training
 from hpcddm.schema import hashed
 
 
+def experts_of(experiment: Experiment) -> list[Expert]:
+    """List all experts, in the order of their clusters."""
+    return [*range(experiment.cluster.experts)]
+
+
 def expert_keys(experiment: Experiment) -> list[str]:
     """List the units that train the experts, in the order of their numbers."""
-    return [expert_key(index) for index in range(experiment.cluster.experts)]
+    return [expert_key(expert) for expert in experts_of(experiment)]
 
 
 def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
@@ -35,7 +40,7 @@ def train_keys(experiment: Experiment) -> list[str]:
     return [*monolith_keys(experiment), *expert_keys(experiment)]
 
 
-def denoiser_disk(experiment: Experiment, expert: int | None, ranks: int) -> DiskSpace:
+def denoiser_disk(experiment: Experiment, expert: Expert | None, ranks: int) -> DiskSpace:
     """Estimate the training of an expert's network; expert None: of the monolith's and the student's."""
     config = experiment.expert_config(expert)
     training = experiment.experts.training.model_copy(update={"precision": config.precision})
@@ -60,7 +65,7 @@ class TrainStage(Stage):
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count an expert's own list, and for the monolith all training samples; where they lie changes nothing."""
-        expert = expert_number(key)
+        expert = expert_of(key)
         return {CATALOG: TRAIN, LISTS: ""} if expert is None else {CATALOG: "", LISTS: list_name(expert)}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
@@ -68,7 +73,7 @@ class TrainStage(Stage):
 
         For the monolith, the settings from which its number of images is computed.
         """
-        expert = expert_number(key)
+        expert = expert_of(key)
         settings = common_settings(experiment, experiment.expert_config(expert).model)
         settings["experts"] = expert_settings(experiment, expert)
         if expert is None:
@@ -77,23 +82,23 @@ class TrainStage(Stage):
 
     def batch(self, experiment: Experiment, key: str) -> int:
         """Return the monolith's batch, or an expert's own."""
-        expert = expert_number(key)
+        expert = expert_of(key)
         return experiment.experts.training.batch if expert is None else expert_training(experiment, expert).batch
 
     def site(self, experiment: Experiment, key: str) -> str | None:
         """Return the expert's own site, where the experiment names sites."""
-        expert = expert_number(key)
+        expert = expert_of(key)
         if expert is None:
             return super().site(experiment, key)
         return experiment.experts.sites[expert] if experiment.experts.sites else None
 
     def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
         """Return the weights of `experts.init_from` or of the expert's override."""
-        return denoiser_request(experiment, expert_number(key))
+        return denoiser_request(experiment, expert_of(key))
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""
-        return denoiser_disk(experiment, expert_number(key), ranks)
+        return denoiser_disk(experiment, expert_of(key), ranks)
 
 
 def _bought_settings(experiment: Experiment) -> dict[str, Any]:

@@ -7,11 +7,11 @@ what its fingerprint covers.
 import math
 from fractions import Fraction
 
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, Expert
 from hpcddm.training.settings import Training
 
 
-def expert_training(settings: Experiment, expert: int) -> Training:
+def expert_training(settings: Experiment, expert: Expert) -> Training:
     """Return one expert's K-th of the common budget, in its own precision."""
     part = part_of(settings.experts.training, Fraction(1, settings.cluster.experts))
     return part.model_copy(update={"precision": settings.expert_config(expert).precision})

@@ -11,7 +11,7 @@ from hpcddm.encoders.base import ImageEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR, Work, Workload
-from hpcddm.pipeline.keys import stage_of
+from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
 from hpcddm.training.settings import Training
 
@@ -38,7 +38,7 @@ class Costs:
     def network(self, name: str) -> nn.Module:
         """Build a network, freshly initialised."""
         if name.startswith(DENOISER):
-            return denoisers.build(self.settings, self.settings.expert_config(_expert(name)))
+            return denoisers.build(self.settings, self.settings.expert_config(expert_of(name)))
         if name == ROUTER:
             return router.trainable(self.settings)
         return measuring.build(self.settings, f"measuring/{name}")
@@ -47,7 +47,7 @@ class Costs:
         """Return a network's training, for a denoiser that of all experts together; fp32 for an untrained router."""
         common = self.settings.experts.training
         if name.startswith(DENOISER):
-            return common.model_copy(update={"precision": self.settings.expert_config(_expert(name)).precision})
+            return common.model_copy(update={"precision": self.settings.expert_config(expert_of(name)).precision})
         if name == ROUTER:
             return self.settings.router.training or common.model_copy(update={"precision": "fp32"})
         return network_settings(self.settings, f"measuring/{name}").training
@@ -73,9 +73,3 @@ class Costs:
         with FlopCounterMode(display=False) as counter:
             function(image)
         return counter.get_total_flops()
-
-
-def _expert(name: str) -> int | None:
-    """Return the expert that gave a denoiser its name; None for the monolith."""
-    number = name.removeprefix(DENOISER).removeprefix("-")
-    return int(number) if number else None

@@ -15,9 +15,10 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import budgets, denoisers, loading
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.networks.workload import DENOISER, Work, Workload
+from hpcddm.networks.workload import Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.pipeline import trainings
+from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
@@ -45,7 +46,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     training = trainings.student_training(workload.settings)
     per_image = NetworkEvaluations(1.0, 1.0 if workload.settings.student.teacher == "router" else 0.0)
     teacher = workload.of_experts(training.images, training.batch, per_image)
-    return [Work(DENOISER, True, training.images, training.batch), *teacher]
+    return [Work(MONOLITH, True, training.images, training.batch), *teacher]
 
 
 def _loss(

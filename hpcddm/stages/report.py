@@ -23,7 +23,7 @@ from hpcddm.networks import loading, nfe
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_number
+from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.lists import list_name
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE, PICTURES_PER_CLUSTER
@@ -85,7 +85,7 @@ def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
 
 
 def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
-    flops, has_classes = _train_flops(unit.inputs), settings.data.num_classes is not None
+    flops, has_classes = _train_flops(settings, unit.inputs), settings.data.num_classes is not None
     labels = _labels(settings, unit)
     real, impossible = _merge(unit, REFERENCE, labels), left_out(has_classes)
     measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(settings), REAL)}
@@ -137,13 +137,13 @@ def _measures(samples: ImageSet, real: ImageSet, impossible: Container[str] = ()
     return {metric.key: metric.compute(evaluation) for metric in possible} | {"images": samples.statistics.count}
 
 
-def _train_flops(inputs: dict[str, Manifest]) -> dict[str, int]:
+def _train_flops(settings: Experiment, inputs: dict[str, Manifest]) -> dict[str, int]:
     """Sum the training FLOPs by arm: of each dense model, and of the experts with the router, as far as they are there.
 
     The FLOPs of initial weights count for every arm that started from them, but once.
     """
     dense = {key.split("/")[1]: _bill([inputs[key]]) for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = [manifest for key, manifest in inputs.items() if expert_number(key) is not None]
+    experts = [inputs[key] for key in expert_keys(settings) if key in inputs]
     return dense | {ENSEMBLE: _bill([*experts, inputs[ROUTER]])}
 
 
@@ -164,7 +164,7 @@ def _content(
     metrics: dict[str, Any],
     galleries: list[Gallery],
 ) -> Content:
-    dense, (asked_for, gallery_texts) = _train_flops(unit.inputs), _asked(settings, unit)
+    dense, (asked_for, gallery_texts) = _train_flops(settings, unit.inputs), _asked(settings, unit)
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),

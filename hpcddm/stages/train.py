@@ -14,7 +14,7 @@ from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.keys import expert_number
+from hpcddm.pipeline.keys import expert_of
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
@@ -24,7 +24,7 @@ from hpcddm.training.loop import Task, train
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
-    expert = expert_number(unit.key)
+    expert = expert_of(unit.key)
     config = settings.expert_config(expert)
     if expert is None:
         training, order = budgets.monolith_training(settings), None
@@ -46,7 +46,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training of one denoiser."""
-    settings, expert = workload.settings, expert_number(key)
+    settings, expert = workload.settings, expert_of(key)
     training = budgets.monolith_training(settings) if expert is None else trainings.expert_training(settings, expert)
     return [Work(workload.denoiser(expert), True, training.images, training.batch)]
 

@@ -10,7 +10,7 @@ from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.networks.workload import DENOISER, ENCODER, TAR, Work
+from hpcddm.networks.workload import ENCODER, TAR, Work
 from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
 from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.pipeline.plan import plan
@@ -77,7 +77,7 @@ def test_a_report_is_planned_as_it_is_made(tmp_path):
     steps = own.settings.evaluate.steps
     # Gallery, then n and 2 n steps with every expert asked once more in each of the n; guided looks are of two halves.
     monolith, top_1, alone = 2 * steps * 4 + steps, 2 * steps * 4 + 4 * steps, 4 * 2 * steps
-    assert seen[DENOISER] == GALLERY_PICTURES * (monolith + top_1 + alone)
+    assert seen[MONOLITH] == GALLERY_PICTURES * (monolith + top_1 + alone)
     assert seen[ROUTER_NETWORK] == GALLERY_PICTURES * (2 * steps * 4 + steps)
 
 
@@ -91,7 +91,7 @@ def test_experts_of_another_network_are_counted_apart(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     own = costs(tmp_path, experts__overrides=[{"clusters": [1, 2], "model": small}])
     networks = [own.work(expert_key(expert))[0].network for expert in range(4)]
-    assert networks == [DENOISER, "denoiser-1", "denoiser-1", DENOISER]
+    assert networks == [MONOLITH, expert_key(1), expert_key(1), MONOLITH]
     whole = sum(own.flops(work) for work in own.workload.sampling(["full"], 6, 6))
     assert whole == sampled_flops(own.settings, "full", 6)
 
@@ -107,12 +107,12 @@ def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp
     found = {unit.key: own.work(unit.key) for unit in plan(own.settings)}
     assert {stage_of(key) for key, work in found.items() if not work} == {"catalog", "cluster", "assign", "lists"}
     networks = {network.network for work in found.values() for network in work}
-    assert networks == {TAR, ENCODER, DENOISER, ROUTER_NETWORK, "extractor", "classifier"}
+    assert networks == {TAR, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
 
 
 def test_a_training_is_whole_batches_of_its_share(tmp_path):
     own = costs(tmp_path, router__training__images=65, measuring__extractor__training__images=65)
-    assert own.work(expert_key(1)) == [Work(DENOISER, True, 16, 4)]
+    assert own.work(expert_key(1)) == [Work(MONOLITH, True, 16, 4)]
     assert own.work(ROUTER)[0] == Work(ROUTER_NETWORK, True, 80, 16)
     assert own.work(EXTRACTOR)[0] == Work("extractor", True, 80, 16)
     assert own.work(MONOLITH)[0].images > 64
