@@ -6,13 +6,13 @@ from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.keys import LISTS, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import expert_keys
+from hpcddm.pipeline.train import expert_keys, joined_keys
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State, survey
 
 
 def units_of(experiment: Experiment, strategy: str, option: str = "strategy") -> list[str]:
-    """List the units whose results a strategy reads: 'monolith', 'student', 'expert-2' or a routing strategy.
+    """List the units whose results a strategy reads: 'monolith', 'student', 'expert-2', one that joined, or a strategy.
 
     option: what the error calls it. Raises `ConfigError` with the valid names.
     """
@@ -53,7 +53,7 @@ def single_models(experiment: Experiment) -> dict[str, str]:
     experts = expert_keys(experiment)
     dense = [MONOLITH] * experiment.monolith.enabled + [STUDENT] * (experiment.distill is not None)
     return {f"expert-{index}": key for index, key in enumerate(experts)} | {
-        key.split("/")[1]: key for key in [*experts, *dense]
+        key.split("/")[1]: key for key in [*experts, *joined_keys(experiment), *dense]
     }
 
 

@@ -161,7 +161,7 @@ def cost(run: Path, records_only: bool, as_json: bool) -> None:
     "--strategy",
     default="top-1",
     show_default=True,
-    help="full, top-2, per-trajectory, sample-1, oracle, ..., or one model alone: expert-N, monolith, student.",
+    help="full, top-2, sample-1, oracle, ..., or one model alone: expert-N, one that joined, monolith, student.",
 )
 @click.option("--class", "name", metavar="NAME", help="A class's name or number. Default: all classes in turn.")
 @click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A sentence; repeat it for several in turn.")

@@ -54,7 +54,7 @@ def plan(
 @click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
 @click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
-@click.option("--expert", type=int, help="Where experiments mix experts: whose settings count.")
+@click.option("--expert", metavar="EXPERT", help="Where experts differ: the number or name of the one that counts.")
 def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, **options: Any) -> None:
     """Convert the weights in SOURCE to initial weights.
 

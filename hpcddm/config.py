@@ -15,16 +15,19 @@ from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.settings import SamplerSettings
+from hpcddm.ensemble.strategies.settings import is_strategy
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant, variants_of
 from hpcddm.spaces.settings import SpaceSettings
-from hpcddm.training.settings import Training
+from hpcddm.training.settings import Expert, ExpertOverride, ExpertVariation, InitialWeights, JoinedExpert, Training
 
 FEWEST_IMAGES = 20
 """Number of images of every arm that the report shows."""
+TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
+"""Names of units and of arms, which no expert that joins may have."""
 
 
 class DataSettings(StrictModel):
@@ -68,27 +71,6 @@ class ClusterSettings(StrictModel):
     clustering: ClusteringSettings
 
 
-class InitialWeights(StrictModel):
-    """Weights that a training starts from, such as `hpcddm convert` writes."""
-
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"weights"})
-
-    weights: Annotated[str, Field(min_length=1)]
-    """A safetensors file; in a YAML file relative to the file itself."""
-    content: str | None = None
-    """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
-
-
-class ExpertOverride(StrictModel):
-    """Settings that differ for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
-
-    clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-    model: DenoiserModelSettings | None = None
-    objective: ObjectiveSettings | None = None
-    precision: Literal["fp32", "bf16"] | None = None
-    init_from: InitialWeights | None = None
-
-
 class ExpertSettings(StrictModel):
     """The experts and their training; `training.images` and `training.batch` count all experts together."""
 
@@ -102,17 +84,25 @@ class ExpertSettings(StrictModel):
     """Exceptions, cluster by cluster; monolith and student have none."""
     init_from: InitialWeights | None = None
     """Initial weights of experts, monolith and student; without it they are random."""
+    joined: list[JoinedExpert] = []
+    """Experts that come later, outside `cluster.experts`."""
     sites: list[Name] | None = None
     """Site of each expert, K names; without it every expert belongs to the site where the run is submitted."""
 
+    def joined_expert(self, name: str) -> JoinedExpert:
+        """Return the settings of an expert that joined; raises `KeyError` for one that did not."""
+        return {entry.name: entry for entry in self.joined}[name]
 
-Expert = int
-"""An expert: the number of its cluster. Beside `Expert`, None stands for what is no expert: monolith and student."""
+    def variation(self, expert: Expert | None) -> ExpertVariation | None:
+        """Return the settings in which an expert differs from the common ones; None for none."""
+        if isinstance(expert, str):
+            return self.joined_expert(expert)
+        return next((override for override in self.overrides if expert in override.clusters), None)
 
 
 @dataclass(frozen=True)
 class ExpertConfig:
-    """Settings of one denoiser: those of all experts with its cluster's overrides."""
+    """Settings of one denoiser: those of all experts, and those in which it differs."""
 
     model: DenoiserModelSettings
     objective: ObjectiveSettings
@@ -224,16 +214,16 @@ class Experiment(StrictModel):
     def expert_config(self, expert: Expert | None = None) -> ExpertConfig:
         """Return the settings of an expert; None stands for the monolith and the student."""
         common = self.experts
-        override = next((entry for entry in common.overrides if expert in entry.clusters), None)
-        if override is None:
+        own = common.variation(expert)
+        if own is None:
             return ExpertConfig(common.model, common.objective, common.training.precision, common.init_from)
         # Weights for another network or objective would not fit this one.
-        changed = override.model is not None or override.objective is not None
+        changed = own.model is not None or own.objective is not None
         return ExpertConfig(
-            override.model or common.model,
-            override.objective or common.objective,
-            override.precision or common.training.precision,
-            override.init_from or (None if changed else common.init_from),
+            own.model or common.model,
+            own.objective or common.objective,
+            own.precision or common.training.precision,
+            own.init_from or (None if changed else common.init_from),
         )
 
     @model_validator(mode="after")
@@ -245,7 +235,7 @@ class Experiment(StrictModel):
 
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
-    problems = [*_of_experts(experiment), *_of_router(experiment), *_of_measuring(experiment)]
+    problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
     problems += _of_evaluation(experiment)
     for place, settings in variants_of(experiment):
         try:
@@ -271,6 +261,20 @@ def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
             problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
     if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
         problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
+    return problems
+
+
+def _of_joined(experiment: Experiment) -> list[tuple[str, str]]:
+    joined, sites, problems = experiment.experts.joined, experiment.experts.sites, []
+    names = [entry.name for entry in joined]
+    for number, entry in enumerate(joined):
+        place = f"experts.joined.{number}"
+        if entry.name in TAKEN or entry.name.startswith("expert-") or entry.name.isdecimal() or is_strategy(entry.name):
+            problems.append((f"{place}.name", f"{entry.name} means something else already; take another name"))
+        if names.count(entry.name) > 1:
+            problems.append((f"{place}.name", f"{entry.name} stands there {names.count(entry.name)} times"))
+        if sites is not None and entry.site is None:
+            problems.append((f"{place}.site", "this key is needed, as experts.sites names the sites of the others"))
     return problems
 
 

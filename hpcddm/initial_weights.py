@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment, Expert, InitialWeights
+from hpcddm.config import Experiment
 from hpcddm.data.settings import NetworkData
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import NetworkSettings
@@ -19,6 +20,7 @@ from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
 from hpcddm.spaces.settings import SpaceSettings
+from hpcddm.training.settings import Expert, ExpertVariation, InitialWeights
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
@@ -79,9 +81,13 @@ def denoiser_request(experiment: Experiment, expert: Expert | None) -> InitReque
 
 def place_of(experiment: Experiment, expert: Expert | None, part: str) -> str:
     """Return the dotted key of an expert's `model`, `objective` or `init_from`; expert None: the monolith's."""
-    for number, override in enumerate(experiment.experts.overrides):
-        if expert in override.clusters and getattr(override, part) is not None:
-            return f"experts.overrides.{number}.{part}"
+    experts = experiment.experts
+    own = experts.variation(expert)
+    lists: dict[str, Sequence[ExpertVariation]] = {"overrides": experts.overrides, "joined": experts.joined}
+    for key, entries in lists.items():
+        for number, entry in enumerate(entries):
+            if entry is own and getattr(entry, part) is not None:
+                return f"experts.{key}.{number}.{part}"
     return f"experts.{part}"
 
 

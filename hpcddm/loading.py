@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 
 from hpcddm import initial_weights, plugins, rooms
-from hpcddm.config import Experiment, InitialWeights
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.schema import validate
 from hpcddm.site import Site
+from hpcddm.training.settings import InitialWeights, JoinedExpert
 
 NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
@@ -68,10 +69,9 @@ def resolve_folder(values: dict[str, Any], start: Path) -> None:
 def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield (mapping, key) for every path in the mappings of an experiment that is not yet validated."""
     experts = _mapping(values, "experts")
-    overrides = experts.get("overrides")
-    everyone = [experts, *(overrides if isinstance(overrides, list) else [])]
-    starts = [_mapping(settings, "init_from") for settings in everyone if isinstance(settings, dict)]
-    holders = [(_mapping(_mapping(values, "data"), "source"), "folder")]
+    joined = _mappings(experts, "joined")
+    starts = [_mapping(settings, "init_from") for settings in (experts, *_mappings(experts, "overrides"), *joined)]
+    holders = [(_mapping(_mapping(values, "data"), "source"), "folder"), *((entry, "list") for entry in joined)]
     holders += [(mapping, "weights") for mapping in (*starts, _mapping(_mapping(values, "router"), "refit"))]
     yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))
 
@@ -79,6 +79,11 @@ def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
 def _mapping(values: dict[str, Any], key: str) -> dict[str, Any]:
     inner = values.get(key)
     return inner if isinstance(inner, dict) else {}
+
+
+def _mappings(values: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    inner = values.get(key)
+    return [entry for entry in inner if isinstance(entry, dict)] if isinstance(inner, list) else []
 
 
 def load_site(name: str) -> Site:
@@ -120,16 +125,16 @@ def is_sweep(run: RunDir) -> bool:
 
 
 def with_content(experiment: Experiment, run: RunDir, images: str | None = None) -> Experiment:
-    """Return the experiment with the hashes of its images and initial weights.
+    """Return the experiment with the hashes of its images, initial weights and files of keys.
 
-    Hashes that the run has stored of the same images, and of weights that are gone, are taken from there.
+    Hashes that the run has stored of the same images, and of other files that are gone, are taken from there.
 
     images: their hash, where the caller has it already.
-    Raises `UserError` or `ConfigError` when images or weights are missing and the run has no hash of them.
+    Raises `UserError` or `ConfigError` when images or files are missing and the run has no hash of them.
     """
     data = experiment.data
     stored = atomic.read_json(run.experiment) or {}
-    known_hashes = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key == "weights"}
+    known_hashes = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key != "folder"}
     source = stored.get("data", {})
     folder = relative_to_run(Path(data.source.folder), run)
     if images is None and source.get("source", {}).get("folder") == folder:
@@ -140,21 +145,29 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
         images = plugins.create(Source, data.source).content()
     experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": images})})
 
-    def hashed(start: InitialWeights) -> InitialWeights:
-        path = Path(start.weights)
-        # A file that is gone is needed no more where all that starts from it is complete; else submit refuses it.
+    def content(path: Path, unreadable: Callable[[Path, Exception], str]) -> dict[str, str]:
+        # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
         known_hash = None if path.is_file() else known_hashes.get(relative_to_run(path, run))
-        return start.model_copy(update={"content": known_hash or _hash_of(path)})
+        return {"content": known_hash or _hash_of(path, unreadable)}
 
-    return _with_initial_weights(experiment, hashed)
+    return _with_files(
+        experiment,
+        lambda start: start.model_copy(update=content(Path(start.weights), initial_weights.unreadable)),
+        lambda joined: joined.model_copy(update=content(Path(joined.list), _unreadable_list)),
+    )
 
 
 @cache
-def _hash_of(path: Path) -> str:
+def _hash_of(path: Path, unreadable: Callable[[Path, Exception], str]) -> str:
     try:
         return atomic.sha256(path)
     except OSError as error:
-        raise ConfigError(initial_weights.unreadable(path, error)) from None
+        raise ConfigError(unreadable(path, error)) from None
+
+
+def _unreadable_list(path: Path, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"{path}: no keys of samples ({reason}); experts.joined names this file in `list`: write one key per line"
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
@@ -162,21 +175,28 @@ def within_run(experiment: Experiment, run: RunDir) -> Experiment:
     folder = relative_to_run(Path(experiment.data.source.folder), run)
     source = experiment.data.source.model_copy(update={"folder": folder})
     experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
-    return _with_initial_weights(
+    return _with_files(
         experiment,
         lambda start: start.model_copy(update={"weights": relative_to_run(Path(start.weights), run)}),
+        lambda joined: joined.model_copy(update={"list": relative_to_run(Path(joined.list), run)}),
     )
 
 
-def _with_initial_weights(experiment: Experiment, change: Callable[[InitialWeights], InitialWeights]) -> Experiment:
-    """Return the experiment with every mention of initial weights changed."""
+def _with_files(
+    experiment: Experiment,
+    change_start: Callable[[InitialWeights], InitialWeights],
+    change_list: Callable[[JoinedExpert], JoinedExpert],
+) -> Experiment:
+    """Return the experiment with every mention of initial weights, and of a file of keys, changed."""
 
     def of(settings: Any, key: str) -> Any:
         start = getattr(settings, key)
-        return settings if start is None else settings.model_copy(update={key: change(start)})
+        return settings if start is None else settings.model_copy(update={key: change_start(start)})
 
     experts = of(experiment.experts, "init_from")
-    experts = experts.model_copy(update={"overrides": [of(override, "init_from") for override in experts.overrides]})
+    overrides = [of(override, "init_from") for override in experts.overrides]
+    joined = [change_list(of(entry, "init_from")) for entry in experts.joined]
+    experts = experts.model_copy(update={"overrides": overrides, "joined": joined})
     return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 

@@ -49,6 +49,9 @@ EXPERIMENT = {
     "evaluate": {"images": 24, "batch": 8, "steps": 2, "strategies": ["top-1"]},
 }
 
+JOINED = {"name": "hats", "list": "hats.txt", "images": 32, "batch": 8}
+"""An entry of `experts.joined`."""
+
 
 def changed(values: dict, **changes: object) -> dict:
     """A copy of nested `values` with dotted keys, dots written as '__', set anew."""

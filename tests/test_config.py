@@ -6,7 +6,7 @@ from hpcddm.loading import load_experiment, load_site
 from hpcddm.pipeline.plan import STAGE_NAMES, plan
 from hpcddm.schema import hashed, validate
 from hpcddm.site import Resources, Site
-from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
+from tests.helpers import EXPERIMENT, JOINED, REPOSITORY, changed, tiny
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/*.yaml")), ids=lambda path: path.stem)
@@ -23,6 +23,7 @@ def test_every_site_of_the_repository_is_valid(path):
     assert {key.split("/")[0] for key in site.stages} <= set(STAGE_NAMES)
 
 
+TAKEN = "experts.joined.0.name: {} means something else already; take another name"
 WRONG = {
     "unknown key": ({"colour": 1}, "colour: unknown key; valid keys: name, seed,"),
     "unknown nested key": ({"experts__training__image": 1}, "experts.training.image: unknown key; valid keys: images,"),
@@ -69,6 +70,21 @@ WRONG = {
     ),
     "no expert at all": ({"evaluate__min_experts": 0}, "evaluate.min_experts: input should be greater than 0"),
     "sites for other experts": ({"experts__sites": ["here"]}, "experts.sites: names 1 sites for 2 experts"),
+    "a joined expert named like an arm": ({"experts__joined": [JOINED | {"name": "top-2"}]}, TAKEN.format("top-2")),
+    "a joined expert named like a unit": ({"experts__joined": [JOINED | {"name": "student"}]}, TAKEN.format("student")),
+    "a joined expert named like others": (
+        {"experts__joined": [JOINED | {"name": "expert-07"}]},
+        TAKEN.format("expert-07"),
+    ),
+    "two joined experts of one name": ({"experts__joined": [JOINED] * 2}, "experts.joined.0.name: hats stands there 2"),
+    "a joined expert without images": (
+        {"experts__joined": [{"name": "hats", "list": "hats.txt", "batch": 8}]},
+        "experts.joined.0.images: this key is needed",
+    ),
+    "a joined expert of no site among others": (
+        {"experts__joined": [JOINED], "experts__sites": ["north", "south"]},
+        "experts.joined.0.site: this key is needed",
+    ),
     "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
     "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),

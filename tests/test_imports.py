@@ -67,7 +67,8 @@ MAY_IMPORT = {
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
-    "loading": {"rooms", "errors", "schema", "config", "site", "plugins", "package_data", "rundir", "initial_weights"},
+    "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
+    | {"initial_weights"},
     "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},

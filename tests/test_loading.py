@@ -3,9 +3,10 @@ import yaml
 
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import load_experiment, load_site, stored_experiment, within_run
+from hpcddm.loading import load_experiment, load_site, stored_experiment, with_content, within_run
+from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
-from tests.helpers import tiny, write_experiment
+from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,24 @@ def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to
     store_experiment(within_run(experiment, run), run)
     assert stored_experiment(run).data.source.folder == "../../images"
     assert str(tmp_path) not in run.experiment.read_text()
+
+
+def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tmp_path):
+    (tmp_path / "hats.txt").write_text("key\n")
+    write_source(tmp_path / "images")
+    experiment = tiny(tmp_path, experts__joined=[JOINED])
+    (joined,) = experiment.experts.joined
+    assert (joined.list, joined.content) == (str(tmp_path / "hats.txt"), None)
+    run = RunDir(tmp_path / "runs" / "tiny")
+    hashed = with_content(experiment, run)
+    assert hashed.experts.joined[0].content == atomic.sha256(tmp_path / "hats.txt")
+    store_experiment(within_run(hashed, run), run)
+    assert stored_experiment(run).experts.joined[0].list == "../../hats.txt"
+    (tmp_path / "hats.txt").unlink()
+    assert with_content(experiment, run) == hashed
+    missing = tiny(tmp_path, experts__joined=[JOINED | {"list": "bags.txt"}])
+    with pytest.raises(ConfigError, match="bags.txt: no keys of samples .No such file.*; experts.joined names"):
+        with_content(missing, run)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "x"}'])

@@ -10,11 +10,13 @@ from rich.text import Text
 
 from hpcddm import initial_weights, plugins
 from hpcddm.commands.terminal import table_console
-from hpcddm.config import ExpertConfig
+from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
 from hpcddm.models.checkpoints.settings import LayoutSettings
+from hpcddm.pipeline.train import experts_of
 from hpcddm.rundir import atomic
+from hpcddm.training.settings import Expert
 
 TABLE_COLUMNS = 110
 
@@ -27,7 +29,7 @@ def convert(
     layout: str,
     seed: int,
     keep_head: bool,
-    expert: int | None,
+    expert: str | None,
 ) -> None:
     """Write the tensors of the experiment's denoiser, made from those in `source`, and print what became of each.
 
@@ -36,15 +38,14 @@ def convert(
     """
     _check_options(layout, output)
     experiment = load_experiment(like, overrides)
-    if expert is not None and not 0 <= expert < experiment.cluster.experts:
-        raise ConfigError(f"--expert {expert}: valid numbers are 0 to {experiment.cluster.experts - 1}")
+    named = None if expert is None else _expert(experiment, expert)
     from hpcddm.models.checkpoints import conversion, reading
 
     stored = reading.read(source)
     layout = reading.layout_of(stored) if layout == "auto" else layout
-    config = experiment.expert_config(expert)
+    config = experiment.expert_config(named)
     tensors, info = reading.layout(layout).load(stored, config.model)
-    place = initial_weights.place_of(experiment, expert, "model")
+    place = initial_weights.place_of(experiment, named, "model")
     target = conversion.Target(config.model, experiment.data, config.objective, place)
     made = conversion.convert(tensors, info, target, seed, keep_head)
     description = _described(config, experiment.data) | {
@@ -59,6 +60,14 @@ def convert(
     }
     _save(made.tensors, description, output)
     _print(made, description, output)
+
+
+def _expert(experiment: Experiment, text: str) -> Expert:
+    """Return the expert with a number or a name; raises `ConfigError` with the valid ones."""
+    valid = {str(expert): expert for expert in experts_of(experiment)}
+    if text not in valid:
+        raise ConfigError(f"--expert {text}: valid are {', '.join(valid)}")
+    return valid[text]
 
 
 def _check_options(layout: str, output: Path) -> None:

@@ -82,6 +82,10 @@ class TarReader(Reader):
             raise UserError("the images have no captions")
         return self._captions.gather(numbers)
 
+    def keys(self, numbers: Numbers) -> list[str]:
+        """Return the keys of some samples, by which files name them."""
+        return self._catalog.texts("key").gather(numbers)
+
 
 class _OpenTar:
     """One tar, open until nobody reads it; raises `UserError` when it is missing or has another size."""

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from hpcddm import plugins
-from hpcddm.config import Experiment, Expert
+from hpcddm.config import Experiment
 from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Column
@@ -16,9 +16,10 @@ from hpcddm.data.reader import TarReader
 from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
 from hpcddm.pipeline.keys import CATALOG, LISTS
-from hpcddm.pipeline.lists import list_file, list_results
+from hpcddm.pipeline.lists import list_file, list_key, list_results
 from hpcddm.pipeline.ranges import HELDOUT, split_of
 from hpcddm.runtime.unit import Unit
+from hpcddm.training.settings import Expert
 
 NUMBERS, CLUSTER = "numbers", "cluster"
 """Columns of a list and of the clusters."""
@@ -48,7 +49,7 @@ def clusters(own: Catalog) -> Column:
 
 def expert_list(unit: Unit, expert: Expert) -> Column:
     """Map the numbers of an expert's samples, in ascending order."""
-    path = unit.input(LISTS, list_file(expert))
+    path = unit.input(list_key(expert), list_file(expert))
     return Column(NUMBERS, {path: list_results(unit.inputs, expert)["samples"]})
 
 

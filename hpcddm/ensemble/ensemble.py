@@ -1,6 +1,6 @@
 """The trained networks of a run, and the velocity field of each arm made from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from jaxtyping import Int
@@ -37,9 +37,11 @@ class Ensemble:
     monolith: Denoiser | None
     student: Denoiser | None
     null: int | Tensor
+    joined: dict[str, Denoiser] = field(default_factory=dict)
+    """Experts that joined, by name: no posterior knows them, each is an arm alone."""
 
     def field(self, arm: str, sampler: SamplerSettings, clusters: Int[Tensor, " n"] | None = None) -> EnsembleVelocity:
-        """Build the velocity field of an arm: 'monolith', 'student', 'expert-2' or a routing strategy.
+        """Build the velocity field of an arm: 'monolith', 'student', 'expert-2', an expert that joined, or a strategy.
 
         clusters: the samples' known clusters, which only the oracle uses; a sample whose own expert is
         missing takes the router's posterior, as in 'full'.
@@ -65,9 +67,9 @@ class Ensemble:
         return oracle_or_routed_posterior(_needed(clusters), self.experts, _needed(self.router))
 
     def _single(self, arm: str) -> Denoiser | None:
-        dense = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student}
-        if arm in dense:
-            return dense[arm]
+        alone = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student, **self.joined}
+        if arm in alone:
+            return alone[arm]
         if arm.startswith("expert-") and arm.removeprefix("expert-").isdigit():
             return self.experts[int(arm.removeprefix("expert-"))]
         return None

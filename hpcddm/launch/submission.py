@@ -13,6 +13,7 @@ from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.pipeline.keys import OTHER_STAGES
+from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, plan
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
@@ -72,6 +73,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
     check_gpus(site, [unit.key for unit in decision.to_run], experiment)
     _check_starts(experiment, [unit.key for unit in decision.to_run])
+    _check_lists(experiment, {unit.key for unit in decision.to_run})
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
 
@@ -85,6 +87,16 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
         (request.place, request.model_place, request.objective_place): request for request in requests
     }.values():
         initial_weights.check_file(request, Path(request.init_from.weights))
+
+
+def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
+    """Check that the files of keys exist, and name every sample once; which samples there are says the catalog."""
+    files = [Path(joined.list) for joined in experiment.experts.joined if list_key(joined.name) in keys]
+    if files:
+        from hpcddm.data import sample_keys
+
+        for file in files:
+            sample_keys.read(file)
 
 
 def _check_source(experiment: Experiment) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from hpcddm.config import Experiment, Expert, ExpertConfig
+from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.pipeline.trainings import expert_training, router_training
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.training.settings import Training
+from hpcddm.training.settings import Expert, Training
 
 
 def monolith_training(settings: Experiment) -> Training:

@@ -17,7 +17,8 @@ from hpcddm.ensemble.placements.base import Placement
 from hpcddm.models.base import Classifier
 from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.networks import denoisers, measuring, router
-from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key, name_of
+from hpcddm.pipeline.train import expert_keys, experts_of, joined_keys
 from hpcddm.rundir import manifest
 from hpcddm.training.loop import WEIGHTS, load_weights
 
@@ -28,13 +29,13 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 def load_ensemble(
     settings: Experiment, folder_of: Callable[[str], Path], needed: Collection[str], device: torch.device
 ) -> Ensemble:
-    """Load experts, router, monolith and student; `folder_of` maps a unit's key to its folder.
+    """Load experts of both kinds, router, monolith and student; `folder_of` maps a unit's key to its folder.
 
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
     where `evaluate.placement` wants them.
     """
     evaluate = settings.evaluate
-    configs = {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
+    configs = {expert_key(expert): settings.expert_config(expert) for expert in experts_of(settings)}
     configs = {
         key: config
         for key, config in (configs | dict.fromkeys(DENSE, settings.expert_config())).items()
@@ -46,10 +47,11 @@ def load_ensemble(
     }
     placed = plugins.create(Placement, evaluate.placement).place(on_host, device)
     loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
-    experts = [loaded.get(expert_key(index)) for index in range(settings.cluster.experts)]
+    experts = [loaded.get(key) for key in expert_keys(settings)]
+    joined = {name_of(key): loaded[key] for key in joined_keys(settings) if key in loaded}
     loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device)) if ROUTER in needed else None
     (null,) = conditions.build(settings.data).null(1)
-    return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), null)
+    return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), null, joined)
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:

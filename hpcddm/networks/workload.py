@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcddm.config import Experiment, Expert
+from hpcddm.config import Experiment
 from hpcddm.networks import nfe
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
-from hpcddm.pipeline.keys import MONOLITH, expert_of, stage_of
+from hpcddm.pipeline.keys import MONOLITH, expert_key, expert_of, stage_of
 from hpcddm.pipeline.ranges import images_of_range
-from hpcddm.pipeline.train import expert_keys
+from hpcddm.pipeline.train import experts_of
+from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 """Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
@@ -41,7 +42,7 @@ class Workload:
 
     def denoiser(self, expert: Expert | None) -> str:
         """Return the name of an expert's network (None: the monolith's), which is that of the first one made alike."""
-        everyone = (MONOLITH, *expert_keys(self.settings))
+        everyone = (MONOLITH, *map(expert_key, experts_of(self.settings)))
         return next(key for key in everyone if self._is_alike(expert_of(key), expert))
 
     def sampling(

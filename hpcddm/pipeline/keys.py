@@ -1,6 +1,6 @@
 """Keys of units, `stage/unit`, by which the two sides of the house meet."""
 
-from hpcddm.config import Expert
+from hpcddm.training.settings import Expert
 
 CATALOG = "catalog/all"
 CLUSTER = "cluster/all"
@@ -31,12 +31,14 @@ def name_of(key: str) -> str:
 
 def expert_key(expert: Expert) -> str:
     """Return the key of the unit that trains an expert."""
-    return f"{EXPERT}{expert:02d}"
+    return f"train/{expert}" if isinstance(expert, str) else f"{EXPERT}{expert:02d}"
 
 
 def expert_of(key: str) -> Expert | None:
     """Return the expert that a unit of the stage train trains; None for the monolith."""
-    return None if key == MONOLITH else int(key.removeprefix(EXPERT))
+    if key == MONOLITH:
+        return None
+    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else name_of(key)
 
 
 OTHER_STAGES = (stage_of(TABLE), stage_of(CONTINUATION))

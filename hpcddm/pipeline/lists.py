@@ -1,14 +1,15 @@
-"""Stage lists: the samples of every expert; what comes after it needs no unit of a range any more."""
+"""Stage lists: the samples of every expert, by clusters or by keys; behind it nothing needs a unit of a range."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from hpcddm.config import Experiment, Expert
+from hpcddm.config import Experiment
 from hpcddm.pipeline.disk import LIST_ENTRY_BYTES
-from hpcddm.pipeline.keys import CATALOG, LISTS
-from hpcddm.pipeline.ranges import range_keys
+from hpcddm.pipeline.keys import CATALOG, LISTS, expert_key, name_of
+from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.training.settings import Expert
 
 LISTS_FILE = "lists.json"
 ENTRY_BYTES = 1000
@@ -17,7 +18,12 @@ ENTRY_BYTES = 1000
 
 def list_name(expert: Expert) -> str:
     """Return the name of an expert's list."""
-    return f"expert-{expert:02d}"
+    return name_of(expert_key(expert))
+
+
+def list_key(expert: Expert) -> str:
+    """Return the key of the unit that writes an expert's list."""
+    return f"lists/{expert}" if isinstance(expert, str) else LISTS
 
 
 def list_file(expert: Expert) -> str:
@@ -27,30 +33,38 @@ def list_file(expert: Expert) -> str:
 
 def list_results(inputs: Mapping[str, Manifest], expert: Expert) -> dict[str, Any]:
     """Return what is known of an expert's list: `samples` and, with classes, `class_counts`."""
-    return inputs[LISTS].results["lists"][list_name(expert)]
+    return inputs[list_key(expert)].results["lists"][list_name(expert)]
 
 
 class ListsStage(Stage):
-    """Its one unit writes one list for each expert, and says what all ranges' clusters are."""
+    """One unit writes the lists of all clusters, and says what all ranges' clusters are; others one each, by keys."""
 
     name = "lists"
     reads = ("catalog", "assign")
     is_made_everywhere = True
 
     def units(self, experiment: Experiment) -> list[str]:
-        """Return the stage's only unit."""
-        return [LISTS]
+        """List the unit of all clusters, then those of the experts that joined."""
+        return [LISTS, *(list_key(joined.name) for joined in experiment.experts.joined)]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the clusters of all samples."""
-        return [CATALOG, *range_keys(experiment, "assign")]
+        """Return the clusters of all samples; a list of keys needs the catalog alone."""
+        return [CATALOG, *range_keys(experiment, "assign")] if key == LISTS else [CATALOG]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the training samples for a list of keys, not where they lie."""
+        return {} if key == LISTS else {CATALOG: TRAIN}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the number of experts."""
-        return {"cluster.experts": experiment.cluster.experts}
+        """Cover the number of experts, or the content of a file of keys."""
+        if key == LISTS:
+            return {"cluster.experts": experiment.cluster.experts}
+        return {"experts.joined.content": experiment.experts.joined_expert(name_of(key)).content}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate the numbers of all training samples."""
+        """Estimate the numbers of all training samples, the most that a list of keys can name."""
+        if key != LISTS:
+            return DiskSpace(images["train"] * LIST_ENTRY_BYTES + ENTRY_BYTES, 0, 1)
         experts = experiment.cluster.experts
         entries = experts + len(range_keys(experiment, "assign"))
         return DiskSpace(images["train"] * LIST_ENTRY_BYTES + entries * ENTRY_BYTES, 0, experts + 2)

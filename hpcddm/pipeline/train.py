@@ -1,28 +1,34 @@
-"""Stage train: the experts, each on its own cluster in isolation, and the monolith on all data."""
+"""Stage train: the experts, each on its own cluster or list in isolation, and the monolith on all data."""
 
 from collections.abc import Container
 from typing import Any
 
-from hpcddm.config import Experiment, Expert
+from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
-from hpcddm.pipeline.lists import list_name
+from hpcddm.pipeline.lists import list_key, list_name
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.schema import hashed
+from hpcddm.training.settings import Expert
 
 
 def experts_of(experiment: Experiment) -> list[Expert]:
-    """List all experts, in the order of their clusters."""
-    return [*range(experiment.cluster.experts)]
+    """List all experts, in the order of their clusters, then those that joined."""
+    return [*range(experiment.cluster.experts), *(joined.name for joined in experiment.experts.joined)]
 
 
 def expert_keys(experiment: Experiment) -> list[str]:
-    """List the units that train the experts, in the order of their numbers."""
-    return [expert_key(expert) for expert in experts_of(experiment)]
+    """List the units that train the experts of the clusters, in the order of their numbers."""
+    return [expert_key(expert) for expert in range(experiment.cluster.experts)]
+
+
+def joined_keys(experiment: Experiment) -> list[str]:
+    """List the units that train the experts that joined."""
+    return [expert_key(joined.name) for joined in experiment.experts.joined]
 
 
 def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
@@ -37,7 +43,7 @@ def monolith_keys(experiment: Experiment) -> list[str]:
 
 def train_keys(experiment: Experiment) -> list[str]:
     """List the training units: the monolith, which takes longest, then the experts."""
-    return [*monolith_keys(experiment), *expert_keys(experiment)]
+    return [*monolith_keys(experiment), *map(expert_key, experts_of(experiment))]
 
 
 def denoiser_disk(experiment: Experiment, expert: Expert | None, ranks: int) -> DiskSpace:
@@ -60,13 +66,16 @@ class TrainStage(Stage):
         return train_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return catalog and lists, and nothing of any other training."""
-        return [CATALOG, LISTS]
+        """Return catalog and lists, an own one of an expert that joined, and nothing of any other training."""
+        expert = expert_of(key)
+        return [CATALOG, LISTS, *([list_key(expert)] if isinstance(expert, str) else [])]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count an expert's own list, and for the monolith all training samples; where they lie changes nothing."""
         expert = expert_of(key)
-        return {CATALOG: TRAIN, LISTS: ""} if expert is None else {CATALOG: "", LISTS: list_name(expert)}
+        if expert is None:
+            return {CATALOG: TRAIN, LISTS: ""}
+        return {CATALOG: "", LISTS: "", list_key(expert): list_name(expert)}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the denoiser's own settings, an expert's training in its own numbers; never how many experts there are.
@@ -90,6 +99,8 @@ class TrainStage(Stage):
         expert = expert_of(key)
         if expert is None:
             return super().site(experiment, key)
+        if isinstance(expert, str):
+            return experiment.experts.joined_expert(expert).site
         return experiment.experts.sites[expert] if experiment.experts.sites else None
 
     def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:

@@ -7,13 +7,17 @@ what its fingerprint covers.
 import math
 from fractions import Fraction
 
-from hpcddm.config import Experiment, Expert
-from hpcddm.training.settings import Training
+from hpcddm.config import Experiment
+from hpcddm.training.settings import Expert, JoinedExpert, Training
 
 
 def expert_training(settings: Experiment, expert: Expert) -> Training:
-    """Return one expert's K-th of the common budget, in its own precision."""
-    part = part_of(settings.experts.training, Fraction(1, settings.cluster.experts))
+    """Return an expert's training in its own precision: a K-th of the common one, or that of one that joined."""
+    total = settings.experts.training
+    if isinstance(expert, str):
+        part = _joined_part(total, settings.experts.joined_expert(expert))
+    else:
+        part = part_of(total, Fraction(1, settings.cluster.experts))
     return part.model_copy(update={"precision": settings.expert_config(expert).precision})
 
 
@@ -44,6 +48,13 @@ def part_of(total: Training, share: Fraction) -> Training:
             "log_images": math.ceil(total.log_images * share),
         }
     )
+
+
+def _joined_part(total: Training, joined: JoinedExpert) -> Training:
+    """Return the numbers of an expert that joined; those that it does not name are its images' share of the common."""
+    own = {key: getattr(joined, key) for key in ("images", "batch", "warmup_images", "ema_halflife_images")}
+    named = {key: number for key, number in own.items() if number is not None}
+    return in_whole_batches(part_of(total, Fraction(joined.images, total.images)).model_copy(update=named))
 
 
 def in_whole_batches(training: Training) -> Training:

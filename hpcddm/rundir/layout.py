@@ -81,8 +81,12 @@ def relative_to_run(path: Path, run: RunDir) -> str:
 
 
 def set_aside(run: RunDir, key: str) -> None:
-    """Move what is in a unit's folder to `superseded/`, but for its lease: nothing is overwritten."""
-    content = [path for path in run.unit(key).glob("*") if path.name != ".lease"]
+    """Move what is in a unit's folder to `superseded/`, but for its lease: nothing is overwritten.
+
+    Folders in that of a unit `all` are other units of its stage, and stay.
+    """
+    is_all = key.endswith("/all")
+    content = [path for path in run.unit(key).glob("*") if path.name != ".lease" and not (is_all and path.is_dir())]
     if not content:
         return
     # Nanoseconds, because a unit can be set aside twice within one second.

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hpcddm.config import Experiment
+from hpcddm.errors import ConfigError
 from hpcddm.loading import with_content
+from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, digest
@@ -48,7 +50,24 @@ def sweep_runs_of(sweep: Sweep, home: RunDir) -> list[SweepRun]:
         contents[source] = experiment.data.content
         units = plan(experiment)
         sweep_runs.append(SweepRun(label, run, experiment, units, identities(units)))
+    _refuse_homonyms(sweep_runs)
     return sweep_runs
+
+
+def _refuse_homonyms(sweep_runs: Iterable[SweepRun]) -> None:
+    """Refuse a name of experts that joined with other samples: where all else is shared, so is the folder of the list.
+
+    Raises `ConfigError` naming both settings.
+    """
+    first: dict[str, tuple[str, str | None]] = {}
+    for sweep_run in sweep_runs:
+        for joined in sweep_run.experiment.experts.joined:
+            label, content = first.setdefault(joined.name, (sweep_run.label, joined.content))
+            if content != joined.content:
+                raise ConfigError(
+                    f"setting {sweep_run.label}: experts.joined: {joined.name} has other samples in setting {label};"
+                    " give it another name"
+                )
 
 
 def identities(units: Iterable[PlannedUnit]) -> dict[str, str]:
@@ -74,6 +93,10 @@ def assign(sweep_runs: Iterable[SweepRun], index: Index) -> None:
         for key, identity in sweep_run.identities.items():
             is_begun = key in begun[sweep_run.label]
             sweep_run.owners[key] = sweep_run.label if is_begun else index.owners.setdefault(identity, sweep_run.label)
+        # The other units of such a stage lie in the folder of that one.
+        for key in sweep_run.owners:
+            whole = f"{stage_of(key)}/all"
+            sweep_run.owners[key] = sweep_run.owners.get(whole, sweep_run.owners[key])
 
 
 def _begun_units(sweep_run: SweepRun) -> set[str]:

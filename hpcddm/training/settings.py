@@ -1,10 +1,12 @@
-"""Settings of a training, in an experiment's YAML."""
+"""Settings of a training, and of single experts, in an experiment's YAML."""
 
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from hpcddm.schema import Positive, StrictModel
+from hpcddm.models.settings import DenoiserModelSettings
+from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.schema import Name, Positive, StrictModel
 
 
 class Training(StrictModel):
@@ -22,3 +24,50 @@ class Training(StrictModel):
     precision: Literal["fp32", "bf16"] = "bf16"
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     log_images: Positive = 1024
+
+
+class InitialWeights(StrictModel):
+    """Weights that a training starts from, such as `hpcddm convert` writes."""
+
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"weights"})
+
+    weights: Annotated[str, Field(min_length=1)]
+    """A safetensors file; in a YAML file relative to the file itself."""
+    content: str | None = None
+    """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
+
+
+Expert = int | str
+"""An expert: the number of its cluster, or the name of one that joined. Beside it, None is monolith or student."""
+
+
+class ExpertVariation(StrictModel):
+    """Settings in which an expert differs from the common ones; None where it does not."""
+
+    model: DenoiserModelSettings | None = None
+    objective: ObjectiveSettings | None = None
+    precision: Literal["fp32", "bf16"] | None = None
+    init_from: InitialWeights | None = None
+
+
+class ExpertOverride(ExpertVariation):
+    """Settings that differ for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
+
+    clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+
+class JoinedExpert(ExpertVariation):
+    """An expert that comes later, beside those of the clusters, on samples of its own; its numbers are absolute."""
+
+    name: Name
+    list: Annotated[str, Field(min_length=1)]
+    """A text file with the key of one sample per line; in a YAML file relative to the file itself."""
+    content: str | None = None
+    """The file's SHA-256; filled in by submit, so that other samples are never taken for these."""
+    images: Positive
+    batch: Positive
+    warmup_images: Annotated[int, Field(ge=0)] | None = None
+    """Without it, as with the half-life, the common number scaled as `images` is."""
+    ema_halflife_images: Positive | None = None
+    site: Name | None = None
+    """Site that trains it; needed where `experts.sites` names those of the others."""

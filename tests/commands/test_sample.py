@@ -21,7 +21,7 @@ from hpcddm.pipeline.train import train_keys
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import route
-from tests.helpers import finish, hpcddm, python, tiny
+from tests.helpers import JOINED, finish, hpcddm, python, tiny
 
 USAGE = [plugins.settings_class("ensemble/strategies", name).usage for name in plugins.names("ensemble/strategies")]
 NAMES = f"valid names: {', '.join(USAGE)}, expert-0, expert-1, monolith"
@@ -268,6 +268,18 @@ def partial(run, tmp_path):
     store_experiment(tiny(tmp_path, evaluate__min_experts=1), run)
     (run.unit(expert_key(1)) / "manifest.json").unlink()
     return run
+
+
+def test_an_expert_that_joined_draws_alone_and_belongs_to_no_ensemble(tmp_path):
+    run = completed(tmp_path, experts__joined=[JOINED])
+    assert refused(run, "--strategy", "best").endswith(f"{NAMES.replace('monolith', 'hats, monolith')}\n")
+    assert drawn(run, "--strategy", "hats", "--class", 1).mode == "LA"
+    (run.root / "new" / "grid.png").unlink()
+    (run.root / "new").rmdir()
+    path = run.unit("train/hats") / "weights.safetensors"
+    path.unlink()
+    assert f"train/hats is damaged ({path} is missing)" in refused(run, "--strategy", "hats", code=1)
+    assert drawn(run, "--strategy", "full", "--class", 1).mode == "LA"
 
 
 @pytest.mark.parametrize("strategy", ["full", "top-2", "oracle"])

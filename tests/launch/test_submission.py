@@ -12,7 +12,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
 from hpcddm.site import Site
-from tests.helpers import finish, tiny, write_source
+from tests.helpers import JOINED, finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
 
 EXPERTS = [expert_key(0), expert_key(1)]
@@ -205,6 +205,17 @@ def test_the_images_are_looked_at_only_while_they_are_needed(run, tmp_path):
         check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
     finish([unit for unit in plan(experiment) if unit.stage == "shard"], run)
     check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
+
+
+@pytest.mark.parametrize("content, message", [(None, "cannot be read"), ("", "no sample"), ("a\na\n", "several times")])
+def test_a_file_of_keys_is_looked_at_before_anything_is_submitted(run, tmp_path, content, message):
+    write_source(tmp_path / "images")
+    if content is not None:
+        (tmp_path / "hats.txt").write_text(content)
+    experiment = tiny(tmp_path, experts__joined=[JOINED])
+    queue = Queue(run)
+    with pytest.raises(UserError, match=f"hats.txt: .*{message}"):
+        check_experiment(experiment, queue.site, decide(experiment, run, queue))
 
 
 def test_a_good_experiment_passes(run, tmp_path):

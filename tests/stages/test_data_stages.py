@@ -11,8 +11,9 @@ from hpcddm.errors import UserError
 from hpcddm.pipeline import ranges
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH
 from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import set_aside
 from hpcddm.stages import cluster
-from tests.helpers import write_source
+from tests.helpers import JOINED, write_source
 from tests.stages.routes import Bench
 
 TINY = {
@@ -68,6 +69,34 @@ def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
     assert set(unit.inputs) == {CATALOG, LISTS}
     with pytest.raises(KeyError, match="reads shard/train-000 without declaring it"):
         unit.input("shard/train-000", "columns.h5")
+
+
+def test_a_list_by_keys_has_their_samples_and_leaves_the_others_alone(made, tmp_path):
+    bench = made(2)
+    before = {path: path.read_bytes() for path in bench.run.unit(LISTS).iterdir()}
+    keys = samples.reader(bench.unit(MONOLITH), "train").keys(range(96))
+    (tmp_path / "hats.txt").write_text("\n".join(keys[number] for number in (70, 3, 12)))
+    bench.settings = bench.experiment(**TINY, experts__joined=[JOINED | {"list": str(tmp_path / "hats.txt")}])
+    bench.make("lists/hats")
+    own = samples.expert_list(bench.unit("train/hats"), "hats")
+    assert own.gather(range(len(own))).tolist() == [3, 12, 70]
+    catalog = samples.catalog(bench.unit(MONOLITH), "train")
+    results = manifest.read(bench.run.unit("lists/hats")).results
+    assert results["digests"] == {"hats": catalog.digest([3, 12, 70])}
+    assert results["lists"]["hats"] == {"samples": 3, "class_counts": [1, 0, 1, 1]}
+    assert {path: path.read_bytes() for path in bench.run.unit(LISTS).iterdir() if path.is_file()} == before
+    set_aside(bench.run, LISTS)
+    assert not (bench.run.unit(LISTS) / "manifest.json").exists()
+    assert manifest.read(bench.run.unit("lists/hats")) is not None
+
+
+def test_another_file_than_was_submitted_is_refused(made, tmp_path):
+    bench = made(2)
+    (tmp_path / "hats.txt").write_text("anything")
+    entry = JOINED | {"list": str(tmp_path / "hats.txt"), "content": "of another file"}
+    bench.settings = bench.experiment(**TINY, experts__joined=[entry])
+    with pytest.raises(UserError, match="hats.txt: has changed since the run was submitted"):
+        bench.make("lists/hats")
 
 
 def test_other_clusters_of_a_range_are_another_output_of_the_lists(made):

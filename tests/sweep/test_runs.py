@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import set_aside
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.runs import assign, survey_sweep_runs
 from hpcddm.unit_states import State, survey
-from tests.helpers import DATA_STAGES, finish
+from tests.helpers import DATA_STAGES, JOINED, finish
 
 TRAINED, FINAL = {*DATA_STAGES, "measuring", "train", "route"}, {"evaluate", "report"}
 
@@ -48,6 +48,27 @@ def test_units_are_shared_inside_a_stage_too(sweep_runs):
     one, other = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
     assert one.identities["measuring/extractor"] == other.identities["measuring/extractor"]
     assert one.identities["measuring/classifier"] != other.identities["measuring/classifier"]
+
+
+def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):
+    (tmp_path / "hats.txt").write_text("key")
+    (tmp_path / "bags.txt").write_text("other")
+    hats = JOINED | {"list": str(tmp_path / "hats.txt")}
+    bags = hats | {"name": "bags", "list": str(tmp_path / "bags.txt")}
+    found = sweep_runs(grid={"experts.joined": [[], [hats], [bags]]})
+    first, second, third = found
+    assert shared_stages(second, first) == TRAINED | FINAL
+    assign(found, Index())
+    assert (second.owners["lists/hats"], third.owners["lists/bags"]) == (first.label, first.label)
+    assert second.owners["train/hats"] == second.label and second.owners["train/expert-00"] == first.label
+
+
+def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(name)
+    entries = [[JOINED | {"list": str(tmp_path / name)}] for name in ("one", "other")]
+    with pytest.raises(ConfigError, match="experts.joined: hats has other samples in setting .*; give it another name"):
+        sweep_runs(grid={"experts.joined": entries})
 
 
 def settle(found, home):

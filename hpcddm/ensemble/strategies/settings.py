@@ -40,6 +40,11 @@ def parse(text: str) -> StrategySettings:
     raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage()}")
 
 
+def is_strategy(text: str) -> bool:
+    """Tell if a text has the form of a strategy's name, its numbers right or wrong."""
+    return any(re.fullmatch(settings.pattern, text) for settings in plugins.settings_classes(StrategySettings).values())
+
+
 def usage() -> str:
     """List the names of all strategies, with examples where they have fields."""
     return ", ".join(settings.usage for settings in plugins.settings_classes(StrategySettings).values())
