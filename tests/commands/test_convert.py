@@ -20,7 +20,7 @@ from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
-from tests.helpers import hpcddm, tiny, write_source
+from tests.helpers import JOINED, hpcddm, tiny, write_source
 from tests.models.checkpoints import public
 
 MODEL = {"width": public.WIDTH, "depth": public.DEPTH, "heads": public.HEADS, "patch": 2}
@@ -128,6 +128,10 @@ def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
     assert own["verdicts"]["head.weight"] == ["reset", "predicted flow_matching, shall predict epsilon"]
     assert own["verdicts"]["trunk.blocks.0.table"][0] == "folded"
     assert hpcddm(*call, "--expert", 2).exit_code == 2
+    tiny(tmp_path, **SMALL, experts__joined=[JOINED | {"objective": EPSILON}])
+    assert hpcddm(*call, "--expert", "hats").exit_code == 0
+    assert metadata(tmp_path / "seed.safetensors")["objective"]["name"] == "epsilon"
+    assert "--expert bags: valid are 0, 1, hats" in hpcddm(*call, "--expert", "bags").output
 
 
 def test_an_error_names_the_key_of_the_expert_that_was_asked_for(tmp_path):

@@ -17,7 +17,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_map, read_spec
 from hpcddm.site import Site
-from tests.helpers import tiny
+from tests.helpers import JOINED, tiny
 from tests.launch.queues import Queue, submit_all
 
 
@@ -43,6 +43,12 @@ def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts)
     assert array.throttle == experts
     assert [read_spec(path)[0].key for path in array.specs] == array.keys
     assert [one.job for one in Journal(run.journal).submissions()] == [one.job for one in submitted]
+
+
+def test_an_expert_that_joins_shares_the_array_of_the_others(run, tmp_path):
+    items, site = all_of(tiny(tmp_path, experts__joined=[JOINED]), run), Site(name="north", scheduler="slurm")
+    shapes = [[item.name for item in group] for group in arrays(items, site)]
+    assert ["lists/all", "lists/hats"] in shapes and [expert_key(0), expert_key(1), "train/hats"] in shapes
 
 
 def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):

@@ -16,7 +16,7 @@ from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_ke
 from hpcddm.pipeline.plan import plan
 from hpcddm.planning.costs import Costs
 from hpcddm.stages.report import GALLERY_PICTURES
-from tests.helpers import CLASSES, SIDE, tiny
+from tests.helpers import CLASSES, JOINED, SIDE, tiny
 from tests.spaces.examples import pixels
 
 COUNTS = {"train": 96, "heldout": 40}
@@ -94,6 +94,17 @@ def test_experts_of_another_network_are_counted_apart(tmp_path):
     assert networks == [MONOLITH, expert_key(1), expert_key(1), MONOLITH]
     whole = sum(own.flops(work) for work in own.workload.sampling(["full"], 6, 6))
     assert whole == sampled_flops(own.settings, "full", 6)
+
+
+def test_an_expert_that_joins_costs_its_own_images_and_is_on_no_other_bill(tmp_path):
+    small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
+    before = costs(tmp_path)
+    own = costs(tmp_path, experts__joined=[JOINED, JOINED | {"name": "bags", "model": small}])
+    assert own.work("train/hats") == [Work(MONOLITH, True, 32, 8)]
+    assert own.work("train/bags") == [Work("train/bags", True, 32, 8)] and not own.work("lists/hats")
+    assert 0 < own.flops(*own.work("train/bags")) < own.flops(*own.work("train/hats"))
+    for unit in plan(before.settings):
+        assert own.work(unit.key) == before.work(unit.key)
 
 
 def test_a_student_costs_a_third_of_the_monolith(tmp_path):
