@@ -43,4 +43,5 @@ def test_an_expert_joins_a_finished_run_and_nothing_else_is_made_again(run, two_
     assert NEW[1] in hpcddm("cost", run).stdout
     drawn = hpcddm("sample", run, "--strategy", "hats", "--num-images", 8, "--output", tmp_path / "hats.png")
     assert drawn.returncode == 0, drawn.stdout + drawn.stderr
-    assert Image.open(tmp_path / "hats.png").size[0] > 28
+    with Image.open(tmp_path / "hats.png") as picture:
+        assert picture.size[0] > 28
