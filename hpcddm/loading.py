@@ -172,13 +172,21 @@ def _unreadable_list(path: Path, error: Exception) -> str:
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
     """Return the experiment as a run stores it: all paths relative to the run."""
-    folder = relative_to_run(Path(experiment.data.source.folder), run)
-    source = experiment.data.source.model_copy(update={"folder": folder})
-    experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
+    return _with_paths(experiment, lambda path: relative_to_run(Path(path), run))
+
+
+def out_of_run(experiment: Experiment, run: RunDir) -> Experiment:
+    """Return the experiment that a run has stored with all paths absolute."""
+    return _with_paths(experiment, lambda path: str((run.root / path).resolve()))
+
+
+def _with_paths(experiment: Experiment, change: Callable[[str], str]) -> Experiment:
+    data, source = experiment.data, experiment.data.source
+    source = source.model_copy(update={"folder": change(source.folder)})
     return _with_files(
-        experiment,
-        lambda start: start.model_copy(update={"weights": relative_to_run(Path(start.weights), run)}),
-        lambda joined: joined.model_copy(update={"list": relative_to_run(Path(joined.list), run)}),
+        experiment.model_copy(update={"data": data.model_copy(update={"source": source})}),
+        lambda start: start.model_copy(update={"weights": change(start.weights)}),
+        lambda joined: joined.model_copy(update={"list": change(joined.list)}),
     )
 
 

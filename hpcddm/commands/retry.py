@@ -6,12 +6,11 @@ from typing import Any
 import click
 
 from hpcddm.commands.submit import submit_missing
-from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
-from hpcddm.loading import is_sweep, load_site, stored_experiment
+from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -28,7 +27,7 @@ def retry(
     Raises `ConfigError` over unknown units and resources, `UserError` when a named unit cannot be retried.
     """
     run = RunDir(root)
-    experiment = _with_images(stored_experiment(run), run)
+    experiment = out_of_run(stored_experiment(run), run)
     keys = [unit.key for unit in plan(experiment)]
     for key in units:
         if key not in keys:
@@ -52,16 +51,9 @@ def retry(
 
 def continue_run(run: RunDir, rest: Rest) -> int:
     """Submit what an earlier submission had no room for; return the exit code."""
-    experiment = _with_images(stored_experiment(run), run)
+    experiment = out_of_run(stored_experiment(run), run)
     site = stored_site(rest.site, run)
     return submit_missing(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
-
-
-def _with_images(experiment: Experiment, run: RunDir) -> Experiment:
-    """Make the folder of the experiment's source absolute; it is stored relative to the run."""
-    source = experiment.data.source
-    source = source.model_copy(update={"folder": str((run.root / source.folder).resolve())})
-    return experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": source})})
 
 
 def _last_site(run: RunDir) -> Site:

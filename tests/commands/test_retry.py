@@ -10,7 +10,7 @@ from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from tests.helpers import finish, hpcddm, tiny, write_source
+from tests.helpers import JOINED, finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue
 
 EXPERT, OTHER = expert_key(1), expert_key(0)
@@ -169,3 +169,13 @@ def test_the_images_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
     retry(run)
     assert submitted(queue)[0] == "shard/train-000"
     assert command.stored_experiment(run).data.source.folder == "../images"
+
+
+def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
+    (tmp_path / "hats.txt").write_text("key")
+    store_experiment(within_run(tiny(tmp_path, experts__joined=[JOINED]), run), run)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    retry(run, "lists/hats")
+    assert submitted(queue) == ["lists/hats", "train/hats"]
+    assert command.stored_experiment(run).experts.joined[0].list == "../hats.txt"
