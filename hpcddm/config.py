@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.orders.settings import OrderSettings
+from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.data.settings import Shape
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.encoders.settings import ImageEncoderSettings
@@ -33,7 +34,7 @@ TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"condition", "order", "space"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"condition", "order", "reading", "space"})
 
     source: SourceSettings
     image_size: Positive
@@ -49,6 +50,8 @@ class DataSettings(StrictModel):
     """Condition of the networks: nothing, the class of an image, or text."""
     order: OrderSettings = default_variant("uniform")
     """Order in which every training sees its samples, each once in an epoch."""
+    reading: ReadingSettings = default_variant("indexed")
+    """Way in which trainings read their images; it changes no bit, and makes nothing stale."""
     space: SpaceSettings = default_variant("pixels")
     """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
 
@@ -92,6 +95,12 @@ class ExpertSettings(StrictModel):
     def joined_expert(self, name: str) -> JoinedExpert:
         """Return the settings of an expert that joined; raises `KeyError` for one that did not."""
         return {entry.name: entry for entry in self.joined}[name]
+
+    def site_of(self, expert: Expert) -> str | None:
+        """Return the site that an expert is given to; None for wherever the run is submitted."""
+        if isinstance(expert, str):
+            return self.joined_expert(expert).site
+        return self.sites[expert] if self.sites else None
 
     def variation(self, expert: Expert | None) -> ExpertVariation | None:
         """Return the settings in which an expert differs from the common ones; None for none."""

@@ -1,6 +1,6 @@
 import pytest
 
-from hpcddm import initial_weights
+from hpcddm import initial_weights, plugins
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
 from hpcddm.pipeline.keys import (
     CATALOG,
@@ -13,6 +13,7 @@ from hpcddm.pipeline.keys import (
     STUDENT,
     expert_key,
     expert_of,
+    name_of,
 )
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import DATA_STAGES, EXPERIMENT, JOINED, REPOSITORY, tiny
@@ -28,7 +29,7 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     for unit in plan(tiny(tmp_path, evaluate__units=3)):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
-    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill"}
+    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill", "materialise"}
 
 
 def test_a_stage_names_the_stages_that_it_reads(tmp_path):
@@ -36,6 +37,7 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
         "distill": {"teacher": "router"},
         "router__samples": {"images": 8, "steps": 2},
         "monolith": {"enabled": True},
+        "data__reading": {"name": "materialised"},
     }
     read: dict[str, set[str]] = {name: set() for name in STAGES}
     for unit in plan(tiny(tmp_path, **changes)):
@@ -117,6 +119,28 @@ def test_an_expert_counts_its_own_list_alone_and_nothing_counts_where_samples_li
         assert unit.parts.keys() <= set(unit.requires), unit.key
         if unit.stage in ("route", "distill", "evaluate", "report"):
             assert unit.parts == {CATALOG: "all", LISTS: "all"}
+
+
+def counted(unit):
+    """Required units that count in a unit's fingerprint, with the part of each that does."""
+    return {key: unit.parts.get(key) for key in unit.requires if unit.parts.get(key) != ""}
+
+
+@pytest.mark.parametrize("name", plugins.names("data/readings"))
+def test_how_samples_are_read_is_under_no_fingerprint(tmp_path, name):
+    before = {unit.key: unit for unit in plan(tiny(tmp_path))}
+    after = {unit.key: unit for unit in plan(tiny(tmp_path, data__reading={"name": name}))}
+    copies = [key for key in after if key not in before]
+    assert copies == (["materialise/expert-00", "materialise/expert-01"] if name == "materialised" else [])
+    for key, unit in before.items():
+        assert after[key].fingerprint_settings == unit.fingerprint_settings and counted(after[key]) == counted(unit)
+    assert all(after[key].parts == {CATALOG: "", LISTS: name_of(key)} for key in copies)
+
+
+def test_a_copy_is_made_where_its_expert_is_trained(tmp_path):
+    changes = {"data__reading": {"name": "materialised"}, "experts__sites": ["north", "south"], "site": "north"}
+    sites = {unit.key: unit.site for unit in plan(tiny(tmp_path, **changes))}
+    assert sites["materialise/expert-00"] == "north" and sites["materialise/expert-01"] == "south"
 
 
 def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):

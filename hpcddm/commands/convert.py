@@ -14,7 +14,7 @@ from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
 from hpcddm.models.checkpoints.settings import LayoutSettings
-from hpcddm.pipeline.train import experts_of
+from hpcddm.pipeline.lists import experts_of
 from hpcddm.rundir import atomic
 from hpcddm.training.settings import Expert
 

@@ -15,8 +15,8 @@ from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, state_of
 from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline.keys import CONTINUATION, expert_key
+from hpcddm.pipeline.lists import experts_of
 from hpcddm.pipeline.plan import batch_of, plan
-from hpcddm.pipeline.train import experts_of
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission

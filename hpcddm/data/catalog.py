@@ -73,6 +73,11 @@ class Catalog:
         tar = self._entry.tars[number]
         return self._root / tar.file, tar.size
 
+    @property
+    def files(self) -> list[str]:
+        """Files of tars and columns, relative to the run, or to the folder of a copy."""
+        return [tar.file for tar in self._entry.tars] + [part.file for part in self._entry.parts]
+
     def has(self, name: str) -> bool:
         """Tell if a column of this name is there: only some data have `label` and `caption`."""
         return name in self._entry.columns
@@ -131,10 +136,17 @@ class Catalog:
 
 def open_catalog(run: RunDir, split: str) -> Catalog:
     """Open the catalog of a split of a run; raises `UserError` when the file is missing or torn."""
-    file = run.unit(CATALOG) / CATALOG_FILE
+    return read_catalog(run.unit(CATALOG) / CATALOG_FILE, split, run.root)
+
+
+def read_catalog(file: Path, split: str, root: Path) -> Catalog:
+    """Read the catalog of a split from a file that names others relative to `root`.
+
+    Raises `UserError` when it is missing or torn.
+    """
     content = atomic.read_json(file) or {}
     try:
-        return Catalog(run.root, SplitEntry.parsed(content[split]))
+        return Catalog(root, SplitEntry.parsed(content[split]))
     except (KeyError, TypeError):
         raise UserError(f"{file}: no readable catalog; remove {file.parent}/manifest.json and submit again") from None
 

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import h5py
 import numpy as np
-from jaxtyping import Integer, Shaped
+from jaxtyping import Int64, Integer, Shaped
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
@@ -51,6 +51,7 @@ class Column:
     """
 
     def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
+        self.name = name
         self._files = {path: _mapped(path) for path in parts}
         self._rows = [self._files[path].rows(name, count) for path, count in parts.items()]
         self._starts = _starts(parts.values())
@@ -76,6 +77,17 @@ class Column:
                 part = owners[places[0]]
                 gathered[places] = self._rows[part][numbers[places] - self._starts[part]]
         return gathered
+
+    def find(self, values: Numbers) -> Int64[np.ndarray, " n"]:
+        """Return the rows of some values, in a column of one file whose values ascend; raises KeyError for others."""
+        (rows,) = self._rows
+        # In another type, all rows would be copied into that of the values.
+        wanted = np.asarray(values).astype(rows.dtype)
+        places = np.searchsorted(rows, wanted)
+        missing = rows[np.minimum(places, len(rows) - 1)] != wanted
+        if missing.any():
+            raise KeyError(f"{self.name} has no {wanted[missing][0]}")
+        return places
 
     def _consecutive(self, numbers: range) -> Shaped[np.ndarray, "n ..."]:
         if len(numbers) and not 0 <= numbers.start < numbers.stop <= len(self):

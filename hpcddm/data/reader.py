@@ -1,25 +1,17 @@
-"""Readers of samples by number, from shared, read-only tars by byte offset or from arrays; and pixels as tensors."""
+"""Readers of samples by number: their images, and what else is known of them."""
 
-import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Int, Int64, UInt8
-from PIL import Image
 from torch import Tensor
 
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
-from hpcddm.errors import UserError, require
-
-MOST_OPEN = 128
-"""Largest number of tars that are open together; a process may usually have 1024 files open."""
+from hpcddm.data.images import Images, TarImages
+from hpcddm.errors import UserError
 
 
 class Reader(ABC):
@@ -47,25 +39,22 @@ class Reader(ABC):
 
 
 class TarReader(Reader):
-    """Samples in shared, read-only tars; `images` raises `UserError` naming the tar when bytes are missing or no image.
+    """Samples in tars; `images` raises `UserError` naming the tar when bytes are missing or no image.
 
-    clusters: of all samples; None before they are known.
+    clusters: of all samples, None before they are known; images: the way to the images, by default the run's own tars.
     """
 
-    def __init__(self, catalog: Catalog, clusters: Column | None = None) -> None:
+    def __init__(self, catalog: Catalog, clusters: Column | None = None, images: Images | None = None) -> None:
         self._catalog, self._clusters = catalog, clusters
-        self._tars, self._offsets, self._sizes = map(catalog.column, ("tar", "offset", "size"))
+        self._images = images or TarImages(catalog)
         self._labels = catalog.column("label") if catalog.has("label") else None
         self._captions = catalog.texts("caption") if catalog.has("caption") else None
-        # A thread may read a tar that is no longer among the latest: its file is closed behind the last of them.
-        self._tar = lru_cache(MOST_OPEN)(lambda number: _OpenTar(*catalog.tar(number)))
 
     def __len__(self) -> int:
         return len(self._catalog)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        places = (column.gather(numbers).tolist() for column in (self._tars, self._offsets, self._sizes))
-        return np.stack([self._tar(tar).image(offset, size) for tar, offset, size in zip(*places, strict=True)])
+        return self._images.images(numbers)
 
     def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
         if self._labels is None:
@@ -85,35 +74,6 @@ class TarReader(Reader):
     def keys(self, numbers: Numbers) -> list[str]:
         """Return the keys of some samples, by which files name them."""
         return self._catalog.texts("key").gather(numbers)
-
-
-class _OpenTar:
-    """One tar, open until nobody reads it; raises `UserError` when it is missing or has another size."""
-
-    def __init__(self, path: Path, size: int) -> None:
-        self._path = path
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); submit again to make it anew") from None
-        present = os.fstat(self._descriptor).st_size
-        require(present == size, f"{path} has {present} bytes instead of {size}; submit again to make it anew")
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):
-            os.close(self._descriptor)
-
-    def image(self, offset: int, size: int) -> UInt8[np.ndarray, "h w c"]:
-        """Read and decode the image at a place in bytes; raises `UserError` naming the tar."""
-        content = os.pread(self._descriptor, size, offset)
-        try:
-            if len(content) != size:
-                raise ValueError(f"{len(content)} of {size} bytes")
-            pixels = np.asarray(Image.open(io.BytesIO(content)))
-        except (ValueError, OSError, SyntaxError) as error:
-            # Pillow calls a broken PNG chunk a SyntaxError.
-            raise UserError(f"{self._path}: torn at byte {offset} ({error})") from None
-        return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
 class ArrayReader(Reader):

@@ -1,6 +1,7 @@
 """Samples of a run for its stages: readers, lists, orders and the evaluation set, by sample number."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from jaxtyping import Int64, Integer
@@ -13,11 +14,12 @@ from hpcddm.data.columns import Column
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
 from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.reader import TarReader
+from hpcddm.data.readings.base import Reading
 from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
 from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.pipeline.lists import list_file, list_key, list_results
-from hpcddm.pipeline.ranges import HELDOUT, split_of
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.settings import Expert
 
@@ -40,6 +42,14 @@ def reader(unit: Unit, split: str) -> TarReader:
     """Open a reader of a split; it knows the clusters where the unit reads the lists."""
     own = catalog(unit, split)
     return TarReader(own, clusters(own) if LISTS in unit.inputs else None)
+
+
+@contextmanager
+def training_reader(settings: Experiment, unit: Unit, listed: Column | None = None) -> Iterator[TarReader]:
+    """Open a reader of the training samples as `data.reading` has it; listed: those of the list that is trained on."""
+    own, reading = catalog(unit, TRAIN), plugins.create(Reading, settings.data.reading)
+    with reading.opened(unit, own, listed) as images:
+        yield TarReader(own, clusters(own) if LISTS in unit.inputs else None, images)
 
 
 def clusters(own: Catalog) -> Column:

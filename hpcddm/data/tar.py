@@ -37,24 +37,38 @@ class TarIndex:
     captions: list[str] | None
 
 
-def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int) -> int:
-    """Write records as PNG, centre-cropped and resized, with class and caption; return their number.
+@dataclass(frozen=True)
+class Sample:
+    """One sample as it stands in a tar: key, the image's file and the extension of its name, class, caption."""
 
-    The same records give the same bytes: no time and no user name is stored.
+    key: str
+    image: bytes
+    extension: str
+    label: int | None = None
+    caption: str | None = None
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> int:
+    """Write samples and return their number.
+
+    The same samples give the same bytes: no time and no user name is stored.
     """
     count = 0
     with open(path, "wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
-        for record in records:
-            stream = io.BytesIO()
-            _prepare(record.image, image_size, channels).save(stream, format="PNG")
-            members: dict[str, str | bytes] = {"__key__": record.key, "png": stream.getvalue()}
-            if record.label is not None:
-                members[LABEL] = str(record.label).encode()
-            if record.caption is not None:
-                members[CAPTION] = record.caption.encode()
+        for sample in samples:
+            members: dict[str, str | bytes] = {"__key__": sample.key, sample.extension: sample.image}
+            if sample.label is not None:
+                members[LABEL] = str(sample.label).encode()
+            if sample.caption is not None:
+                members[CAPTION] = sample.caption.encode(errors="surrogateescape")
             writer.write(members)
             count += 1
     return count
+
+
+def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int) -> int:
+    """Write records as PNG, centre-cropped and resized, with class and caption; return their number."""
+    return write_samples(path, (_as_png(record, image_size, channels) for record in records))
 
 
 def index_tar(path: Path) -> TarIndex:
@@ -131,6 +145,12 @@ def _of_every(path: Path, what: str, images: Iterable[str], values: Mapping[str,
     for key in images:
         require(key in values, f"{path}: sample {key} has no {what}, others have one")
     return [values[key] for key in images]
+
+
+def _as_png(record: Record, image_size: int, channels: int) -> Sample:
+    stream = io.BytesIO()
+    _prepare(record.image, image_size, channels).save(stream, format="PNG")
+    return Sample(record.key, stream.getvalue(), "png", record.label, record.caption)
 
 
 def _prepare(image: Image.Image, size: int, channels: int) -> Image.Image:

@@ -18,7 +18,8 @@ from hpcddm.models.base import Classifier
 from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key, name_of
-from hpcddm.pipeline.train import expert_keys, experts_of, joined_keys
+from hpcddm.pipeline.lists import experts_of
+from hpcddm.pipeline.train import expert_keys, joined_keys
 from hpcddm.rundir import manifest
 from hpcddm.training.loop import WEIGHTS, load_weights
 

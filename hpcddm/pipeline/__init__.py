@@ -8,6 +8,7 @@ The way of the data:
                  |         +---> train (experts, monolith) ---+--> evaluate --> report
                  |         +---> route (router) --------------+
                  |         +---> distill (student) -----------+
+                 |         +---> materialise (copies of lists, where experts read them)
                  +-------------> measuring (extractor, -------+
                                             classifier)
 

@@ -9,6 +9,8 @@ CURVE_POINT_BYTES = 560
 KEPT_STATES, STAGED_STATES = 2, 1
 STATE_FILES = 6
 """Files of a training state of one rank; every further rank writes two more."""
+TAR_BLOCK_BYTES, PNG_CHUNK_BYTES, COLUMNS_BYTES = 512, 80, 80
+"""Bytes of a tar's block, of a PNG's chunks, and of the columns of one sample without a caption."""
 LIST_ENTRY_BYTES, CLUSTER_BYTES = 4, 2
 """Bytes of a sample's number in a list, and of its cluster."""
 
@@ -16,6 +18,13 @@ LIST_ENTRY_BYTES, CLUSTER_BYTES = 4, 2
 def values_per_image(experiment: Experiment) -> int:
     """Return the number of values of one image, bytes as uint8."""
     return experiment.data.image_size**2 * experiment.data.channels
+
+
+def sample_bytes(experiment: Experiment) -> int:
+    """Return the most bytes of one sample in a tar, a PNG of pure noise: a byte more per row, and its chunks."""
+    largest = values_per_image(experiment) + experiment.data.image_size + PNG_CHUNK_BYTES
+    # Image and class are an entry each, in whole blocks.
+    return -(-largest // TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES + 3 * TAR_BLOCK_BYTES + COLUMNS_BYTES
 
 
 def state_bytes(parameters: int, training: Training) -> int:

@@ -16,6 +16,11 @@ ENTRY_BYTES = 1000
 """Bytes that say of one list, or of one range, what is in it."""
 
 
+def experts_of(experiment: Experiment) -> list[Expert]:
+    """List all experts, in the order of their clusters, then those that joined."""
+    return [*range(experiment.cluster.experts), *(joined.name for joined in experiment.experts.joined)]
+
+
 def list_name(expert: Expert) -> str:
     """Return the name of an expert's list."""
     return name_of(expert_key(expert))

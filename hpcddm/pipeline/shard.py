@@ -3,14 +3,12 @@
 from typing import Any
 
 from hpcddm.config import Experiment
-from hpcddm.pipeline.disk import values_per_image
+from hpcddm.pipeline.disk import sample_bytes
 from hpcddm.pipeline.ranges import images_of_range, range_keys, tars_of
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.schema import hashed
 
 COLUMNS = "columns.h5"
-TAR_BLOCK_BYTES, PNG_CHUNK_BYTES, COLUMNS_BYTES = 512, 80, 80
-"""Bytes of a tar's block, of a PNG's chunks, and of the columns of one sample without a caption."""
 
 
 def tar_file(number: int) -> str:
@@ -38,10 +36,6 @@ class ShardStage(Stage):
         return {"data": hashed(experiment.data)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate PNGs of pure noise: a byte more per row, and their chunks."""
-        largest = values_per_image(experiment) + experiment.data.image_size + PNG_CHUNK_BYTES
-        # Image and class are an entry each, in whole blocks.
-        entry_bytes = -(-largest // TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES
-        per_image = entry_bytes + 3 * TAR_BLOCK_BYTES + COLUMNS_BYTES
-        kept = images_of_range(experiment, key, images) * per_image
+        """Estimate the tars and their columns."""
+        kept = images_of_range(experiment, key, images) * sample_bytes(experiment)
         return DiskSpace(kept, 0, 1 + len(tars_of(experiment, key)))

@@ -8,17 +8,13 @@ from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
-from hpcddm.pipeline.lists import list_key, list_name
+from hpcddm.pipeline.lists import experts_of, list_key, list_name
+from hpcddm.pipeline.materialise import copies_read
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.schema import hashed
 from hpcddm.training.settings import Expert
-
-
-def experts_of(experiment: Experiment) -> list[Expert]:
-    """List all experts, in the order of their clusters, then those that joined."""
-    return [*range(experiment.cluster.experts), *(joined.name for joined in experiment.experts.joined)]
 
 
 def expert_keys(experiment: Experiment) -> list[str]:
@@ -57,7 +53,7 @@ class TrainStage(Stage):
     """A unit trains one denoiser."""
 
     name = "train"
-    reads = ("catalog", "lists")
+    reads = ("catalog", "lists", "materialise")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -66,16 +62,18 @@ class TrainStage(Stage):
         return train_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return catalog and lists, an own one of an expert that joined, and nothing of any other training."""
+        """Return catalog and lists, an expert's own list and its copy where it reads that; no other training."""
         expert = expert_of(key)
-        return [CATALOG, LISTS, *([list_key(expert)] if isinstance(expert, str) else [])]
+        own = [] if expert is None else [list_key(expert), *copies_read(experiment, expert)]
+        return list(dict.fromkeys([CATALOG, LISTS, *own]))
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count an expert's own list, and for the monolith all training samples; where they lie changes nothing."""
         expert = expert_of(key)
         if expert is None:
             return {CATALOG: TRAIN, LISTS: ""}
-        return {CATALOG: "", LISTS: "", list_key(expert): list_name(expert)}
+        uncounted = [CATALOG, LISTS, *copies_read(experiment, expert)]
+        return dict.fromkeys(uncounted, "") | {list_key(expert): list_name(expert)}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the denoiser's own settings, an expert's training in its own numbers; never how many experts there are.
@@ -97,11 +95,7 @@ class TrainStage(Stage):
     def site(self, experiment: Experiment, key: str) -> str | None:
         """Return the expert's own site, where the experiment names sites."""
         expert = expert_of(key)
-        if expert is None:
-            return super().site(experiment, key)
-        if isinstance(expert, str):
-            return experiment.experts.joined_expert(expert).site
-        return experiment.experts.sites[expert] if experiment.experts.sites else None
+        return super().site(experiment, key) if expert is None else experiment.experts.site_of(expert)
 
     def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
         """Return the weights of `experts.init_from` or of the expert's override."""

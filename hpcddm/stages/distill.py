@@ -19,7 +19,6 @@ from hpcddm.networks.workload import Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import MONOLITH
-from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -30,13 +29,14 @@ def run(settings: Experiment, unit: Unit) -> Result:
     config, training = settings.expert_config(), trainings.student_training(settings)
     # The ranks know their devices only once they have met, which is inside the training.
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
-    batches = noisy_batches(settings, unit.key, samples.reader(unit, TRAIN))
     start = denoisers.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
-    task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
-    trained = train(task, training, unit)
+    with samples.training_reader(settings, unit) as reader:
+        batches = noisy_batches(settings, unit.key, reader)
+        task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
+        trained = train(task, training, unit)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 

@@ -18,7 +18,7 @@ from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.measuring import TURNS, network_settings
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
+from hpcddm.pipeline.ranges import HELDOUT
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import Task, load_weights, train
 
@@ -33,15 +33,14 @@ def run(settings: Experiment, unit: Unit) -> Result:
     Where the images have no classes it tells by how many quarters of a turn an image is turned.
     """
     network = network_settings(settings, unit.key)
-    reader = samples.reader(unit, TRAIN)
     training, stream = trainings.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
-    order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
     kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
-    batches = kind(reader, order, drawn, network.shift, network.mirror)
     to_model = measuring.pixels(settings).to_model
-    task = Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops)
-    trained = train(task, training, unit)
+    with samples.training_reader(settings, unit) as reader:
+        order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
+        batches = kind(reader, order, drawn, network.shift, network.mirror)
+        trained = train(Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops), training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
         model = load_weights(measuring.build(settings, unit.key), unit.folder)

@@ -1,6 +1,7 @@
 """Stage route: the router p(cluster | x_t, t, class), trained on images or on the experts' samples, or computed."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.columns import Column
-from hpcddm.data.reader import ArrayReader, TarReader
+from hpcddm.data.reader import Reader
 from hpcddm.devices import own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
@@ -80,26 +81,28 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result, list[float]]:
     """Train on real images or the experts' samples; return also the log prior that the logits lack."""
-    reader: TarReader | ArrayReader
+    opened: AbstractContextManager[Reader]
     lists: list[Column] | list[np.ndarray]
     outputs, results, experts = [], {}, range(settings.cluster.experts)
     if settings.router.samples:
-        reader, plan = draw(settings, unit)
+        drawn, plan = draw(settings, unit)
+        opened = nullcontext(drawn)
         outputs, results = [SAMPLES, DRAWN], {"sampling_flops": budgets.sampling_flops(settings, plan.images)}
         lists = [np.flatnonzero(plan.clusters == expert) for expert in experts]
     else:
-        reader = samples.reader(unit, TRAIN)
+        opened = samples.training_reader(settings, unit)
         lists = [samples.expert_list(unit, expert) for expert in experts]
     order, log_prior = None, [0.0] * len(lists)
     if settings.router.frequency == "balanced":
         order = samples.balanced_order(settings, unit.key, lists)
         log_prior = [math.log(len(own) / order.size) for own in lists]
-    batches = noisy_batches(settings, unit.key, reader, order)
     flops = cache(partial(budgets.fit_flops, settings))
     model = partial(initial, settings, unit)
     to_model = space_of(settings.data).to_model
-    task = Task(settings.seed, model, _loss, batches, to_model, flops_per_image=lambda: flops() // training.images)
-    trained = train(task, training, unit)
+    with opened as reader:
+        batches = noisy_batches(settings, unit.key, reader, order)
+        task = Task(settings.seed, model, _loss, batches, to_model, flops_per_image=lambda: flops() // training.images)
+        trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}
     results |= {"train_flops": flops() + results.get("sampling_flops", 0)}
     return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior

@@ -27,19 +27,20 @@ def run(settings: Experiment, unit: Unit) -> Result:
     expert = expert_of(unit.key)
     config = settings.expert_config(expert)
     if expert is None:
-        training, order = budgets.monolith_training(settings), None
+        training, listed, order = budgets.monolith_training(settings), None, None
         seen = split_results(unit.inputs, TRAIN)
     else:
         training = trainings.expert_training(settings, expert)
-        order = samples.list_order(settings, unit.key, samples.expert_list(unit, expert))
+        listed = samples.expert_list(unit, expert)
+        order = samples.list_order(settings, unit.key, listed)
         seen = list_results(unit.inputs, expert)
-    batches = noisy_batches(settings, unit.key, samples.reader(unit, TRAIN), order)
     start = denoisers.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
-    task = Task(settings.seed, build, _loss(config), batches, to_model, start, flops)
-    trained = train(task, training, unit)
+    with samples.training_reader(settings, unit, listed) as reader:
+        batches = noisy_batches(settings, unit.key, reader, order)
+        trained = train(Task(settings.seed, build, _loss(config), batches, to_model, start, flops), training, unit)
     results = {"images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
 

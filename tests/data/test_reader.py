@@ -92,7 +92,7 @@ def test_a_missing_tar_is_named_when_it_is_read(catalog):
 
 
 def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeypatch):
-    monkeypatch.setattr("hpcddm.data.reader.MOST_OPEN", 3)
+    monkeypatch.setattr("hpcddm.data.images.MOST_OPEN", 3)
     tars = [tmp_path / f"{number}.tar" for number in range(8)]
     for number, path in enumerate(tars):
         tar.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)

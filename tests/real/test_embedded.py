@@ -111,6 +111,30 @@ def test_other_tars_of_the_same_samples_make_nothing_stale_that_was_learned_from
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made} == before
 
 
+def test_another_reading_makes_nothing_stale_and_gives_the_same_bits(run, two_ranks, finished):
+    before = {path: path.stat().st_mtime_ns for path in run.glob("*/**/manifest.json")}
+    materialised, staged = "data.reading={name: materialised}", "data.reading={name: staged}"
+    copied = submit(run, two_ranks, materialised)
+    assert copied.returncode == 0, copied.stdout + copied.stderr
+    assert re.findall(r"(\S+/\S+) complete \(", copied.stdout) == [f"materialise/expert-{k:02d}" for k in range(4)]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+    undo_training(run, "expert-01")
+    tars = list(run.glob("shard/train-*/*.tar"))
+    away = {path.rename(path.with_suffix(".away")): path for path in tars}
+    again = submit(run, two_ranks, materialised)
+    for path, place in away.items():
+        path.rename(place)
+    assert again.returncode == 0 and len(tars) == 2, again.stdout + again.stderr
+    assert weights(run, "expert-01") == weights(finished, "expert-01")
+
+    undo_training(run, "expert-01")
+    again = submit(run, two_ranks, staged)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert re.search("staged [0-9,]+ samples to /", (run / "logs/train/expert-01/attempt-1/rank0.log").read_text())
+    assert weights(run, "expert-01") == weights(finished, "expert-01")
+
+
 @pytest.mark.parametrize("units", [1, 3, 7])
 def test_the_number_of_evaluation_units_changes_no_metric(run, two_ranks, finished, units):
     shutil.rmtree(run / "report")

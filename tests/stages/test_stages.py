@@ -1,4 +1,5 @@
 import ast
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiment
     tasks = []
     monkeypatch.setattr(measuring, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
-    monkeypatch.setattr(samples, "reader", lambda unit, split: images)
+    monkeypatch.setattr(samples, "training_reader", lambda settings, unit: nullcontext(images))
     unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
         measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)

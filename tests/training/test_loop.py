@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from hpcddm.training.loop import count_micro_batches
+from tests.helpers import REPOSITORY
 
 STOPPED = ["stop-1", "stop-5", "stop-often", "stop-last", "stop-before-last", "saved at every step"]
 THREADS = ["no threads", "no threads, stopped", "4 threads", "4 threads, stopped"]
@@ -17,9 +17,9 @@ THREADS = ["no threads", "no threads, stopped", "4 threads", "4 threads, stopped
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What all trainings of scenarios.py came to."""
-    command = [sys.executable, str(Path(__file__).parent / "scenarios.py"), str(tmp_path_factory.mktemp("loop"))]
+    command = [sys.executable, "-m", "tests.training.scenarios", str(tmp_path_factory.mktemp("loop"))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=REPOSITORY)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(done.stdout.rsplit("RESULT ", 1)[1])
 

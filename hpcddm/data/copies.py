@@ -1,0 +1,122 @@
+"""Copies of samples as tars of their own, with a catalog: for a partner, an object store, or the disk of a node."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Integer
+from PIL import Image
+
+from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_catalog, write_catalog
+from hpcddm.data.columns import write_columns
+from hpcddm.data.images import TarImages
+from hpcddm.data.tar import Sample, TarIndex, columns_of, index_tar, write_samples
+from hpcddm.errors import require
+from hpcddm.pipeline.catalog import CATALOG_FILE
+from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.pipeline.shard import tar_file
+from hpcddm.rundir import atomic
+from hpcddm.rundir.manifest import digest
+
+ListNumbers = range | Integer[np.ndarray, " n"]
+"""Numbers of the samples of a list, in ascending order."""
+TAR_BYTES = 1 << 30
+"""Bytes of images with which a tar is full."""
+PART_SAMPLES = 1 << 20
+"""Number of samples with which a file of columns is full."""
+SAMPLE_BYTES = 4000
+"""Bytes that a sample may take beside its image: headers and padding of three members, a caption, the columns."""
+TAR_END_BYTES = 10240
+"""Bytes with which a tar may end, as its length is a multiple of them."""
+SAMPLES_AT_ONCE = 256
+EXTENSIONS = {"JPEG": "jpg", "TIFF": "tif"}
+"""Extensions of formats whose name is none."""
+
+
+def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Callable[[int], None]) -> Catalog:
+    """Copy samples in their order, the images' files as they are, and return the catalog of the copy.
+
+    Tars that an interrupted attempt completed stay. advance: called with the number of samples that are copied; it may
+    raise. Raises `UserError` naming a tar that cannot be read, or a folder that holds other samples.
+    """
+    columns = ["key", "offset", "size", "tar", *(name for name in ("label", "caption") if source.has(name))]
+    entry, indices, done = SplitEntry(sorted(columns), [], []), {}, 0
+    for block in _tars(source, numbers):
+        path = folder / tar_file(len(entry.tars))
+        if not path.exists():
+            with atomic.replacing(path) as staged:
+                write_samples(staged, _samples(source, block, done, advance))
+        indices[len(entry.tars)] = index_tar(path)
+        entry.tars.append(Tar(path.name, path.stat().st_size))
+        done += len(block)
+        if done == len(numbers) or sum(len(index.keys) for index in indices.values()) >= PART_SAMPLES:
+            entry.parts.append(_write_part(folder, len(entry.parts), indices))
+            indices = {}
+    copy = Catalog(folder, entry)
+    is_same = len(copy) == len(numbers) and copy.digest(range(len(copy))) == source.digest(numbers)
+    require(is_same, f"{folder}: holds other samples than those of the list; remove its tars and submit again")
+    # Last, so that a copy with a catalog is complete.
+    write_catalog(folder / CATALOG_FILE, {TRAIN: entry})
+    return copy
+
+
+def open_copy(folder: Path) -> Catalog:
+    """Open the catalog of a complete copy; raises `UserError` when it is missing or torn."""
+    return read_catalog(folder / CATALOG_FILE, TRAIN, folder)
+
+
+def files_of(copy: Catalog) -> list[str]:
+    """List the files of a copy, relative to its folder."""
+    return [CATALOG_FILE, *copy.files]
+
+
+def largest_bytes(source: Catalog, numbers: ListNumbers) -> int:
+    """Return the most bytes that a copy of these samples takes."""
+    sizes = source.column("size")
+    images = sum(int(sizes.gather(block).sum(dtype=np.int64)) for block in blocks_of(numbers))
+    return images + SAMPLE_BYTES * len(numbers) + TAR_END_BYTES * (images // TAR_BYTES + 1)
+
+
+def _tars(source: Catalog, numbers: ListNumbers) -> Iterator[ListNumbers]:
+    """Split samples into those of the tars, each of which ends with the image that fills it."""
+    sizes, start, place, filled = source.column("size"), 0, 0, 0
+    for block in blocks_of(numbers):
+        for size in sizes.gather(block).tolist():
+            place, filled = place + 1, filled + size
+            if filled >= TAR_BYTES:
+                yield numbers[start:place]
+                start, filled = place, 0
+    if start < place:
+        yield numbers[start:]
+
+
+def _samples(source: Catalog, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:
+    """Yield the samples of one tar; done: number of those in the tars before it."""
+    images, keys = TarImages(source), source.texts("key")
+    labels = source.column("label") if source.has("label") else None
+    captions = source.texts("caption") if source.has("caption") else None
+    for block in blocks_of(numbers, SAMPLES_AT_ONCE):
+        nothing = [None] * len(block)
+        rows = (
+            keys.gather(block),
+            images.files(block),
+            nothing if labels is None else labels.gather(block).tolist(),
+            nothing if captions is None else captions.gather(block),
+        )
+        for key, image, label, caption in zip(*rows, strict=True):
+            yield Sample(key, image, _extension(image), label, caption)
+        done += len(block)
+        advance(done)
+
+
+def _extension(image: bytes) -> str:
+    name = str(Image.open(io.BytesIO(image)).format)
+    return EXTENSIONS.get(name, name.lower())
+
+
+def _write_part(folder: Path, number: int, indices: dict[int, TarIndex]) -> Part:
+    """Write the columns of some tars."""
+    name, columns = f"{TRAIN}-{number:03d}", columns_of(indices)
+    write_columns(folder / f"{name}.h5", columns)
+    return Part(name, f"{name}.h5", len(columns["key"]), digest(columns["key"]))

@@ -1,0 +1,96 @@
+"""Images by sample number, in tars by byte offset: those of a catalog, or the copy of a list's."""
+
+import io
+import os
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from hpcddm.data.catalog import Catalog
+from hpcddm.data.columns import Column, Numbers
+from hpcddm.errors import UserError, require
+
+MOST_OPEN = 128
+"""Largest number of tars that are open together; a process may usually have 1024 files open."""
+
+
+class Images(ABC):
+    """Images of samples by their number."""
+
+    @abstractmethod
+    def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
+        """Return the images of some samples, from any thread; raises `UserError` naming what cannot be read."""
+
+
+class TarImages(Images):
+    """Images in the tars of a catalog, by their numbers in it."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._tars, self._offsets, self._sizes = map(catalog.column, ("tar", "offset", "size"))
+        # A thread may read a tar that is no longer among the latest: its file is closed behind the last of them.
+        self._tar = lru_cache(MOST_OPEN)(lambda number: _OpenTar(*catalog.tar(number)))
+
+    def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
+        return np.stack([self._tar(tar).image(offset, size) for tar, offset, size in self._places(numbers)])
+
+    def files(self, numbers: Numbers) -> list[bytes]:
+        """Return the images' files as they stand in the tars."""
+        return [self._tar(tar).content(offset, size) for tar, offset, size in self._places(numbers)]
+
+    def _places(self, numbers: Numbers) -> list[tuple[int, int, int]]:
+        columns = (column.gather(numbers).tolist() for column in (self._tars, self._offsets, self._sizes))
+        return list(zip(*columns, strict=True))
+
+
+class CopiedImages(Images):
+    """Images in a copy of samples, by their numbers in the catalog of all.
+
+    numbers: those of the copied samples, in ascending order.
+    """
+
+    def __init__(self, copy: Catalog, numbers: Column) -> None:
+        self._images, self._numbers = TarImages(copy), numbers
+
+    def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
+        return self._images.images(self._numbers.find(numbers))
+
+
+class _OpenTar:
+    """One tar, open until nobody reads it; raises `UserError` when it is missing or has another size."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}); submit again to make it anew") from None
+        present = os.fstat(self._descriptor).st_size
+        require(present == size, f"{path} has {present} bytes instead of {size}; submit again to make it anew")
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):
+            os.close(self._descriptor)
+
+    def content(self, offset: int, size: int) -> bytes:
+        """Read the bytes at a place; raises `UserError` naming the tar."""
+        content = os.pread(self._descriptor, size, offset)
+        if len(content) != size:
+            raise self._torn(offset, f"{len(content)} of {size} bytes")
+        return content
+
+    def image(self, offset: int, size: int) -> UInt8[np.ndarray, "h w c"]:
+        """Read and decode the image at a place in bytes; raises `UserError` naming the tar."""
+        try:
+            pixels = np.asarray(Image.open(io.BytesIO(self.content(offset, size))))
+        except (ValueError, OSError, SyntaxError) as error:
+            # Pillow calls a broken PNG chunk a SyntaxError.
+            raise self._torn(offset, str(error)) from None
+        return pixels if pixels.ndim == 3 else pixels[..., None]
+
+    def _torn(self, offset: int, reason: str) -> UserError:
+        return UserError(f"{self._path}: torn at byte {offset} ({reason})")

@@ -1,0 +1,32 @@
+"""Materialised reading: an expert reads the tars that the stage materialise made of its list.
+
+They lie together, where an indexed expert reads every tar of the run; who trains on all samples reads those.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
+
+from hpcddm.data.catalog import Catalog
+from hpcddm.data.columns import Column
+from hpcddm.data.copies import open_copy
+from hpcddm.data.images import CopiedImages, Images, TarImages
+from hpcddm.data.readings.base import Reading
+from hpcddm.data.readings.settings import ReadingSettings
+from hpcddm.pipeline.catalog import CATALOG_FILE
+from hpcddm.runtime.unit import Unit
+
+
+class Settings(ReadingSettings):
+    """Settings of the materialised reading, which has none."""
+
+    reads_copies: ClassVar[bool] = True
+
+
+class MaterialisedReading(Reading[Settings]):
+    """Reading from the copy of a list."""
+
+    def opened(self, unit: Unit, catalog: Catalog, numbers: Column | None) -> AbstractContextManager[Images]:
+        if numbers is None:
+            return nullcontext(TarImages(catalog))
+        folder = unit.input(f"materialise/{unit.name}", CATALOG_FILE).parent
+        return nullcontext(CopiedImages(open_copy(folder), numbers))

@@ -1,0 +1,21 @@
+"""Stage materialise: the samples of an expert's list as tars of their own, for its training, a partner or a store."""
+
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.copies import files_of, write_copy
+from hpcddm.pipeline.materialise import copied_expert
+from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.runtime.unit import Result, Unit
+
+
+def run(settings: Experiment, unit: Unit) -> Result:
+    """Copy the samples of a list; an attempt that continues another one keeps the tars that are complete."""
+    listed = samples.expert_list(unit, copied_expert(unit.key))
+    numbers = listed.gather(range(len(listed)))
+
+    def advance(done: int) -> None:
+        unit.leave_if_told()
+        unit.heartbeat.beat(done, len(numbers))
+
+    copy = write_copy(unit.folder, samples.catalog(unit, TRAIN), numbers, advance)
+    return Result(files_of(copy), {"samples": len(copy)})

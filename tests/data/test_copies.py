@@ -1,0 +1,121 @@
+import io
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hpcddm.data import copies, tar
+from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
+from hpcddm.data.images import CopiedImages, TarImages
+from hpcddm.errors import UserError
+from tests.catalogs import catalog_of
+
+SIDE, COUNT = 8, 40
+LISTED = np.array([1, 2, 5, 6, 7, 11, 20, 21, 22, 39], dtype=np.uint32)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    """Forty samples with classes and captions in four tars, two of them photographs in JPEG."""
+    folder, pixels = tmp_path_factory.mktemp("source"), np.random.default_rng(0).integers(0, 256, (COUNT, SIDE, SIDE))
+    for number in range(4):
+        samples = [sample(index, pixels[index]) for index in range(10 * number, 10 * number + 10)]
+        tar.write_samples(folder / f"{number}.tar", samples)
+    return catalog_of(folder, [folder / f"{number}.tar" for number in range(4)], ranges=2)
+
+
+def sample(number, pixels):
+    stream, name = io.BytesIO(), "JPEG" if number in (5, 6) else "PNG"
+    Image.fromarray(pixels.astype(np.uint8)).save(stream, format=name)
+    key, caption = f"pictures/{number}", f"picture {number}, caf\u00e9"
+    return tar.Sample(key, stream.getvalue(), {"JPEG": "jpeg"}.get(name, "png"), number % 4, caption)
+
+
+def copy(folder, catalog, numbers=LISTED, advance=lambda done: None):
+    folder.mkdir(exist_ok=True)
+    return write_copy(folder, catalog, numbers, advance)
+
+
+@pytest.fixture(params=[1 << 30, 700], ids=["one tar", "many tars"])
+def tar_bytes(request, monkeypatch):
+    """Bytes with which a tar is full; a file of columns is full with every second tar."""
+    monkeypatch.setattr(copies, "TAR_BYTES", request.param)
+    monkeypatch.setattr(copies, "PART_SAMPLES", 8)
+    return request.param
+
+
+def test_a_copy_has_the_samples_of_its_list_in_its_order_and_their_files_as_they_are(tmp_path, catalog, tar_bytes):
+    written = copy(tmp_path / "copy", catalog)
+    opened = open_copy(tmp_path / "copy")
+    assert len(written) == len(opened) == len(LISTED)
+    assert TarImages(opened).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
+    for name in ("key", "caption"):
+        assert opened.texts(name).gather(range(len(LISTED))) == catalog.texts(name).gather(LISTED)
+    assert np.array_equal(opened.column("label").gather(range(len(LISTED))), catalog.column("label").gather(LISTED))
+    tars = [name for name in files_of(opened) if name.endswith(".tar")]
+    assert (len(tars) == 1) == (tar_bytes > 1000) and len(set(files_of(opened))) == len(files_of(opened))
+    assert {file.name for file in (tmp_path / "copy").iterdir()} == set(files_of(opened))
+
+
+def test_images_of_a_copy_are_found_by_the_numbers_of_all_samples(tmp_path, catalog, tar_bytes):
+    copy(tmp_path / "copy", catalog)
+    write_columns(tmp_path / "list.h5", {"numbers": LISTED})
+    images = CopiedImages(open_copy(tmp_path / "copy"), Column("numbers", {tmp_path / "list.h5": len(LISTED)}))
+    wanted = [39, 1, 7, 7, 20]
+    assert np.array_equal(images.images(wanted), TarImages(catalog).images(wanted))
+    for absent in ([0], [40], [7, 8]):
+        with pytest.raises(KeyError, match=f"numbers has no {absent[-1]}"):
+            images.images(absent)
+
+
+def test_nothing_of_who_copied_and_when_is_in_a_tar(tmp_path, catalog):
+    copy(tmp_path / "copy", catalog)
+    with tarfile.open(tmp_path / "copy" / "images-00000.tar") as opened:
+        members = opened.getmembers()
+    assert {(member.uid, member.gid, member.mtime) for member in members} == {(0, 0, 0)}
+    assert [member.name for member in members][6:9] == ["pictures/5.cls", "pictures/5.jpg", "pictures/5.txt"]
+    names = {member.uname for member in members} | {member.gname for member in members}
+    copy(tmp_path / "again", catalog)
+    again, first = (tmp_path / name / "images-00000.tar" for name in ("again", "copy"))
+    assert again.read_bytes() == first.read_bytes() and names == {"bigdata"}
+
+
+def test_an_interrupted_copy_keeps_the_tars_that_are_complete(tmp_path, catalog, monkeypatch):
+    monkeypatch.setattr(copies, "TAR_BYTES", 700)
+
+    def stop(done):
+        if done > 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy(tmp_path / "copy", catalog, advance=stop)
+    kept = {file: file.stat().st_mtime_ns for file in (tmp_path / "copy").iterdir()}
+    assert kept and all(file.suffix == ".tar" for file in kept)
+    written = copy(tmp_path / "copy", catalog)
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    assert TarImages(written).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
+
+
+def test_a_folder_that_holds_other_samples_is_refused(tmp_path, catalog):
+    copy(tmp_path / "copy", catalog, LISTED + np.uint32(0) - np.uint32(1))
+    (tmp_path / "copy" / "catalog.json").unlink()
+    with pytest.raises(UserError, match="holds other samples than those of the list; remove its tars"):
+        copy(tmp_path / "copy", catalog)
+
+
+def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
+    with pytest.raises(UserError, match=r"catalog.json: no readable catalog; remove"):
+        open_copy(tmp_path)
+    copy(tmp_path / "copy", catalog)
+    torn = tmp_path / "copy" / "images-00000.tar"
+    torn.write_bytes(torn.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"images-00000.tar has [0-9]+ bytes instead of [0-9]+"):
+        TarImages(open_copy(tmp_path / "copy")).images([0])
+
+
+def test_a_copy_takes_no_more_bytes_than_were_estimated(tmp_path, catalog, tar_bytes):
+    copy(tmp_path / "copy", catalog)
+    taken = sum(file.stat().st_size for file in (tmp_path / "copy").glob("*.tar"))
+    assert taken < largest_bytes(catalog, LISTED)
