@@ -93,6 +93,8 @@ def _state_of(
         if key in present.inputs and key in made and made[key].digest != present.inputs[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
     for key in unit.requires:
+        if not unit.counts(key):
+            continue
         if key not in made:
             return UnitStatus(unit, State.WAITING, f"{key} is not complete")
         for name, digest in unit.expected({key: made[key]}).inputs.items():

@@ -50,6 +50,12 @@ def test_a_unit_without_manifest_is_missing_and_its_readers_wait(run, tmp_path):
     assert found["evaluate/0000000-0000024"].reason == f"{EXPERT} is not complete"
 
 
+def test_a_missing_unit_of_which_nothing_counts_holds_up_nobody(run, tmp_path):
+    experiment = tiny(tmp_path, data__reading={"name": "materialised"})
+    copies = dict.fromkeys(("materialise_expert-00", "materialise_expert-01"), State.MISSING)
+    assert states(run, experiment) == expected(experiment, **copies)
+
+
 def test_a_unit_with_a_torn_manifest_is_missing(run, tmp_path):
     path = run.unit(EXPERT) / "manifest.json"
     path.write_bytes(path.read_bytes()[:-30])

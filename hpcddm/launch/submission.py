@@ -191,7 +191,7 @@ def decide(
         missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.stage in redo or (is_own and any(other.key in unit.inputs for other in decision.to_run))
+        touched = unit.stage in redo or (is_own and any(unit.counts(other.key) for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif unit.key in active and not (touched and active[unit.key].state == "pending"):

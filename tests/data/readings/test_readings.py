@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -121,18 +122,32 @@ def test_batches_are_the_same_in_every_reading_at_any_ranks_and_threads(data, na
                 await_copy(images)
 
 
+@contextmanager
+def without_the_shared_tars(data):
+    tars = [data.catalog.tar(number)[0] for number in range(4)]
+    contents = [path.read_bytes() for path in tars]
+    for path in tars:
+        path.unlink()
+    try:
+        yield
+    finally:
+        for path, content in zip(tars, contents, strict=True):
+            path.write_bytes(content)
+
+
+def test_what_is_materialised_is_read_from_the_copy(data):
+    expected = TarReader(data.catalog).images(LISTED)
+    with without_the_shared_tars(data), data.opened("materialised") as images:
+        assert np.array_equal(images.images(LISTED), expected)
+
+
 def test_what_is_staged_is_read_from_the_disk_of_the_node_and_removed_at_the_end(data, scratch, capsys):
     with data.opened("staged") as images:
         await_copy(images)
         (folder,) = (path.parent for path in scratch.rglob("*.tar"))
         assert oct(folder.stat().st_mode)[-3:] == "700"
-        shared = data.catalog.tar(0)[0]
-        content = shared.read_bytes()
-        shared.unlink()
-        try:
+        with without_the_shared_tars(data):
             read = images.images([0, 2])
-        finally:
-            shared.write_bytes(content)
         # All ranks of the node read it; this one found it there.
         with data.opened("staged", data.unit(local_rank=1)) as others:
             await_copy(others)
