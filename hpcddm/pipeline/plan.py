@@ -71,7 +71,7 @@ class PlannedUnit:
         return [*self.requires, *self.optional]
 
     def counts(self, key: str) -> bool:
-        """Tell if it reads a unit and something of that is under its fingerprint; of a copy of its samples nothing is."""
+        """Tell if it reads a unit, and something of that is under its fingerprint; of a copy of samples nothing is."""
         return key in self.inputs and self.parts.get(key) != ""
 
     def expected(self, inputs: Mapping[str, Manifest]) -> Manifest:
