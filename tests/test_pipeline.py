@@ -128,13 +128,17 @@ def counted(unit):
 
 @pytest.mark.parametrize("name", plugins.names("data/readings"))
 def test_how_samples_are_read_is_under_no_fingerprint(tmp_path, name):
-    before = {unit.key: unit for unit in plan(tiny(tmp_path))}
-    after = {unit.key: unit for unit in plan(tiny(tmp_path, data__reading={"name": name}))}
+    joined = {"experts__joined": [JOINED]}
+    before = {unit.key: unit for unit in plan(tiny(tmp_path, **joined))}
+    after = {unit.key: unit for unit in plan(tiny(tmp_path, data__reading={"name": name}, **joined))}
     copies = [key for key in after if key not in before]
-    assert copies == (["materialise/expert-00", "materialise/expert-01"] if name == "materialised" else [])
+    listed = ["expert-00", "expert-01", "hats"] if name == "materialised" else []
+    assert copies == [f"materialise/{list_name}" for list_name in listed]
     for key, unit in before.items():
         assert after[key].fingerprint_settings == unit.fingerprint_settings and counted(after[key]) == counted(unit)
-    assert all(after[key].parts == {CATALOG: "", LISTS: name_of(key)} for key in copies)
+    lists = {"hats": "lists/hats"}
+    for key in copies:
+        assert after[key].parts == {CATALOG: "", lists.get(name_of(key), LISTS): name_of(key)}
 
 
 def test_a_copy_is_made_where_its_expert_is_trained(tmp_path):
