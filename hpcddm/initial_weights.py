@@ -26,7 +26,7 @@ METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
 OWN_WEIGHTS = "weights.safetensors"
 PLACES = {"condition": "data.condition", "encoder": "data.condition.encoder.name"}
-"""Dotted keys of what a network is told, by their names in the descriptions of files."""
+"""Dotted keys of a network's condition, by their names in the descriptions of files."""
 CONVERT = "make a start of it: hpcddm convert"
 REFIT = "only the number of experts may be another: router.model must be that of the other router"
 
@@ -40,8 +40,8 @@ class InitRequest:
     model: NetworkSettings
     model_place: str
     advice: str
-    told: dict[str, str | None]
-    """Condition that the network sees, as `told` returns it."""
+    condition: dict[str, str | None]
+    """Condition that the network sees, as `seen_condition` returns it."""
     space: SpaceSettings
     objective: ObjectiveSettings | None = None
     objective_place: str = ""
@@ -62,7 +62,7 @@ def router_request(experiment: Experiment) -> InitRequest | None:
     router = experiment.router
     if router.refit is None:
         return None
-    seen, space = told(router.model, experiment.data), experiment.data.space
+    seen, space = seen_condition(router.model, experiment.data), experiment.data.space
     return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, space)
 
 
@@ -72,7 +72,7 @@ def denoiser_request(experiment: Experiment, expert: Expert | None) -> InitReque
     if config.init_from is None:
         return None
     start, model, objective = (place_of(experiment, expert, part) for part in ("init_from", "model", "objective"))
-    seen, space = told(config.model, experiment.data), experiment.data.space
+    seen, space = seen_condition(config.model, experiment.data), experiment.data.space
     size = config.model.parameters(experiment.data)
     return InitRequest(
         config.init_from, start, config.model, model, CONVERT, seen, space, config.objective, objective, size
@@ -91,7 +91,7 @@ def place_of(experiment: Experiment, expert: Expert | None, part: str) -> str:
     return f"experts.{part}"
 
 
-def told(model: NetworkSettings, data: NetworkData) -> dict[str, str | None]:
+def seen_condition(model: NetworkSettings, data: NetworkData) -> dict[str, str | None]:
     """Return the form of the condition that a network sees, and the encoder of its text, None without text."""
     form = model.form(data)
     return {"condition": form.value, "encoder": data.condition.encoder_name if form is Form.TEXT else None}
@@ -158,7 +158,7 @@ def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None
             objective = description.get("objective", {}).get("name")
             pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
         data = description.get("data", {})
-        pairs += [(place, data.get(key), request.told[key]) for key, place in PLACES.items()]
+        pairs += [(place, data.get(key), request.condition[key]) for key, place in PLACES.items()]
         pairs.append(("data.space", data.get("space"), request.space.model_dump()))
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
@@ -199,7 +199,7 @@ def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[An
 
 
 def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """Describe the data of a network by a manifest's settings: x, its space, number of classes, what it was told."""
+    """Describe the data of a network by a manifest's settings: x, its space, number of classes, its condition."""
     # Manifests from before there was a choice name no space.
     space = SpaceSettings.model_validate(_nested(settings, "data.space.") or {"name": "pixels"})
     shape = space.shape(settings["data.channels"], settings["data.image_size"])

@@ -6,12 +6,15 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 VENV=${VENV:-.venv}
 export HPCDDM_TESTBED=${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}
+# Runs that several workers and both sessions read are made once.
+HPCDDM_TEST_RUNS=$(mktemp -d) && export HPCDDM_TEST_RUNS
+trap 'rm -rf "$HPCDDM_TEST_RUNS"' EXIT
 
 if bash slurm/testbed/install.sh && said=$(bash slurm/testbed/up.sh "$HPCDDM_TESTBED"); then
     echo "$said"
     case "$said" in
         *"up already"*) ;;  # somebody else's: it stays up
-        *) trap 'bash slurm/testbed/down.sh "$HPCDDM_TESTBED"' EXIT ;;
+        *) trap 'bash slurm/testbed/down.sh "$HPCDDM_TESTBED"; rm -rf "$HPCDDM_TEST_RUNS"' EXIT ;;
     esac
 elif [ -n "${CI:-}" ]; then
     echo "error: no Slurm could be started, and in CI the tests on a real Slurm may not be skipped" >&2

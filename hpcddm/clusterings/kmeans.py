@@ -109,7 +109,7 @@ def _nearest(points: Float[np.ndarray, "n d"], centroids: Float[np.ndarray, "m d
 
 def _lloyd(points: Float32[np.ndarray, "n d"], k: int, settings: Settings, seed: int) -> Float32[np.ndarray, "{k} d"]:
     """Return the centroids of the best of several runs of Lloyd's algorithm."""
-    # faiss trains on at most 256 points per centroid unless told otherwise, and its sums depend on the threads.
+    # faiss trains on at most 256 points per centroid by default, and its sums depend on the threads.
     options = {"max_points_per_centroid": len(points), "min_points_per_centroid": 1}
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)

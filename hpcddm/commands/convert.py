@@ -88,7 +88,7 @@ def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
             "image_size": data.x_shape.height,
             "num_classes": data.num_classes,
             "space": data.space.model_dump(),
-            **initial_weights.told(config.model, data),
+            **initial_weights.seen_condition(config.model, data),
         },
     }
 

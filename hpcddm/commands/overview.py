@@ -182,14 +182,16 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     submissions = submissions_of(run)
     states = survey(plan(experiment), run)
     sites = {submission.site for submission in submissions}
-    is_told = any(fresh.exists(home.stop) for home in journal_dirs(run))
+    is_stopping = any(fresh.exists(home.stop) for home in journal_dirs(run))
     rows, vanished = [], []
     for key, status in states.items():
         unit_submissions = [submission for submission in submissions if key in submission.units]
         is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
         is_foreign = status.unit.site is not None and status.unit.site not in sites
         job = (queue.jobs or {}).get(key)
-        observed = UnitObservation(status, activity(run, key), unit_submissions, job, is_silent, is_told, is_foreign)
+        observed = UnitObservation(
+            status, activity(run, key), unit_submissions, job, is_silent, is_stopping, is_foreign
+        )
         rows.append(_row(observed, experiment, run))
         vanished += [key] if has_vanished(observed) else []
     ends = early_ends(submissions, vanished)

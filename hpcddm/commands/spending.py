@@ -140,7 +140,7 @@ def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> 
     last = record.stopped or (record.beat.time if record.beat else record.started)
     end = time.time() if is_running else last
     # The batch script's word counts; without a queue there is none, and rank 0 has the last one.
-    is_told = bool(record.verdict) or (bool(record.ended) and record.job is None)
+    is_recorded = bool(record.verdict) or (bool(record.ended) and record.job is None)
     return JobCost(
         unit=key,
         attempt=record.number,
@@ -152,7 +152,7 @@ def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> 
         gpus=_count(record, "gpus"),
         wasted=wasted,
         source="records",
-        is_estimate=not (is_told or is_running) or record.started is None,
+        is_estimate=not (is_recorded or is_running) or record.started is None,
         ending=ending,
     )
 

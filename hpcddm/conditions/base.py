@@ -46,7 +46,7 @@ class Condition(Variant[S]):
     def of_prompts(self, prompts: Sequence[str]) -> Conditions:
         """Make the conditions of some sentences.
 
-        Raises `UserError` naming a sentence that is too long, or where networks are told no text.
+        Raises `UserError` naming a sentence that is too long, or where the condition is no text.
         """
 
     def check(self) -> None:

@@ -41,4 +41,4 @@ class ClassLabel(Condition[Settings]):
         return torch.as_tensor(np.asarray(classes, dtype=np.int64))
 
     def of_prompts(self, prompts: Sequence[str]) -> Conditions:
-        raise UserError("data.condition is class_label: the networks of this run are told a class, not text")
+        raise UserError("data.condition is class_label: the condition of this run's networks is a class, not text")

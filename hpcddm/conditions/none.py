@@ -1,4 +1,4 @@
-"""No condition: networks are told nothing of an image."""
+"""No condition: networks see the noisy image and its time alone."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -31,4 +31,4 @@ class NoCondition(Condition[Settings]):
         return self.null(len(classes))
 
     def of_prompts(self, prompts: Sequence[str]) -> Conditions:
-        raise UserError("data.condition is none: the networks of this run are told nothing, no class and no text")
+        raise UserError("data.condition is none: the networks of this run have no condition, neither a class nor text")

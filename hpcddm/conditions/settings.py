@@ -18,7 +18,7 @@ class Form(StrEnum):
 
 
 class ConditionSettings(VariantSettings):
-    """Settings of the condition that every image has: what experts, router and student are told of it."""
+    """Settings of the condition of experts, router and student, which every image has."""
 
     room: ClassVar[str] = "conditions"
     form: ClassVar[Form]

@@ -26,7 +26,7 @@ class ImageShape(Protocol):
 
 @runtime_checkable
 class NetworkData(ImageShape, Protocol):
-    """Shape of the images and of x, number of classes, and what networks are told."""
+    """Shape of the images and of x, number of classes, and condition."""
 
     @property
     def space(self) -> Any:

@@ -70,7 +70,7 @@ class UnitObservation:
     """Its job in the queue; None where it has none."""
     is_silent: bool
     """True where its scheduler did not answer."""
-    is_told_to_stop: bool
+    is_stop_requested: bool
     """True where the run's STOP file exists."""
     is_foreign: bool
     """True where it belongs to a site from which nothing was submitted here."""
@@ -139,7 +139,7 @@ def _in_queue(observed: UnitObservation, job: Job) -> tuple[str, str]:
 
 
 def _alive(observed: UnitObservation, reason: str) -> tuple[str, str]:
-    if observed.is_told_to_stop:
+    if observed.is_stop_requested:
         return WorkState.STOPPING, "STOP is there: it ends after its step"
     beat = observed.work.last.beat if observed.work.last else None
     if beat and time.time() - beat.time > SILENCE_SECONDS:

@@ -64,7 +64,7 @@ class PriorRouterSettings(RouterModelSettings):
         return classes_of(data) + 1 if data.condition.form is Form.CLASS else 1
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError for a prior by class where networks are told no class."""
+        """Raise ValueError for a prior by class where the condition is no class."""
         condition = experiment.data.condition
         if self.prior == "class" and condition.form is not Form.CLASS:
             raise ValueError(f"prior class needs condition class_label, not {condition.name}; take natural or equal")

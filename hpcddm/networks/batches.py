@@ -1,4 +1,4 @@
-"""Batches of a training of denoisers or routers: images with noise, times and what networks are told of them."""
+"""Batches of a training of denoisers or routers: images with noise, times and conditions."""
 
 from functools import partial
 

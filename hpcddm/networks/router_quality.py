@@ -94,10 +94,10 @@ def _logits(
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
         x0 = space.to_model(torch.from_numpy(reader.images(numbers[block])))
-        told = condition.of(reader, numbers[block]) if is_conditional else condition.null(len(block))
+        seen = condition.of(reader, numbers[block]) if is_conditional else condition.null(len(block))
         eps = draws.gaussian(seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), told.to(device)) for t in levels]
+        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), seen.to(device)) for t in levels]
         blocks.append(torch.stack(logits).cpu().numpy())
     return np.concatenate(blocks, axis=1)
 

@@ -110,7 +110,7 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
     """Draw the missing images, all ranks together, and open them all: they lie in the unit's folder.
 
     Every batch that is drawn is stored at once, so that an attempt draws none that an earlier one has stored.
-    Raises `Stopped` between two batches when the unit was told to leave.
+    Raises `Stopped` between two batches when a stop was requested.
     """
     plan = Plan.of(settings, unit.inputs)
     if not _is_there(unit, plan):
@@ -141,7 +141,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
     for expert, batches in groupby(missing, key=lambda batch: batch[0]):
         ensemble = loading.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
-            unit.leave_if_told()
+            unit.stop_if_requested()
             images = _draw_batch(settings, plan, ensemble, condition, expert, rows, device)
             unit.attempt.require_ownership()
             with _whole(_file(folder, rows)) as file:
@@ -163,9 +163,9 @@ def _draw_batch(
     space, samples = space_of(settings.data), plan.samples
     sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
-    told = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
+    asked = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
     return space.to_images(
-        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, told, space, sampler)
+        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, asked, space, sampler)
     )
 
 
@@ -190,8 +190,8 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
 
 
 def _wait(unit: Unit) -> None:
-    """Wait a moment for the other ranks; raises `Stopped` when told to leave, or when rank 0 has left."""
-    unit.leave_if_told()
+    """Wait a moment for the other ranks; raises `Stopped` on request, or when rank 0 has left."""
+    unit.stop_if_requested()
     if unit.ranks.rank > 0 and fresh.exists(unit.attempt.folder / ENDED):
         raise Stopped("rank 0 has left, or failed")
     time.sleep(POLL_SECONDS)

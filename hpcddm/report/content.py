@@ -66,7 +66,7 @@ class Content:
     denoisers: list[Denoiser]
     clusters: list[Cluster]
     asked_for: str
-    """Word for what was asked for: 'class', 'caption', or '' where networks are told nothing."""
+    """Word for what was asked for: 'class', 'caption', or '' where networks have no condition."""
     gallery_texts: list[str]
     """Class or caption asked for of each picture in a gallery."""
     galleries: list[Gallery]

@@ -99,7 +99,7 @@ class StopFlag:
 
     def _check(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
         due = [0.0] * len(conditions)
-        # To the end: one that was told to stop may hang, and must still notice that it was replaced.
+        # To the end: one that shall stop may hang, and must still notice that it was replaced.
         while True:
             for number, (seconds, condition) in enumerate(conditions):
                 if time.monotonic() < due[number]:

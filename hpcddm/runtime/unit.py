@@ -61,7 +61,7 @@ class Unit:
         """Return the manifests of all input units of one stage, by key."""
         return {key: manifest for key, manifest in self.inputs.items() if key.split("/")[0] == stage}
 
-    def leave_if_told(self) -> None:
+    def stop_if_requested(self) -> None:
         """Raise `Stopped` at a place where nothing is lost; for stages of one process."""
         if self.stop.reason:
             raise Stopped(self.stop.reason)

@@ -27,7 +27,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
     clusters = np.empty(len(features), CLUSTER_TYPE)
     for block in blocks_of(range(len(features))):
-        unit.leave_if_told()
+        unit.stop_if_requested()
         clusters[block.start : block.stop] = partition.assign(features.gather(block))
         unit.heartbeat.beat(block.stop, len(features))
     write_columns(unit.folder / CLUSTERS, {samples.CLUSTER: clusters})

@@ -40,6 +40,6 @@ def work(workload: Workload, key: str) -> list[Work]:
 def _features(encoder: ImageEncoder, reader: Reader, numbers: range, unit: Unit) -> Iterator[np.ndarray]:
     """Yield the features (n, d) of consecutive images."""
     for block in blocks_of(numbers, IMAGES_AT_ONCE):
-        unit.leave_if_told()
+        unit.stop_if_requested()
         yield encoder.encode(reader.images(block))
         unit.heartbeat.beat(block[-1] + 1 - numbers.start, len(numbers))

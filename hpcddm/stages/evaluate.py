@@ -50,14 +50,14 @@ def run(settings: Experiment, unit: Unit) -> Result:
     for first in range(start, stop, settings.evaluate.batch):
         rows = range(first, first + settings.evaluate.batch)
         for number, (name, arm) in enumerate(arms.items()):
-            unit.leave_if_told()
+            unit.stop_if_requested()
             unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
             if name in real:
                 images = real[name].images(numbers[name][rows])
             else:
                 shown = numbers[REFERENCE][rows]
-                told, clusters = condition.of(real[REFERENCE], shown), real[REFERENCE].clusters(shown)
-                drawn = _draw(settings, ensemble, space, name, rows, told.to(device), clusters.to(device), arm)
+                asked, clusters = condition.of(real[REFERENCE], shown), real[REFERENCE].clusters(shown)
+                drawn = _draw(settings, ensemble, space, name, rows, asked.to(device), clusters.to(device), arm)
                 images = space.to_images(drawn)
             arm.add(images, pixels, *measuring_networks)
     unit.heartbeat.beat(total, total)
@@ -117,17 +117,17 @@ def _draw(
     space: Space[SpaceSettings],
     name: str,
     rows: range,
-    told: torch.Tensor,
+    asked: torch.Tensor,
     clusters: torch.Tensor,
     arm: Arm,
 ) -> torch.Tensor:
     """Sample x of one batch; the oracle follows `clusters`, those of the held-out images at the same places.
 
-    told: their conditions, on the device of the networks.
+    asked: conditions of the samples, on the device of the networks.
     """
     evaluate = settings.evaluate
     field = ensemble.field(name, evaluate, clusters)
-    drawn = sample(field, settings.seed, rows, told, space, evaluate)
+    drawn = sample(field, settings.seed, rows, asked, space, evaluate)
     used = torch.stack(field.usage).double().cpu().numpy()
     arm.usage = used if arm.usage is None else arm.usage + used
     return drawn

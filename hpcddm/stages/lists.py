@@ -33,7 +33,7 @@ def _by_clusters(settings: Experiment, unit: Unit) -> Result:
     lists: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
     for expert in range(num_experts):
-        unit.leave_if_told()
+        unit.stop_if_requested()
         numbers = members(clusters, expert)
         require(len(numbers) > 0, f"cluster.clustering: cluster {expert} is empty; use another seed or fewer experts")
         lists |= _write(settings, unit, catalog, expert, numbers)
@@ -56,7 +56,7 @@ def _by_keys(settings: Experiment, unit: Unit) -> Result:
     require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
 
     def advance(done: int) -> None:
-        unit.leave_if_told()
+        unit.stop_if_requested()
         unit.heartbeat.beat(done, len(catalog))
 
     numbers = sample_keys.numbers_of(keys, path, catalog.texts("key"), advance)

@@ -14,7 +14,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     numbers = listed.gather(range(len(listed)))
 
     def advance(done: int) -> None:
-        unit.leave_if_told()
+        unit.stop_if_requested()
         unit.heartbeat.beat(done, len(numbers))
 
     copy = write_copy(unit.folder, samples.catalog(unit, TRAIN), numbers, advance)

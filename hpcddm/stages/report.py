@@ -262,6 +262,6 @@ class Shown:
         return by_arm
 
     def _go_on(self) -> None:
-        self.unit.leave_if_told()
+        self.unit.stop_if_requested()
         self.unit.heartbeat.beat(self.done, 2 * len(self.arms) + len(self.alone))
         self.done += 1

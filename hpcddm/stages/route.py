@@ -56,7 +56,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     reader = samples.reader(unit, HELDOUT)
     numbers = heldout_numbers(len(reader), settings.seed)
-    measured, temperatures = quality(settings, corrected, reader, numbers, unit.leave_if_told)
+    measured, temperatures = quality(settings, corrected, reader, numbers, unit.stop_if_requested)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
@@ -116,7 +116,7 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         results["images"] = len(reader)
 
         def advance(done: int) -> None:
-            unit.leave_if_told()
+            unit.stop_if_requested()
             unit.heartbeat.beat(done, len(reader))
 
         router.fit(reader, advance)

@@ -63,6 +63,6 @@ def _pick(records: Split, images: range, span: range, unit: Unit) -> Iterator[Re
     """Yield the records of one tar among those of the unit."""
     for number in images:
         if number % BEAT_EVERY == 0:
-            unit.leave_if_told()
+            unit.stop_if_requested()
         unit.heartbeat.beat(number - span.start, len(span))
         yield records[number]

@@ -65,7 +65,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
 
     A batch whose gradient is not finite is skipped and counted. Resuming is exact: the weights do not depend on where,
     or how often, the training was interrupted.
-    Raises `Stopped`, with everything saved, when the unit was told to leave.
+    Raises `Stopped`, with everything saved, when a stop was requested.
     """
     ranks = unit.ranks
     require(
@@ -114,7 +114,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
                 saved_at = time.time()
             if stop:
                 process_group.leave()
-                raise Stopped(unit.stop.reason or "another rank was told to stop")
+                raise Stopped(unit.stop.reason or "a stop was requested of another rank")
 
     log.close()
     _publish(engine.ema_weights(), progress, unit)
@@ -191,7 +191,7 @@ def _finite(loss: float, progress: Progress, unit: Unit) -> float:
 
 
 def _agree(stop: bool, save: bool, device: torch.device) -> tuple[bool, bool]:
-    """Return for all ranks if any of them is told to stop, and if any of them is to save."""
+    """Return for all ranks if a stop was requested of any of them, and if any of them is to save."""
     if dist.get_world_size() == 1:
         return stop, save
     flags = torch.tensor([stop, save], dtype=torch.int32, device=device)

@@ -18,8 +18,8 @@ TIMEOUT = timedelta(minutes=10)
 def join(unit: Unit) -> torch.device:
     """Create the process group of the unit's ranks and return this rank's device.
 
-    A rank that is told to stop while it waits for the others ends here. Raises `MissingGpu` where not every rank has
-    the GPU that it needs.
+    A rank ends here when a stop is requested while it waits for the others. Raises `MissingGpu` where not every
+    rank has the GPU that it needs.
     """
     device = devices.own_device(unit)
     _choose_interface(unit)

@@ -127,7 +127,7 @@ def test_a_wrong_site(place, changes, message):
 
 
 def test_an_unknown_stage_to_redo(place):
-    valid = "shard, catalog, encode, cluster, assign, lists, measuring, train, route, distill, evaluate, report"
+    valid = "shard, catalog, encode, cluster, assign, lists, materialise, measuring, train, route, distill, evaluate, report"
     assert f"--redo trian: unknown stage; valid: {valid}" in submit("--redo", "trian")
 
 

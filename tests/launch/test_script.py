@@ -105,7 +105,7 @@ def test_a_busy_controller_does_not_end_a_unit_on_a_blind_node(tmp_path):
     assert elsewhere(tmp_path, busy=40) == ["requeue", "update JobId=7_0 ExcNodeList=n9"]
 
 
-def test_a_job_that_is_told_to_stop_in_its_setup_goes_nowhere(tmp_path):
+def test_a_job_that_is_stop_requested_in_its_setup_goes_nowhere(tmp_path):
     for state in ("COMPLETING", "CANCELLED"):
         assert elsewhere(tmp_path, state=f"JobState={state} Reason=None") == []
     (tmp_path / "stop").touch()

@@ -297,7 +297,7 @@ def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
     router, seen = loaded(made, "natural"), []
     router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
     reader = heldout(bench)
-    router_quality.quality(settings, router, reader, np.arange(200), unit.leave_if_told)
+    router_quality.quality(settings, router, reader, np.arange(200), unit.stop_if_requested)
     assert sum(seen) == router_quality.router_nfe(settings, 200)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from hpcddm import plugins
 from hpcddm.conditions.settings import Form
 from hpcddm.errors import UserError
-from hpcddm.initial_weights import told
+from hpcddm.initial_weights import seen_condition
 from hpcddm.models.base import Denoiser
 from hpcddm.models.checkpoints.base import CheckpointInfo
 from hpcddm.models.layers import time_waves
@@ -178,7 +178,7 @@ def _new_classes(work: _Work) -> None:
 
 def _reset_text(work: _Work) -> None:
     """Reset the text embedding where the target's text encoder is another one."""
-    have, want = work.source.encoder, told(work.target.model, work.target.data)["encoder"]
+    have, want = work.source.encoder, seen_condition(work.target.model, work.target.data)["encoder"]
     if None not in (have, want) and have != want:
         for kind in PARAMETERS:
             work.remove(f"{TEXT}.{kind}", "reset", f"text encoder {have} there, {want} here")

@@ -78,7 +78,7 @@ def _observe_runs(folder: Path, circle: Circle) -> None:
 
 def _wait_for_a_new_file(folder: Path, circle: Circle) -> float | None:
     path = folder / "new-file"
-    # Whoever has looked for a file before may be told by its cache for a while that there is none.
+    # Whoever has looked for a file before may see for a while, from its cache, that there is none.
     path.exists()
     circle.share("looked")
     if circle.ranks.rank == 0:
