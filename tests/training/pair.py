@@ -1,4 +1,4 @@
-"""Trainings by two ranks: interrupted, with a batch that is not finite, and how much host memory their end takes.
+"""Trainings by two and four ranks: interrupted, with a batch that is not finite, and the host memory of their end.
 
 Prints what came out as JSON. Every rank is a fork of this process, which has paid for the imports.
 """
@@ -67,10 +67,10 @@ class Collectives(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def on_two_ranks(work: Callable[[int], None]) -> list[int]:
-    """Run a function in two forks and return how they ended: 0, 3 for a stop, 1."""
+def on_ranks(world_size: int, work: Callable[[int], None]) -> list[int]:
+    """Run a function in forks, one for each rank, and return how they ended: 0, 3 for a stop, 1."""
     children = []
-    for rank in range(2):
+    for rank in range(world_size):
         child = os.fork()
         if child == 0:
             try:
@@ -87,32 +87,34 @@ def on_two_ranks(work: Callable[[int], None]) -> list[int]:
 
 
 class Pairs:
-    """Trainings of the network of scenarios.py by two ranks, each in a folder of its own."""
+    """Trainings of the network of scenarios.py by several ranks, each in a folder of its own."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.reader = root, write_tar(root)
 
-    def train(self, name: str, settings: Training, stop_after: int | None, bad_steps: range) -> list[int]:
-        """One attempt: rank 1 is told to stop during a step, and its loss of some steps is not finite."""
+    def train(
+        self, name: str, settings: Training, stop_after: int | None, bad_steps: range, world_size: int, threads: int
+    ) -> list[int]:
+        """One attempt: a stop is requested of rank 1 during a step, and its loss of some steps is not finite."""
         run = RunDir(self.root / name)
         owner = f"slurm-x-0123456789ab-7_0.{len(attempts(run.logs(KEY)))}"
 
         def work(rank: int) -> None:
-            unit = self._unit(name, rank, owner)
+            unit = self._unit(name, rank, owner, world_size, threads)
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
             task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6)
             trained = loop.train(task, settings, unit)
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
 
-        return on_two_ranks(work)
+        return on_ranks(world_size, work)
 
-    def _unit(self, name: str, rank: int, owner: str) -> Unit:
-        run, ranks = RunDir(self.root / name), Ranks(rank, rank, 2, 1, owner)
+    def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, threads: int = 1) -> Unit:
+        run, ranks = RunDir(self.root / name), Ranks(rank, rank, world_size, 1, owner)
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f")
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", data_threads=threads)
 
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0
@@ -146,15 +148,24 @@ class Pairs:
             steps = [called.names[start:end] for start, end in zip(counts, counts[1:], strict=False)]
             (self.root / f"collectives-{rank}").write_text(json.dumps(steps))
 
-        assert on_two_ranks(work) == [0, 0]
+        assert on_ranks(2, work) == [0, 0]
         return json.loads((self.root / "collectives-0").read_text())
 
-    def chain(self, name: str, stops: list[int], bad_steps: range = range(0), **changes: object) -> dict:
+    def chain(
+        self,
+        name: str,
+        stops: list[int],
+        bad_steps: range = range(0),
+        world_size: int = 2,
+        threads: int = 1,
+        **changes: object,
+    ) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
-        codes = [self.train(name, training(**changes), stop, bad_steps) for stop in (*stops, None)]
+        settings = training(**changes)
+        codes = [self.train(name, settings, stop, bad_steps, world_size, threads) for stop in (*stops, None)]
         folder, (_, last) = self.root / name / KEY, attempts(RunDir(self.root / name).logs(KEY))[-1]
         found = {"codes": codes, "figures": heartbeat.read(last).figures}
-        if codes[-1] == [0, 0]:
+        if not any(codes[-1]):
             weights = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
             found |= {"weights": weights, "curve": (folder / "curve.json").read_text()}
             found |= {"facts": json.loads((self.root / name / "facts.json").read_text())}
@@ -177,7 +188,7 @@ class Pairs:
             (self.root / f"gather-{rank}").write_text(json.dumps({"grown": grown, "names": [*weights], "right": right}))
             dist.barrier()
 
-        assert on_two_ranks(work) == [0, 0]
+        assert on_ranks(2, work) == [0, 0]
         return [json.loads((self.root / f"gather-{rank}").read_text()) for rank in range(2)]
 
 
@@ -197,6 +208,10 @@ def main(root: Path) -> dict:
         "bad saved": pairs.chain("bad-saved", [BAD_STEP + 1, 2], bad),
         "bad bf16": pairs.chain("bad-bf16", [], bad, precision="bf16"),
     }
+    for world_size in (2, 4):
+        for threads in (0, 1, 4):
+            name, stops = f"{world_size} ranks, {threads} threads", [] if threads == 1 else [3, 2, 1]
+            found[name] = pairs.chain(name, stops, world_size=world_size, threads=threads)
     loop.MOST_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}

@@ -1,4 +1,4 @@
-"""Trainings by two ranks, in a process of their own."""
+"""Trainings by two and four ranks, in a process of their own."""
 
 import json
 import os
@@ -30,6 +30,14 @@ def test_an_interruption_changes_neither_the_weights_nor_the_curve(found):
     assert found["stopped"]["codes"] == [[3, 3]] * 9 + [[0, 0]] and found["reference"]["codes"] == [[0, 0]]
     assert found["stopped"]["weights"] == found["reference"]["weights"]
     assert found["stopped"]["curve"] == found["reference"]["curve"]
+
+
+@pytest.mark.parametrize("threads", [0, 4])
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_how_many_threads_read_ahead_and_where_it_was_stopped_changes_no_bit_at_any_ranks(found, world_size, threads):
+    reference, other = (found[f"{world_size} ranks, {count} threads"] for count in (1, threads))
+    assert other["codes"] == [[3] * world_size] * 3 + [[0] * world_size]
+    assert other["weights"] == reference["weights"] and other["curve"] == reference["curve"]
 
 
 def test_a_batch_with_a_loss_that_is_not_finite_is_skipped_counted_and_shown(found, output):
