@@ -1,11 +1,14 @@
 """Columns: what is known of every sample, memory-mapped from contiguous HDF5 datasets in one or several files."""
 
+import errno
 import math
 import mmap
 import os
+import resource
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -21,6 +24,8 @@ Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""
 BYTES, OFFSETS = "bytes", "offsets"
 """Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""
+MOST_OPEN = 8192
+"""Number of open files that is enough for two splits of 256 ranges, with several files of columns each, and tars."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +141,17 @@ class _MappedFile:
                 self._layouts = dict(_layouts(file))
             with open(path, "rb") as plain:
                 self._map = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            # h5py says in any of these ways that a file is damaged.
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise UserError(f"{path}: {error.strerror}; raise the limit, 'ulimit -n' of the job's shell") from None
             raise _unusable(path, str(error)) from None
         self._path = path
 
     def rows(self, name: str, count: int) -> Shaped[np.ndarray, "{count} ..."]:
         """Map a dataset of so many rows; raises `UserError` naming the file that lacks it, or some of its bytes."""
         if name not in self._layouts:
-            raise _unusable(self._path, f"it has no column {name}, only {', '.join(self._layouts)}")
+            raise _unusable(self._path, f"it has no column {name}, only {', '.join(map(str, self._layouts))}")
         offset, shape, dtype = self._layouts[name]
         if shape[:1] != (count,):
             raise _unusable(self._path, f"column {name} has shape {shape} instead of {count} rows")
@@ -162,6 +170,7 @@ _FILES: WeakValueDictionary[tuple, _MappedFile] = WeakValueDictionary()
 
 def _mapped(path: Path) -> _MappedFile:
     """Map a file once for all of its columns that are in use; a file that replaced it is another one."""
+    _raise_limit_of_files()
     try:
         status = os.stat(path)
     except OSError as error:
@@ -171,6 +180,15 @@ def _mapped(path: Path) -> _MappedFile:
     if file is None:
         file = _FILES[key] = _MappedFile(path)
     return file
+
+
+@cache
+def _raise_limit_of_files() -> None:
+    """Let this process have more files open than the usual 1024, as far as it may: every map takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_OPEN if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _unusable(path: Path, reason: str) -> UserError:

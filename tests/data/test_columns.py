@@ -94,6 +94,12 @@ def chunked(path):
         file.create_dataset("n", data=np.arange(100), chunks=(10,))
 
 
+def spoilt(path):
+    content = path.read_bytes()
+    # The table of names of the file's root; h5py raises another error than for a file that is cut.
+    path.write_bytes(content.replace(b"HEAP", b"XXXX", 1))
+
+
 DAMAGES = {
     "missing": (lambda path: path.unlink(), "No such file"),
     "empty": (lambda path: path.write_bytes(b""), "no usable columns"),
@@ -101,6 +107,7 @@ DAMAGES = {
     "foreign": (lambda path: path.write_bytes(b"no HDF5 at all"), "no usable columns"),
     "of fewer rows": (lambda path: write_columns(path, {"n": np.arange(99)}), r"shape \(99,\) instead of 100 rows"),
     "of other columns": (lambda path: write_columns(path, {"m": np.arange(100)}), "no column n, only m"),
+    "of spoilt names": (spoilt, "no usable columns"),
     "in chunks": (chunked, "column n is not contiguous"),
 }
 
@@ -129,6 +136,29 @@ def test_columns_of_one_file_share_one_open_file_which_goes_with_them(tmp_path):
     )
     done = python(code, *files)
     assert done.stdout.split() == ["4", "0"], done.stderr
+
+
+MANY = """
+import resource, sys
+from pathlib import Path
+from hpcddm.data.columns import Column
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print(len(Column("n", {Path(path): 1 for path in sys.argv[1:]})))
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+Column("n", {Path(path).with_name(f"other-{Path(path).name}"): 1 for path in sys.argv[1:]})
+"""
+
+
+def test_as_many_files_are_open_as_the_system_allows(tmp_path):
+    paths = [tmp_path / f"{number}.h5" for number in range(40)]
+    for path in paths:
+        write_columns(path, {"n": np.arange(1)})
+        write_columns(path.with_name(f"other-{path.name}"), {"n": np.arange(1)})
+    done = python(MANY, *paths)
+    assert done.stdout == "40\n", done.stderr
+    # A file that only cannot be opened is not to be made anew.
+    assert "raise the limit, 'ulimit -n'" in done.stderr and "manifest" not in done.stderr.splitlines()[-1]
 
 
 MEMORY = """
