@@ -1,7 +1,7 @@
 """Copies of samples as tars of their own, with a catalog: for a partner, an object store, or the disk of a node."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_
 from hpcddm.data.columns import write_columns
 from hpcddm.data.images import TarImages
 from hpcddm.data.tar import Sample, TarIndex, columns_of, index_tar, write_samples
-from hpcddm.errors import require
+from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.shard import tar_file
@@ -37,17 +37,19 @@ EXTENSIONS = {"JPEG": "jpg", "TIFF": "tif"}
 def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Callable[[int], None]) -> Catalog:
     """Copy samples in their order, the images' files as they are, and return the catalog of the copy.
 
-    Tars that an interrupted attempt completed stay. advance: called with the number of samples that are copied; it may
-    raise. Raises `UserError` naming a tar that cannot be read, or a folder that holds other samples.
+    Tars that an interrupted attempt completed stay, where they hold these samples. advance: called with the number of
+    samples that are copied; it may raise. Raises `UserError` naming a tar that cannot be read.
     """
     columns = ["key", "offset", "size", "tar", *(name for name in ("label", "caption") if source.has(name))]
     entry, indices, done = SplitEntry(sorted(columns), [], []), {}, 0
     for block in _tars(source, numbers):
         path = folder / tar_file(len(entry.tars))
-        if not path.exists():
+        index = _kept(path, source, block)
+        if index is None:
             with atomic.replacing(path) as staged:
                 write_samples(staged, _samples(source, block, done, advance))
-        indices[len(entry.tars)] = index_tar(path)
+            index = index_tar(path)
+        indices[len(entry.tars)] = index
         entry.tars.append(Tar(path.name, path.stat().st_size))
         done += len(block)
         if done == len(numbers) or sum(len(index.keys) for index in indices.values()) >= PART_SAMPLES:
@@ -55,7 +57,8 @@ def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Cal
             indices = {}
     copy = Catalog(folder, entry)
     is_same = len(copy) == len(numbers) and copy.digest(range(len(copy))) == source.digest(numbers)
-    require(is_same, f"{folder}: holds other samples than those of the list; remove its tars and submit again")
+    require(is_same, f"{folder}: the samples that were copied are not those of the list; remove its tars, submit again")
+    _remove_others(folder, copy.files)
     # Last, so that a copy with a catalog is complete.
     write_catalog(folder / CATALOG_FILE, {TRAIN: entry})
     return copy
@@ -89,6 +92,24 @@ def _tars(source: Catalog, numbers: ListNumbers) -> Iterator[ListNumbers]:
                 start, filled = place, 0
     if start < place:
         yield numbers[start:]
+
+
+def _kept(path: Path, source: Catalog, numbers: ListNumbers) -> TarIndex | None:
+    """Index a tar that is there already; None where there is none, it is torn, or holds other samples than these."""
+    try:
+        index = index_tar(path)
+    except UserError:
+        return None
+    keys, sizes = source.texts("key").gather(numbers), source.column("size").gather(numbers)
+    return index if index.keys == keys and np.array_equal(index.sizes, sizes) else None
+
+
+def _remove_others(folder: Path, names: Container[str]) -> None:
+    """Remove what interrupted attempts left: tars and columns of a longer list, and those half written."""
+    for pattern in ("images-*.tar", f"{TRAIN}-*.h5", ".images-*.tar.*", f".{TRAIN}-*.h5.*"):
+        for path in folder.glob(pattern):
+            if path.name not in names:
+                path.unlink(missing_ok=True)
 
 
 def _samples(source: Catalog, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:

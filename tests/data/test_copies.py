@@ -98,11 +98,27 @@ def test_an_interrupted_copy_keeps_the_tars_that_are_complete(tmp_path, catalog,
     assert TarImages(written).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
 
 
-def test_a_folder_that_holds_other_samples_is_refused(tmp_path, catalog):
-    copy(tmp_path / "copy", catalog, LISTED + np.uint32(0) - np.uint32(1))
-    (tmp_path / "copy" / "catalog.json").unlink()
-    with pytest.raises(UserError, match="holds other samples than those of the list; remove its tars"):
-        copy(tmp_path / "copy", catalog)
+def cut(folder):
+    path = folder / "images-00000.tar"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+LEFT = {
+    "other samples": lambda folder, catalog: copy(folder, catalog, LISTED - np.uint32(1)),
+    "a longer list": lambda folder, catalog: copy(folder, catalog, np.arange(COUNT, dtype=np.uint32)),
+    "a torn tar": lambda folder, catalog: (copy(folder, catalog), cut(folder)),
+    "half a tar": lambda folder, catalog: (folder / ".images-00003.tar.0123456789abcdef").write_bytes(b"x" * 1000),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_an_interrupted_attempt_left_of_another_list_is_replaced(tmp_path, catalog, tar_bytes, left):
+    (tmp_path / "copy").mkdir()
+    LEFT[left](tmp_path / "copy", catalog)
+    (tmp_path / "copy" / "catalog.json").unlink(missing_ok=True)
+    written = copy(tmp_path / "copy", catalog)
+    assert TarImages(written).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
+    assert {file.name for file in (tmp_path / "copy").iterdir()} == set(files_of(written))
 
 
 def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
