@@ -75,9 +75,11 @@ class StagedImages(Images):
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
         self._look()
-        if self._copy is not None:
+        # Once, as another thread may give it up meanwhile.
+        copy = self._copy
+        if copy is not None:
             try:
-                return self._copy.images(numbers)
+                return copy.images(numbers)
             except UserError as error:
                 self._give_up(error)
         return self._shared.images(numbers)

@@ -167,6 +167,15 @@ def test_a_copy_that_vanishes_is_said_once_and_the_shared_tars_are_read(data, sc
     assert said.count("not staged: ") == 1 and "the shared tars are read, which changes no result" in said
 
 
+def test_a_copy_that_another_thread_gives_up_at_this_moment_is_no_error(data, monkeypatch):
+    with data.opened("staged") as images:
+        await_copy(images)
+        looks = iter([images._copy])
+        monkeypatch.setattr(staged.StagedImages, "_look", lambda self: None)
+        monkeypatch.setattr(staged.StagedImages, "_copy", property(lambda self: next(looks, None)), raising=False)
+        assert np.array_equal(images.images([0, 2]), TarReader(data.catalog).images([0, 2]))
+
+
 def test_a_disk_that_is_too_small_is_said_and_the_shared_tars_are_read(data, scratch, capsys, monkeypatch):
     monkeypatch.setattr("hpcddm.rundir.atomic.free_bytes", lambda folder: 1000)
     with data.opened("staged", data.unit(MONOLITH), listed=False) as images:
