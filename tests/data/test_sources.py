@@ -171,6 +171,13 @@ def test_a_table_gives_every_picture_its_caption(folder, name):
     assert records.has_captions and records[3].caption == "a picture, bee/pic.0.png" and records[3].label == 1
 
 
+@pytest.mark.parametrize("name", ["captions.jsonl", "captions.csv"])
+def test_a_table_may_begin_with_a_mark_and_end_with_empty_lines(folder, name):
+    table = with_captions(folder, name=name)
+    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes() + b"\n\n")
+    assert open_split("image_folder", folder)[3].caption == "a picture, bee/pic.0.png"
+
+
 def test_a_changed_caption_is_other_content(folder):
     contents = [content("image_folder", folder)]
     for caption in ("an ant", "a bee"):
@@ -185,10 +192,13 @@ def test_a_changed_caption_is_other_content(folder):
         ([("ant/pic.0.png", "an ant")], None, "captions.jsonl: no caption of ant/pic.1.JPG; every image needs one"),
         (None, '{"file": "ant/pic.0.png"}\n', "captions.jsonl: no table .* in every row .no 'caption'."),
         (None, "an ant\n", "captions.jsonl: no table of images with `file` and `caption` in every row"),
+        (None, '{"file": "ant/pic.0.png", "caption": null}\n', "captions.jsonl: ant/pic.0.png: None is no caption"),
+        (None, "file,caption\nant/pic.0.png\n", "captions.csv: ant/pic.0.png: None is no caption"),
+        (None, "file,caption\na.png,x\na.png,y\n", "captions.csv: a.png stands there twice; an image has one caption"),
     ],
 )
 def test_a_table_that_lacks_something_is_named(folder, rows, text, message):
-    table = with_captions(folder, rows=rows)
+    table = with_captions(folder, rows=rows, name=message.split(":")[0])
     if text is not None:
         table.write_text(text)
     with pytest.raises(UserError, match=message):

@@ -15,7 +15,7 @@ from PIL import Image
 
 from hpcddm.data.sources.base import SPLITS, Record, Source, Split
 from hpcddm.data.sources.settings import SourceSettings
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
 
 EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
@@ -118,12 +118,20 @@ def _table(root: Path) -> Path | None:
 def _captions(table: Path) -> dict[str, str]:
     """Read a table of captions, by the images' files."""
     try:
-        with open(table, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file)) if table.suffix == ".csv" else [json.loads(line) for line in file]
-        return {str(row["file"]): str(row["caption"]) for row in rows}
+        # Some programs begin a file with a mark.
+        with open(table, newline="", encoding="utf-8-sig") as file:
+            parsed = csv.DictReader(file) if table.suffix == ".csv" else map(json.loads, filter(str.strip, file))
+            rows = [(row["file"], row["caption"]) for row in parsed]
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{table}: no table of images with `file` and `caption` in every row ({reason})") from None
+    captions: dict[str, str] = {}
+    for name, caption in rows:
+        # A row of a CSV file that is too short has None there.
+        require(isinstance(name, str) and isinstance(caption, str), f"{table}: {name}: {caption!r} is no caption")
+        require(name not in captions, f"{table}: {name} stands there twice; an image has one caption")
+        captions[name] = caption
+    return captions
 
 
 class ImageFolder(Source[Settings]):
