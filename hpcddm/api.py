@@ -99,8 +99,11 @@ class Run:
         """Draw images of some classes in turn, or of some prompts in turn; with neither, like the evaluation set.
 
         The same seed gives the same images as `hpcddm sample`. advance: called with the number of images of a batch.
-        Raises `ConfigError` for an unknown strategy, `UserError` naming a unit that is not complete.
+        Raises `ConfigError` for an unknown strategy or class, `UserError` naming a unit that is not complete.
         """
+        num_classes = self.settings.data.num_classes
+        if num_classes is not None and (unknown := [label for label in classes if not 0 <= label < num_classes]):
+            raise ConfigError(f"classes: {unknown[0]}: valid classes are 0 to {num_classes - 1}")
         arm, request = strategy or self.settings.evaluate.strategies[0], ImageRequest(count, classes, prompts)
         is_oracle = LISTS in units_of(self.settings, arm)
         return draw(self.settings, self._run, self.ensemble(arm), arm, is_oracle, request, seed, advance)
@@ -128,14 +131,17 @@ class Run:
             return field(x.to(device), t, condition.to(device), context)
 
     def ensemble(self, strategy: str) -> Ensemble:
-        """Load the networks that a strategy reads; raises as `sample` does."""
-        units = units_of(self.settings, strategy)
-        missing = missing_experts(self.settings, self._run, units)
-        needed = tuple(key for key in units if key not in missing)
-        if needed not in self._ensembles:
-            device = current_device()
-            self._ensembles[needed] = loading.load_ensemble(self.settings, self._run.unit, needed, device)
-        return self._ensembles[needed]
+        """Load the networks that a strategy reads, those of all units that are complete by then.
+
+        Raises as `sample` does.
+        """
+        units = tuple(units_of(self.settings, strategy))
+        if units not in self._ensembles:
+            # This reads all manifests of the run, which would take longer than a velocity.
+            missing = missing_experts(self.settings, self._run, list(units))
+            needed = [key for key in units if key not in missing]
+            self._ensembles[units] = loading.load_ensemble(self.settings, self._run.unit, needed, current_device())
+        return self._ensembles[units]
 
 
 def open_run(root: Path | str, **evaluation: Any) -> Run:
