@@ -1,11 +1,11 @@
 """WebDataset tars: writing them, and finding where each sample's image lies, its class and its caption."""
 
 import io
-import tarfile
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, MutableSequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import webdataset
@@ -13,6 +13,7 @@ from jaxtyping import Int32, UInt32, UInt64
 from PIL import Image
 
 from hpcddm.data.sources.base import Record
+from hpcddm.data.tar_headers import Kind, Member, TarHeaders
 from hpcddm.errors import UserError, require
 
 V = TypeVar("V")
@@ -72,35 +73,43 @@ def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: 
 
 
 def index_tar(path: Path) -> TarIndex:
-    """Find the samples of a tar; members that are neither image nor class nor caption are passed over.
+    """Find the samples of a tar; members that are neither image nor class nor caption are passed over, as are links.
 
-    Raises `UserError` naming the tar and the sample when it is torn, a sample has two images, or some samples have a
-    class or a caption and others have none.
+    Raises `UserError` naming the tar and the sample when it is torn, an image is stored as a sparse file, a sample has
+    two images, or some samples have a class or a caption and others have none.
     """
-    images: dict[str, tuple[int, int]] = {}
-    labels: dict[str, np.int32] = {}
-    captions: dict[str, str] = {}
-    try:
-        with tarfile.open(path) as tar:
-            for member in tar:
-                key, extension = split_name(member.name)
-                if extension in IMAGES and member.isfile():
-                    require(key not in images, f"{path}: sample {key} has two images")
-                    images[key] = (member.offset_data, member.size)
-                elif extension in (LABEL, CAPTION) and (content := tar.extractfile(member)):
+    keys: list[str] = []
+    offsets, sizes, labels = array("Q"), array("I"), array("i")
+    captions: list[str] = []
+    label_of, caption_of = _Values[int]("class", labels, 0), _Values[str]("caption", captions, "")
+    with TarHeaders(path) as members:
+        for member in members:
+            key, extension = split_name(member.name)
+            if extension in IMAGES and member.kind in (Kind.FILE, Kind.SPARSE):
+                _check_image(path, member)
+                keys.append(key)
+                offsets.append(member.offset)
+                sizes.append(member.size)
+                label_of.begin(key)
+                caption_of.begin(key)
+            elif extension in (LABEL, CAPTION) and member.kind is Kind.FILE:
+                content = members.read(member)
+                try:
                     if extension == LABEL:
-                        labels[key] = np.int32(int(content.read()))
+                        label_of.set(key, int(np.int32(int(content))))
                     else:
-                        captions[key] = content.read().decode()
-    except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
-        raise UserError(f"{path}: a torn or foreign tar ({error})") from None
+                        caption_of.set(key, content.decode())
+                except (ValueError, OverflowError) as error:
+                    raise UserError(f"{path}: a torn or foreign tar ({member.name}: {error})") from None
+    twice = _first_twice(keys)
+    require(twice is None, f"{path}: sample {twice} has two images")
     return TarIndex(
         path,
-        keys=list(images),
-        offsets=np.array([offset for offset, _ in images.values()], dtype=np.uint64),
-        sizes=np.array([size for _, size in images.values()], dtype=np.uint32),
-        labels=np.array(known) if (known := _of_every(path, "class", images, labels)) else None,
-        captions=_of_every(path, "caption", images, captions),
+        keys,
+        np.array(offsets, dtype=np.uint64),
+        np.array(sizes, dtype=np.uint32),
+        labels=np.array(labels, dtype=np.int32) if label_of.are_there(path, keys) else None,
+        captions=captions if caption_of.are_there(path, keys) else None,
     )
 
 
@@ -138,13 +147,60 @@ def split_name(name: str) -> tuple[str, str]:
     return (folder + slash + stem, extension.lower()) if stem and extension else ("", "")
 
 
-def _of_every(path: Path, what: str, images: Iterable[str], values: Mapping[str, V]) -> list[V] | None:
-    """List the values of all samples; None where no sample has one. Raises `UserError` naming one without."""
-    if not values:
+class _Values(Generic[V]):
+    """Fills the rows of one column of a tar, whose members may come in any order.
+
+    rows: gets one value of each sample; filler: stands for what is not known yet.
+    """
+
+    def __init__(self, what: str, rows: MutableSequence[V], filler: V) -> None:
+        self._what, self._rows, self._filler = what, rows, filler
+        self._known, self._last = bytearray(), ""
+        # In the order that WebDataset prescribes, nothing waits but for the image behind it.
+        self._waiting: dict[str, V] = {}
+
+    def begin(self, key: str) -> None:
+        """Begin the row of a sample, whose image was found."""
+        self._known.append(key in self._waiting)
+        self._rows.append(self._waiting.pop(key, self._filler))
+        self._last = key
+
+    def set(self, key: str, value: V) -> None:
+        """Set the value of a sample, whose row has begun or will begin."""
+        if key == self._last:
+            self._rows[-1], self._known[-1] = value, True
+        else:
+            self._waiting[key] = value
+
+    def are_there(self, path: Path, keys: list[str]) -> bool:
+        """Whether all samples have values, or none has; raises `UserError` naming one without among others."""
+        for row, key in enumerate(keys if self._waiting else ()):
+            if key in self._waiting:
+                self._rows[row], self._known[row] = self._waiting[key], True
+        if not any(self._known):
+            return False
+        lacking = self._known.find(False)
+        require(lacking < 0, f"{path}: sample {keys[lacking]} has no {self._what}, others have one")
+        return True
+
+
+def _check_image(path: Path, member: Member) -> None:
+    if member.kind is Kind.SPARSE:
+        raise UserError(f"{path}: {member.name} is stored as a sparse file; make the tar anew without --sparse")
+    require(member.size < 1 << 32, f"{path}: {member.name} has {member.size} bytes, which is no image")
+
+
+def _first_twice(keys: list[str]) -> str | None:
+    """Return the first key that was there before; hashes find out whether there is one in 16 bytes per key."""
+    hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
+    if not (hashes[1:] == hashes[:-1]).any():
         return None
-    for key in images:
-        require(key in values, f"{path}: sample {key} has no {what}, others have one")
-    return [values[key] for key in images]
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None
 
 
 def _as_png(record: Record, image_size: int, channels: int) -> Sample:

@@ -1,0 +1,288 @@
+"""Where the members of a tar lie: a walk over its headers that neither reads their data nor keeps an object of each.
+
+Formats: V7, ustar, GNU and pax (POSIX.1-2001, "pax Interchange Format"). Read as Python's `tarfile` reads them, except
+that an archive is refused where `tarfile` takes the part before a torn or changed header for the whole, or would
+unpack a compressed one; that fields of the GNU format are not taken for the prefix of a name; and that a sparse file
+has the place and size of what is stored. As there, one block of zeros ends an archive, whatever is behind it, and so
+does the end of the file behind a whole member: an archive cut exactly there has lost members that nothing tells of.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from enum import Enum, auto
+from pathlib import Path
+from typing import NamedTuple
+from zlib import adler32
+
+from hpcddm.errors import UserError
+
+BLOCK = 512
+LARGEST_READ = 1 << 20
+"""Bytes of an extended header, or of a member that is read whole, that are believed."""
+NEAR = 32 << 10
+"""Bytes between headers up to which it is better to read the data between them than to seek behind it."""
+NEAR_READ, FAR_READ = 256 << 10, 4 << 10
+"""Bytes read at once where headers lie near each other and where they do not: there, a few small members may follow."""
+COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+"""Programs by the first bytes of what they compressed."""
+RECORD = re.compile(rb"(\d{1,10}) ([^=]+)=")
+"""The beginning of a record of a pax header: its length in all, and its keyword."""
+ZEROS = bytes(BLOCK)
+
+
+class Kind(Enum):
+    """What a member is; all but files, sparse files and others have no data."""
+
+    FILE = auto()
+    DIRECTORY = auto()
+    LINK = auto()
+    DEVICE = auto()
+    SPARSE = auto()
+    OTHER = auto()
+
+
+class Member(NamedTuple):
+    """One member: its name as UTF-8 with other bytes as surrogates; where its data begins, and their size, in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    kind: Kind
+
+
+KINDS = {
+    **dict.fromkeys((b"0", b"\0", b"7"), Kind.FILE),
+    **dict.fromkeys((b"1", b"2"), Kind.LINK),
+    **dict.fromkeys((b"3", b"4", b"6"), Kind.DEVICE),
+    b"5": Kind.DIRECTORY,
+    b"S": Kind.SPARSE,
+}
+WITHOUT_DATA = frozenset({Kind.DIRECTORY, Kind.LINK, Kind.DEVICE})
+PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
+EXTENDING = frozenset({*PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK})
+"""Types of headers that say something of the member that follows."""
+
+
+class TarHeaders:
+    """The members of one tar, in its order; a context manager, as the file is open meanwhile.
+
+    Raises `UserError` naming the tar, and the byte where it is torn or changed; iterating, too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, _Window(path)
+
+    def __enter__(self) -> "TarHeaders":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Member]:
+        everywhere: dict[bytes, bytes] = {}
+        records: dict[bytes, bytes] = {}
+        start, extended_at = 0, None
+        while (header := self._header(start)) is not None:
+            kind_byte = header[156:157]
+            if kind_byte in EXTENDING:
+                told, end = self._told(header, start)
+                if kind_byte == PAX_GLOBAL:
+                    everywhere |= told
+                else:
+                    # As in `tarfile`, the first of several headers counts.
+                    records = told | records
+                extended_at = start if extended_at is None else extended_at
+            else:
+                member, end = self._member(header, start, everywhere | records)
+                records, extended_at = {}, None
+                yield member
+            start = end
+        if extended_at is not None:
+            raise self._torn("no member behind the extended header", extended_at)
+
+    def read(self, member: Member) -> bytes:
+        """Read a small member; raises `UserError` for one of more than a MiB."""
+        if member.size > LARGEST_READ:
+            raise UserError(f"{self._path}: {member.name} has {member.size} bytes, at most {LARGEST_READ} are read")
+        return self._file.read(member.offset, member.size)
+
+    def _header(self, start: int) -> bytes | None:
+        """Read a header and verify its checksum; None at the end of the archive."""
+        header = self._file.read(start, BLOCK)
+        if len(header) == BLOCK:
+            if _is_sound(header):
+                return header
+            if header == ZEROS:
+                return None
+        elif not header and start:
+            return None
+        if start == 0:
+            self._refuse_compressed(header)
+        if not header:
+            raise UserError(f"{self._path}: a torn or foreign tar (empty file)")
+        if len(header) < BLOCK:
+            raise self._torn(f"the file ends at byte {self._file.size}, in the header", start)
+        raise self._torn("bad checksum of the header", start)
+
+    def _member(self, header: bytes, start: int, told: dict[bytes, bytes]) -> tuple[Member, int]:
+        """Return the member that a header stands for, and where the next header begins; told: by extended headers."""
+        kind, name, size, offset = _kind(header), _name(header), self._size(header, start), start + BLOCK
+        if kind is Kind.SPARSE:
+            offset = self._behind_sparse_map(header, offset)
+        if told:
+            name = told.get(b"GNU.sparse.name") or told.get(b"path") or name
+            size = self._told_size(told[b"size"], start) if b"size" in told else size
+            if kind is Kind.FILE and any(keyword.startswith(b"GNU.sparse.") for keyword in told):
+                kind = Kind.SPARSE
+        # The first question is the fast one.
+        if kind is not Kind.FILE and kind in WITHOUT_DATA:
+            name, size = name.rstrip(b"/") if kind is Kind.DIRECTORY else name, 0
+        return Member(name.decode(errors="surrogateescape"), offset, size, kind), self._end(start, offset, size)
+
+    def _size(self, header: bytes, start: int) -> int:
+        """Return the size of the data, which is in octal digits or, where they are too few, in base 256."""
+        field = header[124:136]
+        try:
+            size = int.from_bytes(field[1:]) if field[0] == 0o200 else _octal(field)
+        except ValueError:
+            size = -1
+        if size < 0:
+            raise self._torn("no size in the header", start)
+        return size
+
+    def _end(self, start: int, offset: int, size: int) -> int:
+        """Return where the next header begins; raises `UserError` unless all before it is there."""
+        end = offset + -(-size // BLOCK) * BLOCK
+        if end > self._file.size:
+            place = f"the file ends at byte {self._file.size}, before the end at byte {end} of the member"
+            raise self._torn(place, start)
+        return end
+
+    def _told(self, header: bytes, start: int) -> tuple[dict[bytes, bytes], int]:
+        """Return what an extending header says, by keywords of pax, and where the next header begins."""
+        size, offset = self._size(header, start), start + BLOCK
+        end = self._end(start, offset, size)
+        if size > LARGEST_READ:
+            raise self._torn(f"{size} bytes of extended header", start)
+        data = self._file.read(offset, size)
+        if header[156:157] == LONG_NAME:
+            return {b"path": data.partition(b"\0")[0]}, end
+        return {} if header[156:157] == LONG_LINK else self._pax_records(data, start), end
+
+    def _pax_records(self, data: bytes, start: int) -> dict[bytes, bytes]:
+        records, place = {}, 0
+        while place < len(data) and data[place]:
+            match = RECORD.match(data, place)
+            end = place + int(match[1]) if match else 0
+            if match is None or not match.end() < end <= len(data) or data[end - 1 : end] != b"\n":
+                raise self._torn("a record that is none in the extended header", start)
+            records[match[2]] = data[match.end() : end - 1]
+            place = end
+        return records
+
+    def _told_size(self, told: bytes, start: int) -> int:
+        if not told.isdigit() or len(told) > 20:
+            raise self._torn("a size that is no number in the extended header of the member", start)
+        return int(told)
+
+    def _behind_sparse_map(self, header: bytes, offset: int) -> int:
+        """Return where the data of a sparse file of the old GNU format begin: its map may go on in further blocks."""
+        more = header[482]
+        while more:
+            block = self._file.read(offset, BLOCK)
+            if len(block) < BLOCK:
+                raise self._torn(f"the file ends at byte {self._file.size} in the map of a sparse file", offset)
+            more, offset = block[504], offset + BLOCK
+        return offset
+
+    def _torn(self, what: str, start: int) -> UserError:
+        return UserError(f"{self._path}: a torn or foreign tar ({what} at byte {start})")
+
+    def _refuse_compressed(self, header: bytes) -> None:
+        for magic, program in COMPRESSED.items():
+            if header.startswith(magic):
+                name = re.sub(r"(\.tar)?\.(t?gz|t?bz2|t?xz|t?zst)$", "", str(self._path))
+                plain = name.removesuffix(".tar") + (".plain.tar" if name == str(self._path) else ".tar")
+                command = f"{program} -dc < {shlex.quote(str(self._path))} > {shlex.quote(plain)}"
+                raise UserError(
+                    f"{self._path}: compressed by {program}, so no member has a place; decompress: {command}"
+                )
+
+
+class _Window:
+    """A file of which the bytes that were read last are kept; reads ahead where the places asked for lie near.
+
+    Raises `UserError` when it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        self.size = os.fstat(self._descriptor).st_size
+        self._start, self._bytes, self._asked = 0, b"", 0
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read bytes; fewer only at the end of the file."""
+        place = offset - self._start
+        if place < 0 or place + length > len(self._bytes):
+            self._fill(offset, length)
+            place = 0
+        self._asked += 1
+        return self._bytes[place : place + length]
+
+    def _fill(self, offset: int, length: int) -> None:
+        near = abs(offset - self._start) < self._asked * NEAR
+        wanted = max(length, NEAR_READ if near else FAR_READ)
+        try:
+            self._bytes = os.pread(self._descriptor, wanted, offset)
+            # A file system may give less at once.
+            while len(self._bytes) < length and (more := os.pread(self._descriptor, wanted, offset + len(self._bytes))):
+                self._bytes += more
+        except OSError as error:
+            raise self._unreadable(error) from None
+        self._start, self._asked = offset, 0
+
+    def _unreadable(self, error: OSError) -> UserError:
+        return UserError(f"{self._path}: cannot be read ({error.strerror})")
+
+
+def _kind(header: bytes) -> Kind:
+    is_old_directory = header[156] == 0 and header[:100].partition(b"\0")[0].endswith(b"/")
+    return Kind.DIRECTORY if is_old_directory else KINDS.get(header[156:157], Kind.OTHER)
+
+
+def _name(header: bytes) -> bytes:
+    name, prefix = header[:100].partition(b"\0")[0], b""
+    # GNU's format has times there.
+    if header[345] and header[257:263] == b"ustar\0":
+        prefix = header[345:500].partition(b"\0")[0] + b"/"
+    return prefix + name
+
+
+def _octal(field: bytes) -> int:
+    return int(field.partition(b"\0")[0].strip() or b"0", 8)
+
+
+def _is_sound(header: bytes) -> bool:
+    """Whether the checksum fits: the sum of a header's bytes with spaces in its own place."""
+    try:
+        told = _octal(header[148:156])
+    except ValueError:
+        return False
+    rest = header[156:]
+    total = _byte_sum(header[:148]) + 8 * ord(" ") + _byte_sum(rest[:178]) + _byte_sum(rest[178:])
+    # Some old programs took bytes above 127 for negative numbers.
+    return told == total or told == total - 256 * sum(byte > 127 for byte in header[:148] + rest)
+
+
+def _byte_sum(part: bytes) -> int:
+    """Sum up to 256 bytes; the lower half of Adler-32 is 1 + their sum modulo 65521, which is greater."""
+    return (adler32(part) & 0xFFFF) - 1

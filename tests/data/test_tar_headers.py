@@ -1,0 +1,347 @@
+"""The walk over a tar's headers, against Python's tarfile and GNU tar, and on torn and changed archives."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcddm.data import tar_headers
+from hpcddm.data.tar_headers import BLOCK, Kind, Member, TarHeaders
+from hpcddm.errors import UserError
+
+KINDS = {
+    tarfile.REGTYPE: Kind.FILE,
+    tarfile.AREGTYPE: Kind.FILE,
+    tarfile.CONTTYPE: Kind.FILE,
+    tarfile.DIRTYPE: Kind.DIRECTORY,
+    tarfile.LNKTYPE: Kind.LINK,
+    tarfile.SYMTYPE: Kind.LINK,
+    tarfile.CHRTYPE: Kind.DEVICE,
+    tarfile.BLKTYPE: Kind.DEVICE,
+    tarfile.FIFOTYPE: Kind.DEVICE,
+    b"V": Kind.OTHER,
+}
+WITH_DATA = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, b"V")
+
+
+def walk(path):
+    with TarHeaders(path) as members:
+        return list(members)
+
+
+def by_tarfile(path):
+    with tarfile.open(path, "r:", encoding="utf-8") as file:
+        return [
+            Member(one.name, one.offset_data, one.size if one.type in WITH_DATA else 0, KINDS[one.type]) for one in file
+        ]
+
+
+def entry(name, size=0, kind=tarfile.REGTYPE, **changes):
+    made = tarfile.TarInfo(name)
+    made.size, made.type = size, kind
+    for key, value in changes.items():
+        setattr(made, key, value)
+    return made
+
+
+def write(path, entries, file_format=tarfile.GNU_FORMAT, **options):
+    with tarfile.open(path, "w", format=file_format, encoding="utf-8", **options) as file:
+        for one in entries:
+            file.addfile(one, io.BytesIO(bytes(one.size)))
+    return path
+
+
+FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+SIZES = st.sampled_from([0, 1, 511, 512, 513, 1023, 1024, 1025, 5000]) | st.integers(0, 3000)
+LETTERS = st.characters(exclude_characters="\0/", codec="utf-8") | st.characters(
+    min_codepoint=0xDC80, max_codepoint=0xDCFF
+)
+PARTS = st.text(LETTERS, min_size=1, max_size=12) | st.sampled_from(
+    ["a" * 70, "b" * 99, "c" * 100, "d" * 101, "鞋" * 33]
+)
+NAMES = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
+ENTRIES = st.tuples(
+    NAMES, SIZES, st.sampled_from([tarfile.REGTYPE] * 8 + list(KINDS)), NAMES, st.booleans(), st.integers(0, 1 << 40)
+)
+ARCHIVES = st.tuples(
+    st.sampled_from(FORMATS),
+    st.lists(ENTRIES, max_size=8),
+    st.dictionaries(st.sampled_from(["comment", "SCHILY.dev", "mtime"]), st.sampled_from(["7", "12"]), max_size=2),
+    st.sampled_from([0, 512, 1024, 10240]),
+    st.binary(max_size=20),
+)
+
+
+def compare(archive):
+    """Write a random archive and compare the walk with tarfile; what its format cannot hold is left out."""
+    file_format, described, common, zeros, behind = archive
+    stream = io.BytesIO()
+    for name, size, kind, link, renamed, number in described:
+        one = entry(name, size if kind in WITH_DATA else 0, kind, linkname=link, mtime=number, uid=number % 9999)
+        if renamed and file_format == tarfile.PAX_FORMAT:
+            one.pax_headers = {"path": f"{name}/renamed", "size": str(one.size)}
+        try:
+            stream.write(one.tobuf(file_format, "utf-8", "surrogateescape"))
+        except (ValueError, UnicodeEncodeError):
+            continue
+        stream.write(bytes(one.size + -one.size % BLOCK))
+    content = stream.getvalue()
+    if common and file_format == tarfile.PAX_FORMAT:
+        content = tarfile.TarInfo.create_pax_global_header(common) + content
+        zeros = max(zeros, BLOCK)
+        # A global header needs a member behind it.
+        content += entry("last").tobuf(file_format)
+    content += bytes(zeros) + (behind if zeros else b"")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.tar"
+        path.write_bytes(content or bytes(BLOCK))
+        assert walk(path) == by_tarfile(path)
+
+
+QUIET = [HealthCheck.too_slow]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=QUIET, derandomize=True, database=None)
+@given(ARCHIVES)
+def test_the_walk_finds_what_tarfile_finds(archive):
+    compare(archive)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000, deadline=None, suppress_health_check=QUIET, database=None)
+@given(ARCHIVES)
+def test_the_walk_finds_what_tarfile_finds_in_ten_thousand_archives(archive):
+    compare(archive)
+
+
+@pytest.mark.parametrize("file_format", ["v7", "oldgnu", "gnu", "ustar", "posix"])
+def test_gnu_tar_is_read(tmp_path, file_format):
+    folder = tmp_path / "in" / ("f" * 60)
+    folder.mkdir(parents=True)
+    long = "" if file_format == "v7" else "g" * 60
+    for name in ("a.png", f"{long}b.png", "empty"):
+        (folder / name).write_bytes(name.encode() * (name != "empty"))
+    (folder / "symbolic").symlink_to("a.png")
+    (folder / "zz-hard").hardlink_to(folder / "a.png")
+    path = tmp_path / "x.tar"
+    subprocess.run(["tar", f"--format={file_format}", "-cf", path, "-C", tmp_path / "in", folder.name], check=True)
+    assert walk(path) == by_tarfile(path) and len(walk(path)) == 6
+    content = path.read_bytes()
+    for member in walk(path):
+        if member.kind is Kind.FILE and member.size:
+            # Whichever name of a file with two comes first is the file, the other one the link.
+            name = Path(member.name).name.replace("zz-hard", "a.png")
+            assert content[member.offset :][: member.size].decode() == name
+
+
+@pytest.mark.parametrize(
+    "options", [["--format=gnu"]] + [["--format=posix", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0")]
+)
+def test_sparse_files_are_passed_over(tmp_path, options):
+    with open(tmp_path / "holes.png", "wb") as file:
+        for place in range(0, 60):
+            file.seek(place << 17)
+            file.write(b"x")
+    (tmp_path / "next.png").write_bytes(b"here")
+    path = tmp_path / "x.tar"
+    subprocess.run(["tar", *options, "-S", "-cf", path, "-C", tmp_path, "holes.png", "next.png"], check=True)
+    holes, after = walk(path)
+    assert (holes.name, holes.kind) == ("holes.png", Kind.SPARSE) and (after.name, after.kind) == (
+        "next.png",
+        Kind.FILE,
+    )
+    assert path.read_bytes()[after.offset :][: after.size] == b"here"
+
+
+def test_times_in_the_place_of_a_prefix_are_no_part_of_a_name(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"x")
+    subprocess.run(["tar", "--format=gnu", "-G", "-cf", tmp_path / "x.tar", "-C", tmp_path, "a.png"], check=True)
+    assert [member.name for member in walk(tmp_path / "x.tar")] == ["a.png"]
+
+
+def test_sizes_in_base_256_and_behind_8_gigabytes(tmp_path):
+    """Files with a hole of 9 GB, one with the size in the header and one with it in a pax record."""
+    for file_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        path, size = tmp_path / "x.tar", 9 << 30
+        head = entry("big", size).tobuf(file_format)
+        with open(path, "wb") as file:
+            file.write(head)
+            file.seek(len(head) + size)
+            file.write(entry("next").tobuf(file_format))
+        assert [(one.name, one.size) for one in walk(path)] == [("big", size), ("next", 0)] and walk(
+            path
+        ) == by_tarfile(path)
+
+
+def test_a_global_name_and_size_hold_for_all_members_but_for_those_with_their_own(tmp_path):
+    own = entry("b", 2, pax_headers={"path": "own", "size": "2"}).tobuf(tarfile.PAX_FORMAT)
+    data = bytes(BLOCK)
+    path = tmp_path / "x.tar"
+    shared = tarfile.TarInfo.create_pax_global_header({"path": "all", "size": "3"})
+    path.write_bytes(shared + entry("a", 0).tobuf() + data + own + data + entry("c", 3).tobuf() + data)
+    assert [(one.name, one.size) for one in walk(path)] == [("all", 3), ("own", 2), ("all", 3)]
+
+
+def test_names_that_are_no_utf_8_come_back_as_bytes(tmp_path):
+    path = write(tmp_path / "x.tar", [entry("caf\udce9.png")], errors="surrogateescape")
+    (member,) = walk(path)
+    assert member.name.encode(errors="surrogateescape") == b"caf\xe9.png"
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_an_archive_that_is_cut_anywhere_is_refused_but_behind_a_whole_member(tmp_path, file_format):
+    long = "x" * 90 + "/" + "y" * (90 if file_format == tarfile.USTAR_FORMAT else 110)
+    path = write(tmp_path / "x.tar", [entry("a"), entry(long, 513), entry("b", 1)], file_format)
+    members = walk(path)
+    ends = [member.offset + -(-member.size // BLOCK) * BLOCK for member in members]
+    for length in reversed(range(ends[-1] + 2 * BLOCK + 1)):
+        os.truncate(path, length)
+        if length in ends or length >= ends[-1] + BLOCK:
+            assert walk(path) == [member for member, end in zip(members, ends, strict=True) if end <= length]
+        else:
+            with pytest.raises(UserError, match=f"^{path}: a torn or foreign tar .*(at byte|empty file)"):
+                walk(path)
+
+
+def test_every_changed_bit_of_a_header_is_detected(tmp_path):
+    start, place = 2 * BLOCK, slice(2 * BLOCK + 148, 2 * BLOCK + 156)
+    path = write(tmp_path / "x.tar", [entry("a", 1), entry("bücher.png", 1)])
+    content, unchanged = path.read_bytes(), 0
+    for bit in range(start * 8, (start + BLOCK) * 8):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        # A leading zero that becomes a space, and what ends the digits, change no number.
+        digits = changed[place].partition(b"\0")[0].strip().lstrip(b"0")
+        if changed[place] != content[place] and digits == content[place].partition(b"\0")[0].lstrip(b"0"):
+            unchanged += 1
+            assert len(walk(path)) == 2
+            continue
+        with pytest.raises(UserError, match=f"bad checksum of the header at byte {start}"):
+            walk(path)
+    assert unchanged < 24
+
+
+def test_checksums_of_signed_bytes_are_believed(tmp_path):
+    header = bytearray(entry("bücher.png").tobuf(tarfile.USTAR_FORMAT, "utf-8"))
+    total = int(header[148:154], 8) - 256 * 2
+    header[148:154] = b"%06o" % total
+    (tmp_path / "x.tar").write_bytes(header)
+    assert walk(tmp_path / "x.tar") == by_tarfile(tmp_path / "x.tar") != []
+
+
+@pytest.mark.parametrize(
+    "block", [bytes([value]) * BLOCK for value in (1, 127, 128, 200, 255)] + [bytes(range(256)) * 2]
+)
+def test_the_sum_of_a_header_is_exact(block):
+    header = bytearray(block)
+    header[148:156] = b"%06o\0 " % (sum(block[:148]) + 256 + sum(block[156:]))
+    assert tar_headers._is_sound(bytes(header))
+    # A sum that differs by the modulus of Adler-32 is another one.
+    header[148:156] = b"%06o\0 " % (abs(sum(block[:148]) + 256 + sum(block[156:]) - 65521))
+    assert not tar_headers._is_sound(bytes(header))
+
+
+PAX_HEAD = entry("x", 20, tarfile.XHDTYPE).tobuf(tarfile.USTAR_FORMAT)
+LAST = entry("a").tobuf()
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "empty file"),
+        (b"no tar" * 1000, "bad checksum of the header at byte 0"),
+        (LAST + b"x" * BLOCK, "bad checksum of the header at byte 512"),
+        (LAST + bytes(100), "the file ends at byte 612, in the header at byte 512"),
+        (entry("a", 513).tobuf() + bytes(1023), "before the end at byte 1536 of the member at byte 0"),
+        (PAX_HEAD, "the file ends at byte 512, before the end at byte 1024 of the member at byte 0"),
+        (PAX_HEAD + bytes(BLOCK), "no member behind the extended header at byte 0"),
+        (PAX_HEAD + b"9 path=a\n" + bytes(503), "no member behind the extended header at byte 0"),
+        (
+            PAX_HEAD + b"99 path=a\n".ljust(BLOCK, b"\0") + LAST,
+            "a record that is none in the extended header at byte 0",
+        ),
+        (PAX_HEAD + b"9 path=ab\n".ljust(BLOCK, b"\0") + LAST, "a record that is none"),
+        (PAX_HEAD + b"9 size=x\n".ljust(BLOCK, b"\0") + LAST, "a size that is no number .* at byte 1024"),
+        (entry("L", 1 << 21, b"L").tobuf() + bytes(1 << 21) + LAST, "2097152 bytes of extended header at byte 0"),
+        (entry("a", -5).tobuf(tarfile.GNU_FORMAT) + LAST, "no size in the header at byte 0"),
+    ],
+    ids=range(13),
+)
+def test_what_is_wrong_is_said_with_the_byte(tmp_path, content, message):
+    path = tmp_path / "x.tar"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"^{path}: a torn or foreign tar .*{message}"):
+        walk(path)
+
+
+def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path):
+    for path in (tmp_path / "none.tar", tmp_path):
+        with pytest.raises(UserError, match=f"^{path}: cannot be read"):
+            walk(path)
+
+
+@pytest.mark.parametrize("name", ["x y.tar.gz", "x.tgz", "x.tar"])
+@pytest.mark.parametrize("program", ["gzip", "bzip2", "xz", "zstd"])
+def test_a_compressed_tar_is_refused_with_a_command_that_helps(tmp_path, program, name):
+    content = write(tmp_path / "plain", [entry("a.png", 5)]).read_bytes()
+    compress = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}
+    path = tmp_path / name
+    if program == "zstd":
+        path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(1000))
+    else:
+        path.write_bytes(compress[program](content))
+    with pytest.raises(UserError, match=f"x.*: compressed by {program}") as refused:
+        walk(path)
+    command = str(refused.value).partition("decompress: ")[2]
+    assert command.startswith(f"{program} -dc < ")
+    if program != "zstd" and shutil.which(program):
+        subprocess.run(command, shell=True, check=True)
+        (plain,) = set(tmp_path.glob("*.tar")) - {path}
+        assert plain.read_bytes() == content
+
+
+def reads_of(monkeypatch, path):
+    sizes = []
+    pread = tar_headers.os.pread
+    monkeypatch.setattr(
+        tar_headers.os, "pread", lambda file, size, offset: sizes.append(size) or pread(file, size, offset)
+    )
+    members = walk(path)
+    return len(sizes), sum(sizes), len(members)
+
+
+def test_small_members_are_read_in_large_pieces_and_large_ones_jumped_over(tmp_path, monkeypatch):
+    small = write(tmp_path / "small.tar", [entry(f"{number}.png", 700) for number in range(2000)])
+    calls, _, count = reads_of(monkeypatch, small)
+    assert count == 2000 and calls <= small.stat().st_size // tar_headers.NEAR_READ + 3
+    large = write(tmp_path / "large.tar", [entry(f"{number}.png", 100_000) for number in range(50)])
+    monkeypatch.undo()
+    calls, size, count = reads_of(monkeypatch, large)
+    assert count == 50 and calls <= 52 and size <= 52 * tar_headers.FAR_READ
+
+
+def test_a_file_system_that_gives_a_few_bytes_at_once_changes_nothing(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.tar", [entry(f"{number}.png", 700) for number in range(20)])
+    expected, pread = walk(path), tar_headers.os.pread
+    monkeypatch.setattr(tar_headers.os, "pread", lambda file, size, offset: pread(file, min(size, 100), offset))
+    assert walk(path) == expected == by_tarfile(path)
+
+
+def test_only_small_members_are_read_whole(tmp_path):
+    path = write(tmp_path / "x.tar", [entry("a.txt", 1 << 20), entry("b.txt", (1 << 20) + 1)])
+    with TarHeaders(path) as headers:
+        small, large = headers
+        assert headers.read(small) == bytes(1 << 20)
+        with pytest.raises(UserError, match=f"{path}: b.txt has 1048577 bytes"):
+            headers.read(large)
