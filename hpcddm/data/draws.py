@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
+from hpcddm.data.bijection import Bijection
+
 
 def gaussian(seed: int, stream: str, indices: Sequence[int], shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
     """Draw standard normal numbers, (N, *shape), row n belonging to `indices[n]`."""
@@ -31,9 +33,9 @@ def uniform(seed: int, stream: str, indices: Sequence[int]) -> Float32[Tensor, "
     return torch.tensor(numbers, dtype=torch.float32)
 
 
-def permutation(seed: int, stream: str, size: int) -> Int64[np.ndarray, " {size}"]:
-    """Draw a random order of 0 ... size - 1."""
-    return np.random.Generator(np.random.Philox(key=_key(seed, stream))).permutation(size)
+def chosen(seed: int, stream: str, size: int, count: int) -> Int64[np.ndarray, " n"]:
+    """Choose `count` of the numbers 0 ... size - 1 at random, or all where there are fewer, in random order."""
+    return Bijection(f"{seed}/{stream}", size)(np.arange(min(count, size)))
 
 
 @dataclass(frozen=True)

@@ -41,4 +41,4 @@ def drawn(size: int, count: int, seed: int) -> Int64[np.ndarray, " {count}"]:
     """
     if size < count:
         raise UserError(f"evaluate.images: {count} images need as many real ones, there are {size}")
-    return draws.permutation(seed, "evaluation", size)[:count]
+    return draws.chosen(seed, "evaluation", size, count)

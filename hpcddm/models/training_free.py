@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 from torch import Tensor, nn
 
+from hpcddm.data.catalog import blocks_of
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
 from hpcddm.models.base import ComputedRouter, Condition, Images, Logits, Times
@@ -40,17 +41,17 @@ class PriorRouter(ComputedRouter[P]):
 
     @torch.no_grad()
     def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
-        rows = range(len(reader))
-        clusters = reader.clusters(rows)
-        labels = torch.zeros_like(clusters) if self.num_priors == 1 else reader.labels(rows)
-        self.log_prior.copy_(self._log_prior(labels, clusters))
+        counts = torch.zeros(self.num_priors, self.num_clusters, dtype=torch.float64)
+        for block in blocks_of(range(len(reader))):
+            clusters = reader.clusters(block)
+            labels = torch.zeros_like(clusters) if self.num_priors == 1 else reader.labels(block)
+            counts.index_put_((labels, clusters), torch.ones(len(block), dtype=torch.float64), accumulate=True)
+        self.log_prior.copy_(self._log_prior(counts))
 
     def _log_prior(
-        self, labels: Int64[Tensor, " n"], clusters: Int64[Tensor, " n"]
+        self, counts: Float64[Tensor, "{self.num_priors} {self.num_clusters}"]
     ) -> Float64[Tensor, "{self.num_priors} {self.num_clusters}"]:
-        counts = torch.zeros(self.num_priors, self.num_clusters, dtype=torch.float64)
-        ones = torch.ones(len(labels), dtype=torch.float64)
-        counts.index_put_((labels, clusters), ones, accumulate=True)
+        """Return the smoothed log prior of samples counted by class and cluster; changes the counts."""
         counts[-1] = counts.sum(0)
         if self.settings.prior == "natural":
             counts = counts[-1:].expand_as(counts)

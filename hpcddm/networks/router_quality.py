@@ -28,7 +28,7 @@ IMAGES_AT_ONCE = 250
 
 def heldout_numbers(count: int, seed: int) -> Int64[np.ndarray, " n"]:
     """Choose among so many held-out samples at random, so that clusters have their natural frequency."""
-    return draws.permutation(seed, "route/heldout", count)[:MEASURED_IMAGES]
+    return draws.chosen(seed, "route/heldout", count, MEASURED_IMAGES)
 
 
 def router_nfe(settings: Experiment, heldout: int) -> int:

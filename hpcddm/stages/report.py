@@ -213,8 +213,8 @@ def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
     for index in range(settings.cluster.experts):
         own = sample_lists.expert_list(unit, index)
         # Not the first ones: sources are often sorted by class.
-        shuffled = draws.permutation(settings.seed, f"report/{list_name(index)}", len(own))
-        clusters.append(Cluster(index, len(own), reader.images(own.gather(shuffled[:PICTURES_PER_CLUSTER]))))
+        shown = draws.chosen(settings.seed, f"report/{list_name(index)}", len(own), PICTURES_PER_CLUSTER)
+        clusters.append(Cluster(index, len(own), reader.images(own.gather(shown))))
     return clusters
 
 

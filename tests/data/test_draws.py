@@ -27,7 +27,7 @@ def test_the_numbers_are_the_same_in_every_process():
     torch.testing.assert_close(
         draws.uniform(0, "time", [5, 6]), torch.tensor([0.3861436, 0.2471425]), rtol=0, atol=1e-6
     )
-    assert draws.permutation(0, "order", 6).tolist() == [3, 2, 1, 5, 4, 0]
+    assert draws.chosen(0, "order", 6, 6).tolist() == [3, 5, 0, 4, 1, 2]
 
 
 def test_moments():
@@ -41,8 +41,10 @@ def test_moments():
     assert abs(uniform.var() - 1 / 12) < 0.002
 
 
-def test_permutation_is_one_and_depends_on_seed_and_stream():
-    order = draws.permutation(0, "order", 1000)
+def test_chosen_numbers_come_once_and_depend_on_seed_and_stream():
+    order = draws.chosen(0, "order", 1000, 2000)
     assert np.array_equal(np.sort(order), np.arange(1000))
-    assert not np.array_equal(order, draws.permutation(1, "order", 1000))
-    assert not np.array_equal(order, draws.permutation(0, "epoch 2", 1000))
+    assert np.array_equal(draws.chosen(0, "order", 1000, 10), order[:10])
+    assert not np.array_equal(order, draws.chosen(1, "order", 1000, 1000))
+    assert not np.array_equal(order, draws.chosen(0, "epoch 2", 1000, 1000))
+    assert draws.chosen(0, "order", 4 * 10**8, 3).max() > 10**6

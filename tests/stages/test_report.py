@@ -23,13 +23,14 @@ INPUTS = {
     CATALOG: unit(splits={"train": {"samples": 900}}), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
     expert_key(0): unit(400), expert_key(1): unit(500),
 }  # fmt: skip
+TWO_EXPERTS = SimpleNamespace(cluster=SimpleNamespace(experts=2))
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}
 
 
 def test_every_arm_has_its_own_bill():
-    assert report._train_flops(INPUTS) == {"monolith": 1000, "student": 300, "ensemble": 910}
+    assert report._train_flops(TWO_EXPERTS, INPUTS) == {"monolith": 1000, "student": 300, "ensemble": 910}
     there = {key: found for key, found in INPUTS.items() if key not in (MONOLITH, STUDENT, expert_key(1))}
-    assert report._train_flops(there) == {"ensemble": 410}
+    assert report._train_flops(TWO_EXPERTS, there) == {"ensemble": 410}
 
 
 SEED = {"sha256": "cd" * 32, "source": "digits", "images": 12000, "train_flops": 7000}
@@ -38,11 +39,13 @@ FOREIGN = {"sha256": "ef" * 32, "source": "DiT.pt", "images": None, "train_flops
 
 def test_a_start_is_on_the_bill_of_every_arm_and_once():
     begun = {key: unit(100, start=SEED) for key in (MONOLITH, STUDENT, expert_key(0), expert_key(1))}
-    assert report._train_flops(INPUTS | begun) == {"monolith": 7100, "student": 7100, "ensemble": 7210}
+    assert report._train_flops(TWO_EXPERTS, INPUTS | begun) == {"monolith": 7100, "student": 7100, "ensemble": 7210}
     other = SEED | {"sha256": "00" * 32, "train_flops": 50}
-    assert report._train_flops(INPUTS | begun | {expert_key(1): unit(100, start=other)})["ensemble"] == 7260
-    assert report._train_flops(INPUTS | {ROUTER: unit(10, start=other)})["ensemble"] == 960
-    assert report._train_flops(INPUTS | {MONOLITH: unit(100, start=FOREIGN)})["monolith"] == 100
+    assert (
+        report._train_flops(TWO_EXPERTS, INPUTS | begun | {expert_key(1): unit(100, start=other)})["ensemble"] == 7260
+    )
+    assert report._train_flops(TWO_EXPERTS, INPUTS | {ROUTER: unit(10, start=other)})["ensemble"] == 960
+    assert report._train_flops(TWO_EXPERTS, INPUTS | {MONOLITH: unit(100, start=FOREIGN)})["monolith"] == 100
 
 
 def test_facts_name_what_was_started_from(tmp_path):
