@@ -111,7 +111,7 @@ def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue_by_
     assert (training.nodes, training.ranks_per_node, training.gpus_per_node) == (2, 4, 4)
     assert training.memory_gb * 1024 < 384000
     without = [stage for stage in all_stages() if not site.resources_for(stage).gpus_per_node]
-    assert without == [*DATA_STAGES, "table", "submission"] and remarks(site, all_stages()) == []
+    assert without == [*DATA_STAGES, "materialise", "table", "submission"] and remarks(site, all_stages()) == []
     assert "#   gpu*: up to 1-00:00:00, 6 nodes of 32 CPUs, 384 GB, 4 GPUs v100; 2 nodes of 48 CPUs" in text
 
 
