@@ -19,12 +19,13 @@ from torch import Tensor
 from hpcddm.arms import missing_experts, units_of
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.config import EvaluateSettings, Experiment
+from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.devices import current_device
 from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment

@@ -1,10 +1,11 @@
-"""Settings of drawing samples, in an experiment's YAML."""
+"""Settings of drawing samples, and of comparing arms by them, in an experiment's YAML."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from hpcddm.ensemble.conversions.settings import ConversionSettings
+from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.schema import Positive, StrictModel, default_variant
 
@@ -27,3 +28,19 @@ class SamplerSettings(StrictModel):
     """True where the weights of the experts that a strategy takes are scaled to sum to one."""
     route_every: Positive = 1
     """Number of steps between two evaluations of the router."""
+
+
+class EvaluateSettings(SamplerSettings):
+    """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
+
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
+
+    images: Positive = 2000
+    batch: Positive = 100
+    """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
+    strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
+    placement: PlacementSettings = default_variant("resident")
+    """Placement of the experts' weights while sampling; changes no bit of the samples."""
+    units: Positive = 1
+    min_experts: Positive | None = None
+    """Number of experts that evaluation and report need; they name missing ones. By default they need all."""

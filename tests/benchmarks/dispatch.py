@@ -15,11 +15,11 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins
-from hpcddm.config import EvaluateSettings
 from hpcddm.data.settings import NetworkData
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.models.base import Network
 from hpcddm.objectives.base import Objective

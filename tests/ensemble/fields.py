@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 
 from hpcddm import plugins
-from hpcddm.config import EvaluateSettings
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.denoiser import Denoiser
+from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from tests.ensemble.mixtures import Mixture, objective
 
