@@ -220,9 +220,12 @@ def test_an_expert_that_joins_is_hashed_by_its_own_numbers(tmp_path):
     assert before["train/hats"] == more["train/hats"] and before["lists/hats"] == more["lists/hats"]
     assert before[LISTS] != more[LISTS]
     settings = before["train/hats"].fingerprint_settings
-    # Half of the common images; what it does not name is scaled alike.
+    # Half of the common batch; what it does not name lasts as many steps.
     assert (settings["training.images"], settings["training.batch"]) == (32, 8)
     assert settings["training.ema_halflife_images"] == 50 and settings["training.warmup_images"] == 0
+    longer = units(experts__joined=[JOINED | {"images": 64}], experts__training__images=640)["train/hats"]
+    changed = {key for key, value in longer.fingerprint_settings.items() if settings[key] != value}
+    assert changed == {"training.images"}, "a longer training begins as the shorter one"
     named = units(experts__joined=[JOINED | {"images": 33, "warmup_images": 5, "ema_halflife_images": 7}])
     settings = named["train/hats"].fingerprint_settings
     keys = ("images", "warmup_images", "ema_halflife_images")

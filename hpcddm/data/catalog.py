@@ -83,7 +83,7 @@ class Catalog:
         return name in self._entry.columns
 
     def column(self, name: str) -> Column:
-        """Map one of the columns `tar`, `offset`, `size`, `label`; raises `UserError` naming a file that is damaged."""
+        """Map one of the columns tar, offset, size, crc32, label; raises `UserError` naming a file that is damaged."""
         return Column(name, {self._root / part.file: part.samples for part in self._entry.parts})
 
     def texts(self, name: str) -> TextColumn:
@@ -104,18 +104,19 @@ class Catalog:
         raise KeyError(f"no range {part} in the catalog")
 
     def digest(self, numbers: Numbers) -> str:
-        """Hash key, size in bytes, class and caption of some samples in their order: it names the list of the images.
+        """Hash key, size and CRC-32 of the image's file, class and caption of some samples in their order.
 
-        The same images give the same digest in whatever tars they lie.
+        The same images give the same digest, in whatever tars they lie, and others another one.
         """
-        hashed, keys, sizes = hashlib.sha256(), self.texts("key"), self.column("size")
+        hashed, keys = hashlib.sha256(), self.texts("key")
+        files = [self.column(name) for name in ("size", "crc32")]
         labels = self.column("label") if self.has("label") else None
         captions = self.texts("caption") if self.has("caption") else None
         for block in blocks_of(numbers):
             nothing = [""] * len(block)
             columns = (
                 keys.gather(block),
-                sizes.gather(block).tolist(),
+                *(column.gather(block).tolist() for column in files),
                 nothing if labels is None else labels.gather(block).tolist(),
                 nothing if captions is None else captions.gather(block),
             )

@@ -11,7 +11,7 @@ from PIL import Image
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_catalog, write_catalog
 from hpcddm.data.columns import write_columns
 from hpcddm.data.images import TarImages
-from hpcddm.data.tar import Sample, TarIndex, columns_of, index_tar, write_samples
+from hpcddm.data.tar import Sample, TarIndex, checksums, columns_of, index_tar, write_samples
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.ranges import TRAIN
@@ -40,7 +40,7 @@ def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Cal
     Tars that an interrupted attempt completed stay, where they hold these samples. advance: called with the number of
     samples that are copied; it may raise. Raises `UserError` naming a tar that cannot be read.
     """
-    columns = ["key", "offset", "size", "tar", *(name for name in ("label", "caption") if source.has(name))]
+    columns = ["crc32", "key", "offset", "size", "tar", *filter(source.has, ("label", "caption"))]
     entry, indices, done = SplitEntry(sorted(columns), [], []), {}, 0
     for block in _tars(source, numbers):
         path = folder / tar_file(len(entry.tars))
@@ -100,8 +100,11 @@ def _kept(path: Path, source: Catalog, numbers: ListNumbers) -> TarIndex | None:
         index = index_tar(path)
     except UserError:
         return None
-    keys, sizes = source.texts("key").gather(numbers), source.column("size").gather(numbers)
-    return index if index.keys == keys and np.array_equal(index.sizes, sizes) else None
+    if index.keys != source.texts("key").gather(numbers):
+        return None
+    files = ((index.sizes, "size"), (checksums(index), "crc32"))
+    is_same = all(np.array_equal(values, source.column(name).gather(numbers)) for values, name in files)
+    return index if is_same else None
 
 
 def _remove_others(folder: Path, names: Container[str]) -> None:

@@ -1,6 +1,8 @@
 """WebDataset tars: writing them, and finding where each sample's image lies, its class and its caption."""
 
 import io
+import os
+import zlib
 from array import array
 from collections.abc import Iterable, Mapping, MutableSequence
 from dataclasses import dataclass
@@ -116,14 +118,15 @@ def index_tar(path: Path) -> TarIndex:
 def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[str]]:
     """Return the columns of consecutive tars by name; indices: by the tars' numbers in their split.
 
-    tar, offset, size, key; label and caption where there are any. Raises `UserError` naming a tar without them among
-    others that have them.
+    tar, offset, size, crc32 (of the image's file), key; label and caption where there are any. Raises `UserError`
+    naming a tar without them among others that have them.
     """
     parts = list(indices.values())
     columns: dict[str, np.ndarray | list[str]] = {
         "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(part.keys) for part in parts]),
         "offset": np.concatenate([part.offsets for part in parts]),
         "size": np.concatenate([part.sizes for part in parts]),
+        "crc32": np.concatenate([checksums(part) for part in parts]),
         "key": [key for part in parts for key in part.keys],
     }
     for what, values in (("classes", [part.labels for part in parts]), ("captions", [part.captions for part in parts])):
@@ -135,6 +138,13 @@ def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[s
     if captions := [part.captions for part in parts if part.captions is not None]:
         columns["caption"] = [caption for part in captions for caption in part]
     return columns
+
+
+def checksums(index: TarIndex) -> UInt32[np.ndarray, " n"]:
+    """Compute the CRC-32 of every image's file."""
+    with open(index.path, "rb") as file:
+        places = zip(index.offsets.tolist(), index.sizes.tolist(), strict=True)
+        return np.array([zlib.crc32(os.pread(file.fileno(), size, offset)) for offset, size in places], dtype=np.uint32)
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ CURVE_POINT_BYTES = 560
 KEPT_STATES, STAGED_STATES = 2, 1
 STATE_FILES = 6
 """Files of a training state of one rank; every further rank writes two more."""
-TAR_BLOCK_BYTES, PNG_CHUNK_BYTES, COLUMNS_BYTES = 512, 80, 80
+TAR_BLOCK_BYTES, PNG_CHUNK_BYTES, COLUMNS_BYTES = 512, 80, 84
 """Bytes of a tar's block, of a PNG's chunks, and of the columns of one sample without a caption."""
 LIST_ENTRY_BYTES, CLUSTER_BYTES = 4, 2
 """Bytes of a sample's number in a list, and of its cluster."""

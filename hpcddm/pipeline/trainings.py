@@ -51,10 +51,13 @@ def part_of(total: Training, share: Fraction) -> Training:
 
 
 def _joined_part(total: Training, joined: JoinedExpert) -> Training:
-    """Return the numbers of an expert that joined; those that it does not name are its images' share of the common."""
+    """Return the numbers of an expert that joined; those that it does not name last as many steps as the others' do.
+
+    So they depend neither on the number of experts nor on its own number of images, by which it may be continued.
+    """
     own = {key: getattr(joined, key) for key in ("images", "batch", "warmup_images", "ema_halflife_images")}
     named = {key: number for key, number in own.items() if number is not None}
-    return in_whole_batches(part_of(total, Fraction(joined.images, total.images)).model_copy(update=named))
+    return in_whole_batches(part_of(total, Fraction(joined.batch, total.batch)).model_copy(update=named))
 
 
 def in_whole_batches(training: Training) -> Training:

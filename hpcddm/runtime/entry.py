@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import socket
-import stat
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.runtime import environment
+from hpcddm.runtime import environment, private
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
 from hpcddm.runtime.inputs import NotReady, patient_gather
 from hpcddm.runtime.outcome import Outcome
@@ -258,11 +257,4 @@ def _prepare_environment(spec: Spec) -> None:
 def _own_cache() -> Path:
     """Return a folder on a disk of this node that only this user can write, as files in it are executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
-    with suppress(OSError):
-        folder.mkdir(mode=0o700)
-    with suppress(OSError):
-        status = folder.lstat()
-        mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-        if mine and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))
+    return folder if private.make(folder) else Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))

@@ -77,7 +77,7 @@ def identities(units: Iterable[PlannedUnit]) -> dict[str, str]:
     """
     by_key: dict[str, str] = {}
     for unit in units:
-        inputs = [by_key[key] for key in unit.inputs]
+        inputs = [by_key[key] for key in unit.inputs if unit.counts(key)]
         by_key[unit.key] = digest([unit.key, unit.fingerprint_settings, unit.site, unit.min_optional, inputs])[:24]
     return by_key
 

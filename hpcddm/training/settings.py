@@ -67,7 +67,7 @@ class JoinedExpert(ExpertVariation):
     images: Positive
     batch: Positive
     warmup_images: Annotated[int, Field(ge=0)] | None = None
-    """Without it, as with the half-life, the common number scaled as `images` is."""
+    """Without it, as with the half-life, it lasts as many steps as that of the other experts."""
     ema_halflife_images: Positive | None = None
     site: Name | None = None
     """Site that trains it; needed where `experts.sites` names those of the others."""

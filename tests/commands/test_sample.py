@@ -35,7 +35,7 @@ def publish(run, key, file):
 
 def write_heldout(run, labels, clusters):
     """Write a catalog of held-out samples that lie in no tar."""
-    columns = {name: np.zeros(len(labels), dtype=np.uint32) for name in ("tar", "offset", "size")}
+    columns = {name: np.zeros(len(labels), dtype=np.uint32) for name in ("tar", "offset", "size", "crc32")}
     columns |= {"label": np.array(labels, dtype=np.int32)}
     write_columns(run.root / "columns.h5", columns)
     write_columns(run.unit("assign/heldout-000") / "clusters.h5", {"cluster": np.array(clusters, dtype=np.uint16)})

@@ -54,6 +54,8 @@ def test_a_list_keeps_its_digest_in_whatever_tars_its_images_lie(tmp_path):
     whole = written(tmp_path / "a")
     digest = whole.digest([1, 5, 11])
     assert written(tmp_path / "b", (1, 1, 10), ranges=3).digest([1, 5, 11]) == digest
+    other = Image.fromarray(255 - np.asarray(records()[5].image))
+    assert written(tmp_path / "d", made=records(image={5: other})).digest([1, 5, 11]) != digest
     alone = [records()[number] for number in (1, 5, 11)]
     assert written(tmp_path / "c", (3,), made=alone).digest(range(3)) == digest
 

@@ -25,10 +25,15 @@ from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.rundir import atomic
+from hpcddm.runtime import private
 from hpcddm.runtime.unit import Unit
 
 LOOK_SECONDS = 2.0
 """Least seconds between two looks of a rank for the copy that another rank of its node makes."""
+
+
+CLOSING_SECONDS = 10
+"""Seconds for which a training that is over waits for the thread that copies."""
 
 
 class Settings(ReadingSettings):
@@ -88,7 +93,8 @@ class StagedImages(Images):
         """Stop copying, and remove the copy."""
         self._closed.set()
         if self._is_writer:
-            self._thread.join()
+            # A file system that hangs holds nobody up.
+            self._thread.join(CLOSING_SECONDS)
             self._remove(self._folder)
             with suppress(OSError):
                 self._folder.parent.rmdir()
@@ -97,7 +103,7 @@ class StagedImages(Images):
         """Open the copy where it is complete."""
         if self._copy is None and not self._is_given_up and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
-            if (self._folder / CATALOG_FILE).exists():
+            if private.is_own(self._folder.parent) and (self._folder / CATALOG_FILE).exists():
                 with suppress(UserError):
                     copy = open_copy(self._folder)
                     self._copy = TarImages(copy) if self._numbers is None else CopiedImages(copy, self._numbers)
@@ -108,7 +114,8 @@ class StagedImages(Images):
         self._remove(self._folder.parent)
         try:
             listed = range(len(self._catalog)) if self._numbers is None else _all(self._numbers)
-            self._folder.mkdir(mode=0o700, parents=True)
+            require(private.make(self._folder.parent), f"{self._folder.parent} belongs to somebody else")
+            self._folder.mkdir(mode=0o700)
             needed, free = largest_bytes(self._catalog, listed), atomic.free_bytes(self._folder)
             require(needed < free, f"{self._folder}: {free / 1e9:.1f} GB free, the copy can take {needed / 1e9:.1f}")
             write_copy(self._folder, self._catalog, listed, self._leave_if_closed)

@@ -184,6 +184,26 @@ def test_a_disk_that_is_too_small_is_said_and_the_shared_tars_are_read(data, scr
     assert "0.0 GB free, the copy can take 0.0" in capsys.readouterr().out and list(scratch.iterdir()) == []
 
 
+def test_a_folder_that_others_can_write_is_not_read(data, scratch, capsys):
+    folder = staged.staging_folder(data.unit())
+    folder.parent.mkdir()
+    folder.parent.chmod(0o777)
+    write_copy_into(folder, data)
+    with data.opened("staged", data.unit(local_rank=1)) as images:
+        assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0])) and images._copy is None
+    shutil.rmtree(folder.parent)
+    folder.parent.symlink_to(scratch.parent)
+    with data.opened("staged") as images:
+        images._thread.join()
+        assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0]))
+    assert "belongs to somebody else; the shared tars are read" in capsys.readouterr().out
+
+
+def write_copy_into(folder, data):
+    folder.mkdir()
+    write_copy(folder, data.catalog, LISTED, lambda done: None)
+
+
 def test_what_a_killed_execution_left_on_the_node_is_removed_by_the_next_one(data, scratch):
     left = staged.staging_folder(data.unit(owner="killed"))
     left.mkdir(parents=True)
