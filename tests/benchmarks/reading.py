@@ -20,8 +20,8 @@ from rich.table import Table
 from tests.helpers import REPOSITORY
 
 SETTINGS = [
-    "experts.training.images=16384",
-    "experts.training.log_images=2048",
+    "experts.training.images=8192",
+    "experts.training.log_images=1024",
     "monolith.enabled=false",
     "router.training.images=64",
     "measuring.extractor.training.images=64",
@@ -31,7 +31,7 @@ SETTINGS = [
     "evaluate.units=1",
     "evaluate.steps=1",
 ]
-"""The quickstart's experts, long enough for a steady pace: 4,096 images each; and little else."""
+"""The quickstart's experts, long enough for a steady pace: 2,048 images each; and little else."""
 CORES = ("0", "0,1")
 
 
