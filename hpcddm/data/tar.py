@@ -183,7 +183,7 @@ class _Values(Generic[V]):
             self._waiting[key] = value
 
     def are_there(self, path: Path, keys: list[str]) -> bool:
-        """Whether all samples have values, or none has; raises `UserError` naming one without among others."""
+        """Tell if all samples have values, not none; raises `UserError` naming one without among others."""
         for row, key in enumerate(keys if self._waiting else ()):
             if key in self._waiting:
                 self._rows[row], self._known[row] = self._waiting[key], True

@@ -1,4 +1,4 @@
-"""Where the members of a tar lie: a walk over its headers that neither reads their data nor keeps an object of each.
+"""Walk over the headers of a tar: names and places of its members, without reading data or keeping any object.
 
 Formats: V7, ustar, GNU and pax (POSIX.1-2001, "pax Interchange Format"). Read as Python's `tarfile` reads them, except
 that an archive is refused where `tarfile` takes the part before a torn or changed header for the whole, or would
@@ -33,7 +33,7 @@ ZEROS = bytes(BLOCK)
 
 
 class Kind(Enum):
-    """What a member is; all but files, sparse files and others have no data."""
+    """Kind of a member; all but files, sparse files and others have no data."""
 
     FILE = auto()
     DIRECTORY = auto()
@@ -87,12 +87,12 @@ class TarHeaders:
         while (header := self._header(start)) is not None:
             kind_byte = header[156:157]
             if kind_byte in EXTENDING:
-                told, end = self._told(header, start)
+                records_here, end = self._extension(header, start)
                 if kind_byte == PAX_GLOBAL:
-                    everywhere |= told
+                    everywhere |= records_here
                 else:
                     # As in `tarfile`, the first of several headers counts.
-                    records = told | records
+                    records = records_here | records
                 extended_at = start if extended_at is None else extended_at
             else:
                 member, end = self._member(header, start, everywhere | records)
@@ -126,15 +126,15 @@ class TarHeaders:
             raise self._torn(f"the file ends at byte {self._file.size}, in the header", start)
         raise self._torn("bad checksum of the header", start)
 
-    def _member(self, header: bytes, start: int, told: dict[bytes, bytes]) -> tuple[Member, int]:
-        """Return the member that a header stands for, and where the next header begins; told: by extended headers."""
+    def _member(self, header: bytes, start: int, extended: dict[bytes, bytes]) -> tuple[Member, int]:
+        """Return the member that a header stands for, and where the next header begins; extended: its pax records."""
         kind, name, size, offset = _kind(header), _name(header), self._size(header, start), start + BLOCK
         if kind is Kind.SPARSE:
             offset = self._behind_sparse_map(header, offset)
-        if told:
-            name = told.get(b"GNU.sparse.name") or told.get(b"path") or name
-            size = self._told_size(told[b"size"], start) if b"size" in told else size
-            if kind is Kind.FILE and any(keyword.startswith(b"GNU.sparse.") for keyword in told):
+        if extended:
+            name = extended.get(b"GNU.sparse.name") or extended.get(b"path") or name
+            size = self._extended_size(extended[b"size"], start) if b"size" in extended else size
+            if kind is Kind.FILE and any(keyword.startswith(b"GNU.sparse.") for keyword in extended):
                 kind = Kind.SPARSE
         # The first question is the fast one.
         if kind is not Kind.FILE and kind in WITHOUT_DATA:
@@ -160,7 +160,7 @@ class TarHeaders:
             raise self._torn(place, start)
         return end
 
-    def _told(self, header: bytes, start: int) -> tuple[dict[bytes, bytes], int]:
+    def _extension(self, header: bytes, start: int) -> tuple[dict[bytes, bytes], int]:
         """Return what an extending header says, by keywords of pax, and where the next header begins."""
         size, offset = self._size(header, start), start + BLOCK
         end = self._end(start, offset, size)
@@ -182,10 +182,10 @@ class TarHeaders:
             place = end
         return records
 
-    def _told_size(self, told: bytes, start: int) -> int:
-        if not told.isdigit() or len(told) > 20:
+    def _extended_size(self, digits: bytes, start: int) -> int:
+        if not digits.isdigit() or len(digits) > 20:
             raise self._torn("a size that is no number in the extended header of the member", start)
-        return int(told)
+        return int(digits)
 
     def _behind_sparse_map(self, header: bytes, offset: int) -> int:
         """Return where the data of a sparse file of the old GNU format begin: its map may go on in further blocks."""
@@ -272,15 +272,15 @@ def _octal(field: bytes) -> int:
 
 
 def _is_sound(header: bytes) -> bool:
-    """Whether the checksum fits: the sum of a header's bytes with spaces in its own place."""
+    """Tell if the checksum fits: the sum of a header's bytes with spaces in its own place."""
     try:
-        told = _octal(header[148:156])
+        stored = _octal(header[148:156])
     except ValueError:
         return False
     rest = header[156:]
     total = _byte_sum(header[:148]) + 8 * ord(" ") + _byte_sum(rest[:178]) + _byte_sum(rest[178:])
     # Some old programs took bytes above 127 for negative numbers.
-    return told == total or told == total - 256 * sum(byte > 127 for byte in header[:148] + rest)
+    return stored == total or stored == total - 256 * sum(byte > 127 for byte in header[:148] + rest)
 
 
 def _byte_sum(part: bytes) -> int:
