@@ -3,15 +3,16 @@
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hpcddm import initial_weights, plugins, rooms
+from hpcddm import initial_weights, paths, plugins, rooms
 from hpcddm.config import Experiment
+from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic
@@ -53,37 +54,17 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
     """
     path = find_yaml(name, "experiments", "experiment")
     values = read_yaml(path)
-    resolve_folder(values, path.resolve().parent)
+    resolve_paths(values, path.resolve().parent)
     for override in overrides:
         _override(values, override)
-    resolve_folder(values, Path.cwd())
+    resolve_paths(values, Path.cwd())
     return validate(Experiment, values, str(path))
 
 
-def resolve_folder(values: dict[str, Any], start: Path) -> None:
+def resolve_paths(values: dict[str, Any], start: Path) -> None:
     """Make all relative paths absolute, relative to `start`."""
-    for holder, key in _paths(values):
+    for holder, key in paths.places(values, Experiment):
         holder[key] = str((start / Path(holder[key]).expanduser()).resolve())
-
-
-def _paths(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield (mapping, key) for every path in the mappings of an experiment that is not yet validated."""
-    experts = _mapping(values, "experts")
-    joined = _mappings(experts, "joined")
-    starts = [_mapping(settings, "init_from") for settings in (experts, *_mappings(experts, "overrides"), *joined)]
-    holders = [(_mapping(_mapping(values, "data"), "source"), "folder"), *((entry, "list") for entry in joined)]
-    holders += [(mapping, "weights") for mapping in (*starts, _mapping(_mapping(values, "router"), "refit"))]
-    yield from ((holder, key) for holder, key in holders if isinstance(holder.get(key), str))
-
-
-def _mapping(values: dict[str, Any], key: str) -> dict[str, Any]:
-    inner = values.get(key)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _mappings(values: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    inner = values.get(key)
-    return [entry for entry in inner if isinstance(entry, dict)] if isinstance(inner, list) else []
 
 
 def load_site(name: str) -> Site:
@@ -134,11 +115,10 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     """
     data = experiment.data
     stored = atomic.read_json(run.experiment) or {}
-    known_hashes = {holder[key]: holder.get("content") for holder, key in _paths(stored) if key != "folder"}
-    source = stored.get("data", {})
-    folder = relative_to_run(Path(data.source.folder), run)
-    if images is None and source.get("source", {}).get("folder") == folder:
-        images = source.get("content")
+    files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
+    known_hashes = {holder[key]: holder["content"] for holder, key in files}
+    if images is None and _is_stored(data.source, stored.get("data", {}), run):
+        images = stored["data"].get("content")
     if not images:
         from hpcddm.data.sources.base import Source
 
@@ -157,6 +137,15 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     )
 
 
+def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> bool:
+    """Tell if the source is the one that a run has stored."""
+    try:
+        stored = validate(SourceSettings, data.get("source"), str(run.experiment))
+    except ConfigError:
+        return False
+    return stored == paths.changed(source, lambda path: relative_to_run(Path(path), run))
+
+
 @cache
 def _hash_of(path: Path, unreadable: Callable[[Path, Exception], str]) -> str:
     try:
@@ -172,22 +161,12 @@ def _unreadable_list(path: Path, error: Exception) -> str:
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
     """Return the experiment as a run stores it: all paths relative to the run."""
-    return _with_paths(experiment, lambda path: relative_to_run(Path(path), run))
+    return paths.changed(experiment, lambda path: relative_to_run(Path(path), run))
 
 
 def out_of_run(experiment: Experiment, run: RunDir) -> Experiment:
     """Return the experiment that a run has stored with all paths absolute."""
-    return _with_paths(experiment, lambda path: str((run.root / path).resolve()))
-
-
-def _with_paths(experiment: Experiment, change: Callable[[str], str]) -> Experiment:
-    data, source = experiment.data, experiment.data.source
-    source = source.model_copy(update={"folder": change(source.folder)})
-    return _with_files(
-        experiment.model_copy(update={"data": data.model_copy(update={"source": source})}),
-        lambda start: start.model_copy(update={"weights": change(start.weights)}),
-        lambda joined: joined.model_copy(update={"list": change(joined.list)}),
-    )
+    return paths.located(experiment, run.root)
 
 
 def _with_files(

@@ -1,5 +1,6 @@
 """Base of all schemas: strict models, variants named by their files, errors of one line."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
@@ -25,6 +26,10 @@ Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
 """Text that stands in a batch script as one word."""
 CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
 """One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
+PATH = object()
+"""Mark of a field that holds a path."""
+PathSetting = Annotated[str, Field(min_length=1), PATH]
+"""Path of a file or folder: in YAML relative to the file itself, in a run to the run, and under no fingerprint."""
 
 
 class StrictModel(BaseModel):
@@ -107,13 +112,19 @@ def validate(schema: type[M], values: Any, place: str) -> M:
 def hashed(settings: StrictModel) -> dict[str, Any]:
     """Return the settings that go into a fingerprint, nested as in the YAML file."""
     kept: dict[str, Any] = {}
-    for key in type(settings).model_fields:
-        if key not in settings.not_hashed:
+    for key, field in type(settings).model_fields.items():
+        if key not in settings.not_hashed and not _holds_paths(field.annotation, field.metadata):
             value = getattr(settings, key)
             many = isinstance(value, list)
             inner = [hashed(item) if isinstance(item, StrictModel) else item for item in (value if many else [value])]
             kept[key] = inner if many else inner[0]
     return kept
+
+
+def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    """Tell if the type is that of a path, of one or none, or of several."""
+    inner = get_args(annotation)
+    return PATH in (*metadata, *inner) or any(map(_holds_paths, inner))
 
 
 def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:

@@ -11,6 +11,7 @@ PACKAGE = REPOSITORY / "hpcddm"
 FOUNDATION = {
     "rooms",
     "schema",
+    "paths",
     "settings",
     "config",
     "site",
@@ -33,6 +34,7 @@ MAY_IMPORT = {
     "plugins": {"errors", "rooms"},
     "pretrained": {"errors"},
     "schema": {"errors", "plugins", "renamed", "pretrained"},
+    "paths": {"plugins", "schema"},
     "settings": {"errors", "plugins", "renamed", "schema", "pretrained"},
     "config": {"errors", "plugins", "schema", "settings"},
     "flags": set(),
@@ -68,7 +70,7 @@ MAY_IMPORT = {
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights"},
+    | {"initial_weights", "paths"},
     "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},

@@ -8,6 +8,7 @@ from pathlib import Path
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.launch import quotas
+from hpcddm.paths import located
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
@@ -37,8 +38,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
     if (catalog := manifest.read(run.unit(CATALOG))) is not None:
         return {split: split_results({CATALOG: catalog}, split)["samples"] for split in SPLITS}
-    source = experiment.data.source
-    opened = plugins.create(Source, source.model_copy(update={"folder": str((run.root / source.folder).resolve())}))
+    opened = plugins.create(Source, located(experiment.data.source, run.root))
     return {split: len(opened.open_split(split)) for split in SPLITS}
 
 

@@ -11,6 +11,7 @@ from hpcddm.data.tar import TarIndex
 from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
+from hpcddm.paths import located
 from hpcddm.pipeline.ranges import images_of_tar, split_of, tars_of
 from hpcddm.pipeline.shard import COLUMNS, tar_file
 from hpcddm.rundir import atomic
@@ -24,11 +25,9 @@ IMAGES_TIMED = 64
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write this unit's tars of the training or of the held-out images, and the columns of their samples."""
     data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
-    folder = str((unit.run.root / data.source.folder).resolve())
-    source = data.source.model_copy(update={"folder": folder})
-    records = plugins.create(Source, source).open_split(split)
+    records = plugins.create(Source, located(data.source, unit.run.root)).open_split(split)
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
-    require(all(images.values()), f"{folder}: {len(records)} {split} images are too few for so many tars")
+    require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
     indices: dict[int, TarIndex] = {}
     for number in tars:
@@ -37,7 +36,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
             count = tar.write_tar(staged, _pick(records, images[number], span, unit), data.image_size, data.channels)
         indices[number] = tar.index_tar(path)
         require(len(indices[number].keys) == count, f"{path}: {count} images written, others found")
-        _check_classes(data.num_classes, indices[number], folder)
+        _check_classes(data.num_classes, indices[number])
     columns = tar.columns_of(indices)
     write_columns(unit.folder / COLUMNS, columns)
     results = {"images": len(span), "columns": sorted(columns), "class_names": records.class_names}
@@ -49,14 +48,14 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(TAR_WORK, False, workload.images_of(key), IMAGES_TIMED)]
 
 
-def _check_classes(num_classes: int | None, index: TarIndex, folder: str) -> None:
+def _check_classes(num_classes: int | None, index: TarIndex) -> None:
     """Raise `UserError` where the images lack a class, or have one that the experiment has not."""
     if num_classes is None:
         return
     if index.labels is None:
-        raise UserError(f"data.num_classes: {num_classes}, but the images in {folder} have no classes")
+        raise UserError(f"data.num_classes: {num_classes}, but the images of data.source have no classes")
     largest = index.labels.max()
-    require(largest < num_classes, f"data.num_classes: {num_classes}, but {folder} has class {largest}")
+    require(largest < num_classes, f"data.num_classes: {num_classes}, but data.source has class {largest}")
 
 
 def _pick(records: Split, images: range, span: range, unit: Unit) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Experiment
-from hpcddm.loading import read_yaml, resolve_folder, set_value
+from hpcddm.loading import read_yaml, resolve_paths, set_value
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
 from hpcddm.schema import Name, StrictModel, validate
@@ -123,7 +123,7 @@ def _base_file(file: SweepFile, path: Path) -> Path:
 def _base(file: SweepFile, path: Path, place: Path) -> dict[str, Any]:
     """Read the experiment's values from the file at `place` and set those that all settings share."""
     values = read_yaml(place)
-    resolve_folder(values, place.resolve().parent)
+    resolve_paths(values, place.resolve().parent)
     for key, value in file.set.items():
         set_value(values, key, value, f"{path}: set")
     return values
@@ -134,7 +134,7 @@ def _experiment(values: dict[str, Any], setting: Setting, path: Path, label: str
     merged = dict(values)
     for key, value in setting.items():
         set_value(merged, key, value, place)
-    resolve_folder(merged, path.resolve().parent)
+    resolve_paths(merged, path.resolve().parent)
     return validate(Experiment, merged, place)
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import Name, Positive, StrictModel
+from hpcddm.schema import Name, PathSetting, Positive, StrictModel
 
 
 class Training(StrictModel):
@@ -29,10 +29,8 @@ class Training(StrictModel):
 class InitialWeights(StrictModel):
     """Weights that a training starts from, such as `hpcddm convert` writes."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"weights"})
-
-    weights: Annotated[str, Field(min_length=1)]
-    """A safetensors file; in a YAML file relative to the file itself."""
+    weights: PathSetting
+    """A safetensors file."""
     content: str | None = None
     """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
 
@@ -60,8 +58,8 @@ class JoinedExpert(ExpertVariation):
     """An expert that comes later, beside those of the clusters, on samples of its own; its numbers are absolute."""
 
     name: Name
-    list: Annotated[str, Field(min_length=1)]
-    """A text file with the key of one sample per line; in a YAML file relative to the file itself."""
+    list: PathSetting
+    """A text file with the key of one sample per line."""
     content: str | None = None
     """The file's SHA-256; filled in by submit, so that other samples are never taken for these."""
     images: Positive

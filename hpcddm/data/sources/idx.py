@@ -14,12 +14,15 @@ from hpcddm.data.sources.base import Record, Source, Split
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
+from hpcddm.schema import PathSetting
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 
 
 class Settings(SourceSettings):
     """A folder with four IDX files, plain or gzipped."""
+
+    folder: PathSetting
 
 
 class IdxSplit(Split):

@@ -17,6 +17,7 @@ from hpcddm.data.sources.base import SPLITS, Record, Source, Split
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
+from hpcddm.schema import PathSetting
 
 EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
@@ -26,6 +27,8 @@ TABLES = ("captions.csv", "captions.jsonl")
 
 class Settings(SourceSettings):
     """Folder that holds `train` and `heldout`, or `val`."""
+
+    folder: PathSetting
 
 
 class FolderSplit(Split):

@@ -6,9 +6,6 @@ from hpcddm.schema import VariantSettings
 
 
 class SourceSettings(VariantSettings):
-    """Settings of a source of images: the folder that holds it."""
+    """Settings of a source of images; the files and folders that hold it are of the type `PathSetting`."""
 
     room: ClassVar[str] = "data/sources"
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"folder"})
-
-    folder: str

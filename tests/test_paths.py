@@ -1,0 +1,67 @@
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from hpcddm import paths
+from hpcddm.config import Experiment
+from hpcddm.schema import PathSetting, Positive, StrictModel, hashed
+from tests.helpers import JOINED, tiny
+
+
+class Inner(StrictModel):
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"speed"})
+
+    folder: PathSetting | None = None
+    speed: Positive = 1
+
+
+class Outer(StrictModel):
+    file: PathSetting
+    files: list[PathSetting] = []
+    caption: str = "a/b"
+    inner: Inner = Inner()
+    many: list[Inner] = []
+    either: Inner | PathSetting | None = None
+
+
+def test_paths_are_found_wherever_they_stand():
+    settings = Outer(
+        file="a", files=["b", "c"], inner=Inner(folder="d"), many=[Inner(), Inner(folder="../e")], either="/f"
+    )
+    moved = paths.located(settings, Path("/data/run"))
+    assert moved.model_dump() == {
+        "file": "/data/run/a",
+        "files": ["/data/run/b", "/data/run/c"],
+        "caption": "a/b",
+        "inner": {"folder": "/data/run/d", "speed": 1},
+        "many": [{"folder": None, "speed": 1}, {"folder": "/data/e", "speed": 1}],
+        "either": "/f",
+    }
+    assert settings.file == "a"
+
+
+def test_a_path_is_under_no_fingerprint():
+    kept = hashed(Outer(file="a", files=["b"], inner=Inner(folder="c"), many=[Inner(folder="d")]))
+    assert kept == {"caption": "a/b", "inner": {}, "many": [{}]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"file": 3, "files": "b"}, {"inner": "x", "many": {"folder": "y"}}, {"files": [1, None], "many": [[], 2]}],
+)
+def test_what_does_not_fit_the_schema_is_passed_over(values):
+    assert list(paths.places(values, Outer)) == []
+
+
+@pytest.mark.parametrize("source", [None, "images", {}, {"folder": "x"}, {"name": "nowhere", "folder": "x"}])
+def test_a_source_that_is_none_has_no_paths(source):
+    assert list(paths.places({"data": {"source": source}}, Experiment)) == []
+
+
+def test_an_experiments_paths_are_those_of_its_source_and_of_what_it_starts_from(tmp_path):
+    start = {"init_from": {"weights": "seed.safetensors"}}
+    overrides = [start | {"clusters": [1]}]
+    values = tiny(tmp_path, experts__joined=[JOINED | start], experts__overrides=overrides).model_dump()
+    found = [Path(holder[key]).name for holder, key in paths.places(values, Experiment)]
+    assert sorted(found) == ["hats.txt", "images", "seed.safetensors", "seed.safetensors"]
