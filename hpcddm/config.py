@@ -13,6 +13,7 @@ from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.data.settings import Shape
 from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.data.transforms.settings import TransformSettings
 from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.strategies.settings import is_strategy
@@ -34,6 +35,7 @@ class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"condition", "order", "reading", "space"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"transform"})
 
     source: SourceSettings
     image_size: Positive
@@ -51,6 +53,8 @@ class DataSettings(StrictModel):
     """Order in which every training sees its samples, each once in an epoch."""
     reading: ReadingSettings = default_variant("indexed")
     """Way in which trainings read their images; it changes no bit, and makes nothing stale."""
+    transform: TransformSettings = default_variant("centre_crop")
+    """Way in which every picture becomes a square of `image_size`."""
     space: SpaceSettings = default_variant("pixels")
     """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
 

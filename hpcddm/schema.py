@@ -39,6 +39,8 @@ class StrictModel(BaseModel):
 
     not_hashed: ClassVar[frozenset[str]] = frozenset()
     """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset()
+    """Keys that it leaves out while they have their default: they are younger than runs that stay complete."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -118,6 +120,8 @@ def hashed(settings: StrictModel) -> dict[str, Any]:
             many = isinstance(value, list)
             inner = [hashed(item) if isinstance(item, StrictModel) else item for item in (value if many else [value])]
             kept[key] = inner if many else inner[0]
+            if key in settings.hashed_if_changed and kept[key] == field.default:
+                del kept[key]
     return kept
 
 

@@ -236,6 +236,18 @@ def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
     assert all(after[key] == before[key] for key in before.keys() & after.keys())
 
 
+def test_a_transform_is_under_the_fingerprint_of_the_tars_unless_it_is_the_one_of_older_runs(tmp_path):
+    def settings(**changes):
+        return {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
+
+    before, default = settings(), settings(data__transform={"name": "centre_crop"})
+    assert before == default and not any("transform" in key for unit in before.values() for key in unit)
+    after = settings(data__transform={"name": "resize"})
+    changed = {key: after[key].items() - before[key].items() for key in before if after[key] != before[key]}
+    assert {key.partition("/")[0] for key in changed} == {"shard"}
+    assert all(items == {("data.transform.name", "resize")} for items in changed.values())
+
+
 def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
     kept = hashed(tiny(tmp_path).experts)
     assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()

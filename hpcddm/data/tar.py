@@ -7,15 +7,16 @@ from array import array
 from collections.abc import Iterable, Mapping, MutableSequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import webdataset
 from jaxtyping import Int32, UInt32, UInt64
-from PIL import Image
 
+from hpcddm.data.pictures import CENTRE_CROP, PictureError, shaped
 from hpcddm.data.sources.base import Record
 from hpcddm.data.tar_headers import Kind, Member, TarHeaders
+from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 
 V = TypeVar("V")
@@ -69,9 +70,14 @@ def write_samples(path: Path, samples: Iterable[Sample]) -> int:
     return count
 
 
-def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int) -> int:
-    """Write records as PNG, centre-cropped and resized, with class and caption; return their number."""
-    return write_samples(path, (_as_png(record, image_size, channels) for record in records))
+def write_tar(
+    path: Path, records: Iterable[Record], image_size: int, channels: int, transform: Transform[Any] = CENTRE_CROP
+) -> int:
+    """Write records as PNG of the wanted size, with class and caption; return their number.
+
+    Raises `UserError` naming the record whose picture cannot be used.
+    """
+    return write_samples(path, (_as_png(record, image_size, channels, transform) for record in records))
 
 
 def index_tar(path: Path) -> TarIndex:
@@ -213,15 +219,10 @@ def _first_twice(keys: list[str]) -> str | None:
     return None
 
 
-def _as_png(record: Record, image_size: int, channels: int) -> Sample:
+def _as_png(record: Record, image_size: int, channels: int, transform: Transform[Any]) -> Sample:
     stream = io.BytesIO()
-    _prepare(record.image, image_size, channels).save(stream, format="PNG")
+    try:
+        shaped(record.image, channels, image_size, transform).save(stream, format="PNG")
+    except PictureError as error:
+        raise UserError(f"{record.key}: {error}") from None
     return Sample(record.key, stream.getvalue(), "png", record.label, record.caption)
-
-
-def _prepare(image: Image.Image, size: int, channels: int) -> Image.Image:
-    image = image.convert("RGB" if channels == 3 else "L")
-    side = min(image.size)
-    x, y = (image.width - side) // 2, (image.height - side) // 2
-    image = image.crop((x, y, x + side, y + side))
-    return image if side == size else image.resize((size, size), Image.Resampling.LANCZOS)

@@ -20,6 +20,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
 from hpcddm.data.sources.base import Source
+from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
 from hpcddm.encoders.base import ImageEncoder
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR
@@ -52,9 +53,8 @@ def _step(
     if network == TAR:
         records = plugins.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]
-        return lambda: tar.write_tar(
-            folder / "x.tar", (records[number] for number in numbers), data.image_size, data.channels
-        )
+        form = (data.image_size, data.channels, plugins.create(Transform, data.transform))
+        return lambda: tar.write_tar(folder / "x.tar", (records[number] for number in numbers), *form)
     if network == ENCODER:
         encode = plugins.create(ImageEncoder, encoder).encode
         images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)

@@ -8,6 +8,7 @@ from hpcddm.data import tar
 from hpcddm.data.columns import write_columns
 from hpcddm.data.sources.base import Record, Source, Split
 from hpcddm.data.tar import TarIndex
+from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
@@ -29,11 +30,13 @@ def run(settings: Experiment, unit: Unit) -> Result:
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
+    transform = plugins.create(Transform, data.transform)
     indices: dict[int, TarIndex] = {}
     for number in tars:
         path = unit.folder / tar_file(number)
         with atomic.replacing(path, durable=False) as staged:
-            count = tar.write_tar(staged, _pick(records, images[number], span, unit), data.image_size, data.channels)
+            picked = _pick(records, images[number], span, unit)
+            count = tar.write_tar(staged, picked, data.image_size, data.channels, transform)
         indices[number] = tar.index_tar(path)
         require(len(indices[number].keys) == count, f"{path}: {count} images written, others found")
         _check_classes(data.num_classes, indices[number])

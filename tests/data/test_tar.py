@@ -143,3 +143,8 @@ def test_the_middle_of_a_wide_picture_is_kept(tmp_path):
     tar.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels), 0)], 8, 1)
     (sample,) = webdataset.WebDataset(str(tmp_path / "x.tar"), shardshuffle=False).decode("pil")
     assert set(np.asarray(sample["png"].convert("L")).reshape(-1)) == {200}
+
+
+def test_a_picture_whose_numbers_have_no_known_range_is_named(tmp_path):
+    with pytest.raises(UserError, match="^train-ant: pixels are floating-point numbers, whose range is not known$"):
+        tar.write_tar(tmp_path / "x.tar", [Record("train-ant", Image.new("F", (8, 8)), 0)], 8, 1)

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int64
-from PIL import Image
 
+from hpcddm.data.pictures import PictureError, read_picture
 from hpcddm.data.sources.base import SPLITS, Record, Source, Split
 from hpcddm.data.sources.settings import Heldout, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
@@ -76,9 +76,8 @@ class FolderSplit(Split):
         name = self.names[number]
         path = self.root / name
         try:
-            with Image.open(path) as image:
-                image.load()
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            image = read_picture(path.read_bytes())
+        except (OSError, PictureError) as error:
             raise UserError(f"{path}: no readable image ({error}); remove or replace it") from None
         label = None if self.labels is None else int(self.labels[number])
         return Record(f"{self.prefix}{_key(name)}", image, label, self._captions.get(name))

@@ -1,0 +1,159 @@
+"""Pictures: the one place where a picture's file becomes pixels.
+
+The steps can be used apart: `open_picture` looks at the header, `read_picture` decodes, `upright` turns, `to_pixels`
+makes L or RGB of every mode, a transform makes a square of it. Colour profiles are not applied.
+"""
+
+import io
+import math
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
+
+from hpcddm.data.transforms.base import Transform
+from hpcddm.data.transforms.centre_crop import CentreCrop, Settings
+from hpcddm.errors import UserError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000")
+"""Formats that are read, whatever a file's name says; the others of Pillow are no photographs, or start programs."""
+MOST_PIXELS = 256_000_000
+"""Largest number of pixels of a picture; as many take 1 GB of memory."""
+CENTRE_CROP = CentreCrop(Settings(name="centre_crop"))
+"""The default of `data.transform`."""
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+FAILURES = (
+    *(OSError, ValueError, SyntaxError, TypeError, LookupError, ArithmeticError, EOFError, RuntimeError),
+    *(struct.error, zlib.error),
+)
+"""Whatever Pillow's decoders raise for a broken file."""
+
+# Pillow refuses a picture of twice as many pixels, and parts of it such as a tile of a TIFF, and warns of half of them.
+Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+class PictureError(UserError):
+    """A file is no picture that can be used; the message is the reason, to which a caller adds the place."""
+
+
+def decode(
+    content: bytes, channels: int, size: int, transform: Transform[Any] = CENTRE_CROP
+) -> UInt8[np.ndarray, "h w c"]:
+    """Return the pixels of a picture's file, h = w = size, c = channels (1 or 3); raises `PictureError`."""
+    pixels = np.asarray(shaped(read_picture(content), channels, size, transform))
+    return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+def shaped(image: Image.Image, channels: int, size: int, transform: Transform[Any] = CENTRE_CROP) -> Image.Image:
+    """Return a picture as the networks see it; itself where it is that already. Raises `PictureError`."""
+    return transform.fit(to_pixels(image, channels), size)
+
+
+def read_picture(content: bytes) -> Image.Image:
+    """Decode a picture's file, of an animation the first frame; raises `PictureError`."""
+    image = open_picture(content)
+    with _refused(image.format):
+        image.load()
+    return image
+
+
+def open_picture(content: bytes) -> Image.Image:
+    """Read the header of a picture's file; only then is it safe to decode. Raises `PictureError`."""
+    if not content:
+        raise PictureError("the file is empty")
+    if content.startswith(PNG_SIGNATURE):
+        _check_png(content)
+    with _refused(None):
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
+        # Another library may have lifted Pillow's own limit.
+        if math.prod(image.size) > MOST_PIXELS:
+            raise Image.DecompressionBombError
+    return image
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Turn a picture as its EXIF orientation says; itself where nothing is to be turned."""
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except FAILURES:
+        # What cannot be read turns nothing: other programs show such a picture as it is stored.
+        return image
+    return image if orientation == 1 else ImageOps.exif_transpose(image)
+
+
+def to_pixels(image: Image.Image, channels: int) -> Image.Image:
+    """Return a picture upright, in mode L for one channel and RGB for three; raises `PictureError`.
+
+    Transparent pixels are laid on white; of 16 bits the upper 8 stay.
+    """
+    mode = "RGB" if channels == 3 else "L"
+    with _refused(image.format):
+        image = upright(image)
+        if image.mode == "F":
+            raise PictureError("pixels are floating-point numbers, whose range is not known")
+        if image.mode.startswith("I"):
+            image = _upper_byte(image)
+        elif image.mode == "LAB":
+            image = _from_lab(image)
+        elif image.has_transparency_data:
+            image = _on_white(image)
+        return image if image.mode == mode else image.convert(mode)
+
+
+@contextmanager
+def _refused(file_format: str | None) -> Iterator[None]:
+    """Give what Pillow raises as a `PictureError`."""
+    try:
+        yield
+    except Image.DecompressionBombError:
+        raise PictureError(f"its header says more than {MOST_PIXELS} pixels") from None
+    except UnidentifiedImageError:
+        raise PictureError(f"no image ({', '.join(FORMATS)})") from None
+    except FAILURES as error:
+        raise PictureError(f"{file_format or 'image'} damaged: {error}") from None
+
+
+def _check_png(content: bytes) -> None:
+    """Check the lengths and the CRC-32 of all chunks: Pillow does not look at those of the pixels."""
+    place, kind, view = len(PNG_SIGNATURE), b"", memoryview(content)
+    while kind != b"IEND":
+        if place + 12 > len(content):
+            raise PictureError(f"PNG truncated at byte {len(content)}")
+        size, kind = struct.unpack_from(">I4s", content, place)
+        end = place + 12 + size
+        if end > len(content):
+            raise PictureError(f"PNG truncated at byte {len(content)}")
+        if zlib.crc32(view[place + 4 : end - 4]) != struct.unpack_from(">I", content, end - 4)[0]:
+            raise PictureError(f"PNG damaged: wrong checksum of the chunk at byte {place}")
+        place = end
+
+
+def _upper_byte(image: Image.Image) -> Image.Image:
+    """Return a grey picture of 16 bits in mode L; its modes are I;16, I;16B, and I, which could hold 32 bits."""
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > 0xFFFF:
+        raise PictureError("pixels are numbers of 32 bits, whose range is not known")
+    pixels = (values >> 8).astype(np.uint8)
+    if "transparency" in image.info:
+        pixels[values == image.info["transparency"]] = 255
+    return Image.fromarray(pixels)
+
+
+def _from_lab(image: Image.Image) -> Image.Image:
+    """Convert CIELAB, of the white point D50, to sRGB."""
+    profiles = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+    return ImageCms.buildTransform(*profiles, "LAB", "RGB").apply(image)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Lay a picture with transparent pixels on white."""
+    layer = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")

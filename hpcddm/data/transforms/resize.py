@@ -1,0 +1,17 @@
+"""Resizing of both sides: the whole picture is kept, and one that is no square is distorted."""
+
+from PIL import Image
+
+from hpcddm.data.transforms.base import Transform
+from hpcddm.data.transforms.settings import TransformSettings
+
+
+class Settings(TransformSettings):
+    """Settings of the resizing, which has none."""
+
+
+class Resize(Transform[Settings]):
+    """Both sides by their own factor."""
+
+    def fit(self, image: Image.Image, side: int) -> Image.Image:
+        return image if image.size == (side, side) else image.resize((side, side), Image.Resampling.LANCZOS)
