@@ -23,7 +23,7 @@ from jaxtyping import Int64
 
 from hpcddm.data.pictures import PictureError, read_picture
 from hpcddm.data.sources.base import SPLITS, Record, Source, Split
-from hpcddm.data.sources.settings import Heldout, SourceSettings
+from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
@@ -42,7 +42,7 @@ class Settings(SourceSettings):
     not_hashed: ClassVar[frozenset[str]] = frozenset({"heldout"})
 
     folder: PathSetting
-    heldout: Heldout | None = None
+    heldout: HeldoutFolder | None = None
 
 
 class FolderSplit(Split):

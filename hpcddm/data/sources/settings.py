@@ -21,14 +21,25 @@ class HeldoutShare(StrictModel):
     share: Share
 
 
-class Heldout(StrictModel):
+class OneKey(StrictModel):
+    """Settings of which exactly one key is given; all are None without a value."""
+
+    @model_validator(mode="after")
+    def _has_one(self) -> "OneKey":
+        if sum(value is not None for _, value in self) != 1:
+            raise ValueError(f"needs one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class HeldoutFolder(OneKey):
     """Held-out images: those in a folder of their own, or a share of all."""
 
     folder: PathSetting | None = None
     share: Share | None = None
 
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "Heldout":
-        if (self.folder is None) == (self.share is None):
-            raise ValueError("needs either 'folder' or 'share'")
-        return self
+
+class HeldoutFile(OneKey):
+    """Held-out images: those in a file of their own, or a share of all."""
+
+    file: PathSetting | None = None
+    share: Share | None = None

@@ -212,8 +212,8 @@ def test_the_held_out_images_may_lie_elsewhere(folder):
 @pytest.mark.parametrize(
     "heldout, message",
     [
-        ({}, "heldout: .*needs either 'folder' or 'share'"),
-        ({"folder": "x", "share": 0.1}, "heldout: .*needs either 'folder' or 'share'"),
+        ({}, "heldout: .*needs one of folder, share"),
+        ({"folder": "x", "share": 0.1}, "heldout: .*needs one of folder, share"),
         ({"share": 0}, "heldout.share: input should be greater than 0, found 0"),
         ({"share": 1}, "heldout.share: input should be less than 1, found 1"),
         ({"part": 0.1}, "heldout.part: unknown key; valid keys: folder, share"),

@@ -1,0 +1,157 @@
+"""Files of arrays, HDF5 and npz, read row by row in memory that does not grow with the file."""
+
+import hashlib
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import h5py
+import numpy as np
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+
+FAILURES = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What h5py, zipfile and NumPy raise for a file that is torn or damaged."""
+WHOLE_BYTES = 1 << 30
+"""Largest file whose bytes are all hashed, which takes seconds."""
+PIECES, PIECE_BYTES = 256, 1 << 16
+"""Of a larger file so many pieces of so many bytes are hashed."""
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+"""Readers of the header of an npy file, by its version."""
+
+
+class Rows(ABC):
+    """Rows of one array, the items of its first dimension; place: file and name, for errors."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.place = f"{path}: {name}"
+
+    def row(self, number: int) -> Any:
+        """Read one row, an array or a text; rows in ascending order are read fastest.
+
+        Raises `UserError` naming the array when the file is damaged.
+        """
+        with _named(self.place):
+            return self._read(number)
+
+    def whole(self) -> np.ndarray:
+        """Read all rows; raises `UserError` naming the array when the file is damaged."""
+        with _named(self.place):
+            return self._read_all()
+
+    @abstractmethod
+    def _read(self, number: int) -> Any: ...
+
+    @abstractmethod
+    def _read_all(self) -> np.ndarray: ...
+
+
+class Hdf5Rows(Rows):
+    """Rows of an HDF5 dataset; all rows of a chunk are read at once, for each would decompress it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(path, name)
+        with _named(str(path)):
+            file = h5py.File(path, "r")
+        dataset = file.get(name)
+        if not isinstance(dataset, h5py.Dataset):
+            found: list[str] = []
+            file.visititems(lambda place, item: found.append(place) if isinstance(item, h5py.Dataset) else None)
+            raise _unknown(path, name, found)
+        self.shape, self.dtype = dataset.shape or (), dataset.dtype
+        self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
+        self._at_once = dataset.chunks[0] if dataset.chunks else 1
+        self._block = -1
+        self._values: Any = None
+
+    def _read(self, number: int) -> Any:
+        block, place = divmod(number, self._at_once)
+        if block != self._block:
+            self._values = self._dataset[block * self._at_once : (block + 1) * self._at_once]
+            self._block = block
+        return self._values[place]
+
+    def _read_all(self) -> np.ndarray:
+        return self._dataset[:]
+
+
+class NpzRows(Rows):
+    """Rows of an array in an npz archive, compressed or not, which is read forwards from row to row."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(path, name)
+        with _named(str(path)):
+            archive = zipfile.ZipFile(path)
+        if f"{name}.npy" not in archive.namelist():
+            raise _unknown(path, name, [member.removesuffix(".npy") for member in archive.namelist()])
+        with _named(self.place):
+            self._stream: IO[bytes] = archive.open(f"{name}.npy")
+            self.shape, in_columns, self.dtype = self._header()
+        if in_columns or self.dtype.hasobject or not self.shape:
+            raise UserError(
+                f"{self.place}: Python objects, a scalar, or an array in Fortran's order; save a plain array, texts as"
+                " one of dtype str"
+            )
+        self._start = self._stream.tell()
+        self._size = int(np.prod(self.shape[1:])) * self.dtype.itemsize
+
+    def _read(self, number: int) -> Any:
+        self._stream.seek(self._start + number * self._size)
+        row = self._array(self._stream.read(self._size), self.shape[1:])
+        return row if self.shape[1:] else row.item()
+
+    def _read_all(self) -> np.ndarray:
+        self._stream.seek(self._start)
+        return self._array(self._stream.read(self.shape[0] * self._size), self.shape)
+
+    def _header(self) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        """Read shape, whether the array is in Fortran's order, and dtype."""
+        version = np.lib.format.read_magic(self._stream)
+        if version not in HEADERS:
+            raise ValueError(f"version {version} of the format npy")
+        return HEADERS[version](self._stream)
+
+    def _array(self, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        return np.frombuffer(content, self.dtype).reshape(shape)
+
+
+def rows(path: Path, name: str) -> Rows:
+    """Open one array of a file; raises `UserError` naming the file, and the arrays that it has."""
+    if h5py.is_hdf5(path):
+        return Hdf5Rows(path, name)
+    if zipfile.is_zipfile(path):
+        return NpzRows(path, name)
+    raise UserError(f"{path}: neither HDF5 nor npz, or a torn one")
+
+
+def content(path: Path) -> str:
+    """Hash a file; of a large one its size and pieces from its beginning to its end."""
+    size = path.stat().st_size
+    if size <= WHOLE_BYTES:
+        return atomic.sha256(path)
+    hashed = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for start in np.linspace(0, size - PIECE_BYTES, PIECES, dtype=np.int64).tolist():
+            file.seek(start)
+            hashed.update(file.read(PIECE_BYTES))
+    return hashed.hexdigest()
+
+
+def _unknown(path: Path, name: str, found: list[str]) -> UserError:
+    return UserError(f"{path}: has no array {name}; it has {', '.join(sorted(found)) or 'none'}")
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    try:
+        yield
+    except FAILURES as error:
+        raise UserError(f"{place}: cannot be read ({error}); a torn or damaged file") from None
