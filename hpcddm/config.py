@@ -4,7 +4,7 @@ import fractions
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
@@ -18,7 +18,7 @@ from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.strategies.settings import is_strategy
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant, variants_of
@@ -35,7 +35,7 @@ class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"condition", "order", "reading", "space"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"transform"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "transform"})
 
     source: SourceSettings
     image_size: Positive
@@ -45,6 +45,8 @@ class DataSettings(StrictModel):
     shards: Positive = 4
     """Tars that hold the training images; units of the stages shard, encode and assign are ranges of them."""
     heldout_shards: Positive = 1
+    keep: str | None = None
+    """Condition on what is known of a sample, such as 'aesthetic >= 5 and width >= 256'; without it all are kept."""
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
     condition: ConditionSettings = default_variant("class_label")
@@ -57,6 +59,20 @@ class DataSettings(StrictModel):
     """Way in which every picture becomes a square of `image_size`."""
     space: SpaceSettings = default_variant("pixels")
     """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
+
+    @field_validator("keep")
+    @classmethod
+    def _understood(cls, value: str | None) -> str | None:
+        if value is not None:
+            # Only a filter needs numpy here.
+            from hpcddm.data import keep
+
+            try:
+                keep.Keep(value)
+            except UserError as error:
+                text = str(error).removeprefix(f"{keep.KEY}: ")
+                raise PydanticCustomError("variant", "{text}", {"text": text}) from None
+        return value
 
     @property
     def x_shape(self) -> Shape:

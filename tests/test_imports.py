@@ -90,6 +90,7 @@ MAY_IMPORT = {
     "planning": NUMERIC | {"models", "encoders", "training", "ensemble", "networks", "site"},
 }
 LATE = {
+    "config": {"data"},
     "launch": {"data"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},

@@ -1,0 +1,111 @@
+"""Values of some rows of a table, as expressions compute with them: of one kind, and null where nothing is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool
+
+Kind = Literal["number", "text", "condition"]
+KINDS: dict[type, Kind] = {bool: "condition", int: "number", float: "number", str: "text"}
+LETTERS: dict[str, Kind] = {"b": "condition", "i": "number", "u": "number", "f": "number"}
+"""Kinds of numpy's types, by the letters of `dtype.kind`."""
+FILLERS = {"number": 0, "text": "", "condition": False}
+"""Values that stand where nothing is known."""
+NOUNS = {"number": "a number", "text": "a text", "condition": "true or false"}
+Values = np.ndarray | np.generic | float | str | bool
+"""Values of some rows, or the one value that all have."""
+Known = Bool[np.ndarray, "..."] | np.bool
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Values of one kind; kind None: nothing is known of any row.
+
+    values: (N,), or one for all rows; known: (N,), or one for all rows. A value that is not known is arbitrary.
+    """
+
+    kind: Kind | None
+    values: Values
+    known: Known
+
+    @property
+    def true(self) -> Known:
+        """Rows of which a condition is known to hold."""
+        return np.logical_and(self.values, self.known)
+
+    @property
+    def false(self) -> Known:
+        """Rows of which a condition is known not to hold."""
+        return np.logical_and(np.logical_not(self.values), self.known)
+
+
+def unknown(count: int) -> Cells:
+    """Return rows of which nothing is known."""
+    return Cells(None, np.zeros(count), np.zeros(count, dtype=bool))
+
+
+def taken_as(kind: Kind, cells: Cells) -> Cells:
+    """Return cells of a kind; rows of which nothing is known are of any. Raises TypeError for another kind."""
+    if cells.kind is None:
+        return Cells(kind, _array(kind, [FILLERS[kind]] * cells.known.size), cells.known)
+    if cells.kind != kind:
+        raise TypeError(f"is {NOUNS[cells.kind]}, where {NOUNS[kind]} is needed")
+    return cells
+
+
+def both(one: Cells, other: Cells) -> Cells:
+    """Join two conditions by `and`: it is false, and no null, where one of them is false."""
+    true = one.true & other.true
+    return Cells("condition", true, true | one.false | other.false)
+
+
+def either(one: Cells, other: Cells) -> Cells:
+    """Join two conditions by `or`: it is true, and no null, where one of them is true."""
+    true = one.true | other.true
+    return Cells("condition", true, true | (one.false & other.false))
+
+
+def opposite(cells: Cells) -> Cells:
+    """Return where a condition does not hold: null stays null."""
+    return Cells("condition", np.logical_not(cells.values), cells.known)
+
+
+def read_cells(values: np.ndarray | Sequence[object], rows: range) -> Cells:
+    """Read values of a column, None and NaN as null.
+
+    rows: the numbers of the rows, for an error. Raises TypeError for values of no kind, or of several.
+    """
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind in LETTERS:
+            known = np.ones(len(values), dtype=bool) if values.dtype.kind != "f" else ~np.isnan(values)
+            return Cells(LETTERS[values.dtype.kind], values, known)
+    cells = values.tolist() if isinstance(values, np.ndarray) else values
+    # NaN is the one value that differs from itself.
+    known = np.array([value is not None and value == value for value in cells], dtype=bool)
+    kinds = {KINDS.get(type(value)) for value in cells if value is not None}
+    if not kinds:
+        return unknown(len(cells))
+    kind = kinds.pop()
+    if kinds or kind is None:
+        raise TypeError(_mixture(cells, rows))
+    array = _array(kind, [value if there else FILLERS[kind] for value, there in zip(cells, known, strict=True)])
+    if kind == "number" and array.dtype.kind not in LETTERS:
+        raise TypeError(f"rows {rows.start} to {rows.stop - 1} have a whole number of more than 64 bits")
+    return Cells(kind, array, known)
+
+
+def _array(kind: Kind, values: Sequence[object]) -> np.ndarray:
+    return np.array(values, dtype=object if kind == "text" else None)
+
+
+def _mixture(values: Sequence[object], rows: range) -> str:
+    """Name the first value of every kind."""
+    first: dict[Kind | None, str] = {}
+    for row, value in zip(rows, values, strict=True):
+        if value is not None:
+            first.setdefault(KINDS.get(type(value)), f"row {row} is {value!r:.40}")
+    if None in first:
+        return f"{first[None]}, which is neither a number nor a text, nor true or false"
+    return f"{' and '.join(first.values())}: a column has values of one kind"
