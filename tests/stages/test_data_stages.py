@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from hpcddm.data import samples
+from hpcddm.data import samples, tar
+from hpcddm.data.pictures import decode
 from hpcddm.data.sources.idx import IdxSplit
 from hpcddm.errors import UserError
 from hpcddm.pipeline import ranges
@@ -13,7 +15,7 @@ from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import set_aside
 from hpcddm.stages import cluster
-from tests.helpers import JOINED, write_source
+from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench
 
 TINY = {
@@ -116,6 +118,24 @@ def test_keys_that_samples_share_are_named(tmp_path, made, monkeypatch):
     monkeypatch.setattr(IdxSplit, "__getitem__", shared)
     with pytest.raises(UserError, match="several samples have the key twice; a key names one sample"):
         made(256)
+
+
+@pytest.mark.parametrize("transform, edges", [("centre_crop", [120, 120]), ("resize", [40, 200])])
+def test_tars_have_pictures_as_the_experiments_transform_makes_them(tmp_path, monkeypatch, transform, edges):
+    real = IdxSplit.__getitem__
+
+    def wide(split, number):
+        record = real(split, number)
+        thirds = np.array([[40, 120, 200]], np.uint8).repeat(SIDE, axis=0).repeat(SIDE, axis=1)
+        return type(record)(record.key, Image.fromarray(thirds), record.label)
+
+    write_source(tmp_path / "images")
+    monkeypatch.setattr(IdxSplit, "__getitem__", wide)
+    bench = Bench(tmp_path, "run", **TINY, data__transform={"name": transform})
+    bench.make("shard/train-000")
+    index = tar.index_tar(bench.run.unit("shard/train-000") / "images-00000.tar")
+    content = index.path.read_bytes()[int(index.offsets[0]) :][: int(index.sizes[0])]
+    assert np.abs(decode(content, 1, SIDE)[:, [0, -1], 0].astype(int) - edges).max() <= 1
 
 
 @pytest.mark.parametrize("count, most", [(10, 10), (10, 20), (11, 10), (1000, 7), (10**6, 100)])
