@@ -1,6 +1,7 @@
 import hashlib
 import json
 
+import polars
 import pytest
 from PIL import Image
 
@@ -88,13 +89,16 @@ def with_captions(folder, split="train", rows=None, name="captions.jsonl"):
     files = sorted(path.relative_to(root).as_posix() for path in root.rglob("pic.*"))
     rows = [(file, f"a picture, {file}") for file in files] if rows is None else rows
     lines = [json.dumps({"file": file, "caption": caption}) for file, caption in rows]
+    if name.endswith(".parquet"):
+        polars.DataFrame(rows, ["file", "caption"], orient="row").write_parquet(root / name)
+        return root / name
     if name.endswith(".csv"):
         lines = ["file,caption", *(f'{file},"{caption}"' for file, caption in rows)]
     (root / name).write_text("".join(f"{line}\n" for line in lines))
     return root / name
 
 
-@pytest.mark.parametrize("name", ["captions.jsonl", "captions.csv"])
+@pytest.mark.parametrize("name", ["captions.jsonl", "captions.csv", "captions.parquet"])
 def test_a_table_gives_every_picture_its_caption(folder, name):
     assert not split_of("image_folder", folder=str(folder)).has_captions
     with_captions(folder, name=name)
@@ -109,6 +113,13 @@ def test_a_table_may_begin_with_a_mark_and_end_with_empty_lines(folder, name):
     assert split_of("image_folder", folder=str(folder))[3].caption == "a picture, bee/pic.0.png"
 
 
+def test_a_caption_of_digits_is_a_text(folder):
+    root = folder / "train"
+    rows = [(path.relative_to(root).as_posix(), "7") for path in root.rglob("pic.*")]
+    with_captions(folder, rows=rows, name="captions.csv")
+    assert {record.caption for record in records_of("image_folder", folder=str(folder))} == {"7"}
+
+
 def test_a_changed_caption_is_other_content(folder):
     contents = [source("image_folder", folder=str(folder)).content()]
     for caption in ("an ant", "a bee"):
@@ -121,11 +132,16 @@ def test_a_changed_caption_is_other_content(folder):
     "rows, text, message",
     [
         ([("ant/pic.0.png", "an ant")], None, "captions.jsonl: no caption of ant/pic.1.JPG; every image needs one"),
-        (None, '{"file": "ant/pic.0.png"}\n', "captions.jsonl: no table .* in every row .no 'caption'."),
-        (None, "an ant\n", "captions.jsonl: no table of images with `file` and `caption` in every row"),
-        (None, '{"file": "ant/pic.0.png", "caption": null}\n', "captions.jsonl: ant/pic.0.png: None is no caption"),
-        (None, "file,caption\nant/pic.0.png\n", "captions.csv: ant/pic.0.png: None is no caption"),
-        (None, "file,caption\na.png,x\na.png,y\n", "captions.csv: a.png stands there twice; an image has one caption"),
+        (None, '{"file": "ant/pic.0.png"}\n', "captions.jsonl: no readable table .no column caption; there are: file."),
+        (None, "an ant\n", "captions.jsonl: no readable table .line 1: "),
+        (None, '{"file": "ant/pic.0.png", "caption": null}\n', "captions.jsonl: no caption of ant/pic.0.png; every"),
+        (None, '{"file": "ant/pic.0.png", "caption": 7}\n', "captions.jsonl: caption of ant/pic.0.png: 7 is no text"),
+        (None, "file,caption\nant/pic.0.png\n", "captions.csv: no readable table .line 2: 1 cells, where 2 columns"),
+        (
+            [("ant/pic.0.png", "x"), ("ant/pic.0.png", "y")],
+            None,
+            "captions.jsonl: line 2: ant/pic.0.png stands in line 1, too; remove one",
+        ),
     ],
 )
 def test_a_table_that_lacks_something_is_named(folder, rows, text, message):

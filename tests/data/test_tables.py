@@ -1,0 +1,182 @@
+import json
+import sys
+
+import numpy as np
+import polars
+import pytest
+
+from hpcddm.data.keep import Keep
+from hpcddm.data.tables import BLOCK, FORMATS, Table
+from hpcddm.errors import UserError
+from tests import pictures
+
+ENDS = list(FORMATS)
+COUNT = 320
+
+
+def img2dataset(count=COUNT):
+    """The columns of an img2dataset shard's parquet: an image that was not downloaded has no size."""
+    draw = np.random.default_rng(0)
+    there = draw.random(count) < 0.8
+    captions = pictures.captions()
+    sizes = {
+        name: [
+            size if known else None for size, known in zip(draw.integers(64, 2048, count).tolist(), there, strict=True)
+        ]
+        for name in ("width", "height", "original_width", "original_height")
+    }
+    return {
+        "url": [f"https://example.org/{number}.jpg" for number in range(count)],
+        "caption": [captions[number % len(captions)] for number in range(count)],
+        "key": [f"{number:09d}" for number in range(count)],
+        "status": ["success" if known else "failed_to_download" for known in there.tolist()],
+        "error_message": [None if known else 'HTTP Error 404, "gone"' for known in there.tolist()],
+        **sizes,
+        "exif": ["{}" if known else None for known in there.tolist()],
+        "aesthetic": [round(score, 3) for score in draw.normal(5, 1, count).tolist()],
+    }
+
+
+def written(columns, path):
+    """Write a table in the format of its name."""
+    frame = polars.DataFrame(columns, strict=False)
+    if path.suffix == ".parquet":
+        frame.write_parquet(path, row_group_size=100)
+    elif path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_ndjson(path)
+    return path
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_rows_come_in_the_order_of_the_keys(tmp_path, end):
+    columns = img2dataset()
+    table = Table(written(columns, tmp_path / f"00000{end}"))
+    places = np.random.default_rng(1).permutation(COUNT)[:100].tolist()
+    keys = [columns["key"][place] for place in places]
+    names = ["width", "caption", "error_message", "aesthetic"]
+    found = table.columns(names, [*keys[:50], "no such key", *keys[50:], keys[0]])
+    for name in names:
+        values = [columns[name][place] for place in places]
+        assert found[name] == [*values[:50], None, *values[50:], values[0]]
+    assert table.texts("caption", keys) == [columns["caption"][place] for place in places]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_filter_reads_a_table(tmp_path, end):
+    columns = img2dataset()
+    table = Table(written(columns, tmp_path / f"00000{end}"))
+    kept = Keep("aesthetic >= 5 and original_width >= 256 and status == 'success'")
+    mask = kept.mask(table.columns(kept.names, columns["key"]))
+    assert 0 < mask.sum() < COUNT and np.array_equal(mask, kept.mask(columns))
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_large_table_is_read_in_pieces(tmp_path, end):
+    count = BLOCK + 10
+    keys = [f"{number:07d}" for number in range(count)]
+    table = Table(written({"key": keys, "number": list(range(count))}, tmp_path / f"t{end}"))
+    assert table.columns(["number"], [keys[BLOCK], keys[3], keys[-1]]) == {"number": [BLOCK, 3, count - 1]}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_any_column_may_hold_the_keys(tmp_path, end):
+    table = Table(written({"url": ["a", "b"], "key": ["1", "2"]}, tmp_path / f"t{end}"), key="url")
+    assert table.texts("url", ["b", "c"]) == ["b", None]
+    assert table.columns([], ["b"]) == {}
+
+
+def test_cells_of_a_csv_file_are_numbers_where_all_of_the_column_are(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("key,whole,some,mixed,digits\na,1,0.5,1,7\nb,,,x,1_0\nc,-3,1e3,,\n")
+    keys = ["a", "b", "c"]
+    assert Table(path).columns(["whole", "some", "mixed", "digits"], keys) == {
+        "whole": [1, None, -3],
+        "some": [0.5, None, 1000.0],
+        "mixed": ["1", "x", None],
+        "digits": ["7", "1_0", None],
+    }
+    # Other rows have their say, whichever are asked for: all units of a stage see the same kinds.
+    assert Table(path).columns(["mixed"], ["a"]) == {"mixed": ["1"]}
+    assert Table(path).texts("whole", keys) == ["1", "", "-3"]
+
+
+def test_a_mark_empty_lines_and_lines_in_cells_are_read(tmp_path):
+    (tmp_path / "t.csv").write_bytes(
+        b'\xef\xbb\xbfkey,caption\r\na,"two\r\nlines, ""quoted"""\r\n\r\nb,\xc3\xa9t\xc3\xa9\r\n'
+    )
+    assert Table(tmp_path / "t.csv").texts("caption", ["b", "a"]) == ["\u00e9t\u00e9", 'two\r\nlines, "quoted"']
+    (tmp_path / "t.jsonl").write_bytes(b'\xef\xbb\xbf{"key": "a", "caption": "x"}\n\n{"key": "b"}\n')
+    assert Table(tmp_path / "t.jsonl").texts("caption", ["b", "a"]) == [None, "x"]
+
+
+WRONG = {
+    "no column": ("t.csv", b"key,b\nx,1\n", "no readable table .no column a; there are: key, b."),
+    "no key": ("t.csv", b"file,a\nx,1\n", "no readable table .no column key; there are: file, a."),
+    "empty": ("t.csv", b"", "no readable table .no column key"),
+    "short row": ("t.csv", b"key,a\nx,1\ny\n", "no readable table .line 3: 1 cells, where 2 columns are named"),
+    "twice": ("t.csv", b"key,a\nx,1\n\nx,2\n", "line 4: x stands in line 2, too; remove one"),
+    "invalid UTF-8": ("t.csv", b"key,a\nx,\xff\n", "no readable table .*can't decode byte 0xff"),
+    "a very long cell": ("t.csv", b"key,a\nx," + b"y" * 200_000, "no readable table .field larger than field limit"),
+    "no column in any row": ("t.jsonl", b'{"key": "x"}\n{"key": "y", "b": 1}\n', ".no column a; there are: key, b."),
+    "no JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n{"key"\n', "no readable table .line 2: "),
+    "no object": ("t.jsonl", b'["key"]\n', "no readable table .line 1: .'key'. is no object"),
+    "deep": ("t.jsonl", b"[" * 100_000, "no readable table "),
+    "key that is no text": ("t.jsonl", b'{"key": 12, "a": 1}\n', "line 1: key 12 is no text, as a key is"),
+    "row without a key": ("t.jsonl", b'{"a": 1}\n{"key": "x"}\n', "line 1: key None is no text"),
+    "twice in JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n' * 2, "line 2: x stands in line 1, too"),
+    "no parquet": ("t.parquet", b"PAR1 or not", "no readable table "),
+    "another format": ("t.tsv", b"key\ta\n", "a table's name ends in one of .csv, .jsonl, .parquet"),
+}
+
+
+@pytest.mark.parametrize("name, content, message", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_table_is_named_with_its_place(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=f"{name}: .*{message}|{name}: {message}") as caught:
+        Table(tmp_path / name).columns(["a"], ["x"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="00000.parquet: no readable table .*; mend or replace it"):
+        Table(tmp_path / "00000.parquet").columns(["a"], ["x"])
+    with pytest.raises(UserError, match="t.csv: no readable table .*No such file"):
+        Table(tmp_path / "t.csv").columns(["a"], ["x"])
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({"key": ["x"]}, "no column a; there are: key"),
+        ({"key": [1], "a": [1]}, "row 0: key 1 is no text"),
+        ({"key": ["x", "y", "x"], "a": [1, 2, 3]}, "row 2: x stands in row 0, too"),
+    ],
+)
+def test_a_parquet_table_that_lacks_something_is_named(tmp_path, columns, message):
+    with pytest.raises(UserError, match=message):
+        Table(written(columns, tmp_path / "t.parquet")).columns(["a"], ["x"])
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, 5000])
+def test_a_torn_parquet_table_is_named(tmp_path, kept):
+    path = written(img2dataset(), tmp_path / "00000.parquet")
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match="00000.parquet: no readable table .*; mend or replace it"):
+        Table(path).columns(["width"], ["000000001"])
+
+
+def test_values_that_are_no_texts_are_refused_where_texts_are_wanted(tmp_path):
+    (tmp_path / "t.jsonl").write_text(json.dumps({"key": "x", "caption": ["a", "b"]}))
+    with pytest.raises(UserError, match="t.jsonl: caption of x: .'a', 'b'. is no text"):
+        Table(tmp_path / "t.jsonl").texts("caption", ["x"])
+
+
+def test_parquet_without_polars_says_what_to_install(tmp_path, monkeypatch):
+    path = written(img2dataset(), tmp_path / "00000.parquet")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(
+        UserError, match=r"needs the package polars; install it with: pip install 'hpcddm\[collections\]'"
+    ):
+        Table(path).columns(["width"], ["000000001"])
