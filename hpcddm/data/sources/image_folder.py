@@ -37,8 +37,7 @@ TABLES = [f"captions{end}" for end in FORMATS]
 class Settings(SourceSettings):
     """Folder that holds `train` and `heldout`, or `val`; with the key `heldout`, the images themselves."""
 
-    # The hash of the content tells which images are held out.
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"heldout"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"heldout"})
 
     folder: PathSetting
     heldout: HeldoutFolder | None = None

@@ -176,6 +176,8 @@ def test_keys_and_content_of_two_folders_stay_as_they_always_were(folder):
     stated = repr([(name, (folder / name).stat().st_size) for name in files])
     assert source("image_folder", folder=str(folder)).content() == hashlib.sha256(stated.encode()).hexdigest()
     assert hashed(source("image_folder", folder=str(folder)).settings) == {"name": "image_folder"}
+    shared = source("image_folder", folder=str(folder), heldout={"share": 0.1}).settings
+    assert hashed(shared) == {"name": "image_folder", "heldout": {"share": 0.1}}
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])

@@ -1,0 +1,65 @@
+"""Collections as they are through the first stages: a share held out, paths relative to the run, keys, captions."""
+
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.sources.shares import is_heldout
+from hpcddm.launch import storage
+from hpcddm.loading import with_content, within_run
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.plan import plan
+from tests import pictures
+from tests.data.sources.opening import records_of
+from tests.stages.routes import Bench
+
+ICONS = Path(__file__).parents[1] / "fixtures" / "icons"
+SHARE = {"heldout": {"share": 0.2}}
+
+
+def folder_of_classes(root):
+    """One folder with three classes, without captions."""
+    records = records_of("image_folder", folder=str(pictures.write_folder(root / "all")))
+    for number, record in enumerate(records[:60]):
+        place = root / "classes" / f"class-{number % 3}" / f"{record.key}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        record.image.save(place)
+    return {"name": "image_folder", "folder": "classes"} | SHARE, 60, {"label"}
+
+
+def array_file(root):
+    """An HDF5 file with captions."""
+    records = records_of("image_folder", folder=str(pictures.write_folder(root / "all")))[:60]
+    with h5py.File(root / "images.h5", "w") as file:
+        file["x"] = np.stack([np.asarray(record.image) for record in records])
+        file["texts"] = [record.caption for record in records]
+    return {"name": "arrays", "file": "images.h5", "images": "x", "captions": "texts"} | SHARE, 60, {"caption"}
+
+
+def icon_files(root):
+    """Two icon sets, of which the categories are classes."""
+    shutil.copytree(ICONS, root / "icons")
+    files = ["icons/icons.json", "icons/noto.json"]
+    return {"name": "iconify", "files": files, "classes": "category", "size": 16} | SHARE, 50, {"label", "caption"}
+
+
+@pytest.mark.parametrize("collection", [folder_of_classes, array_file, icon_files])
+def test_a_collection_becomes_tars_with_a_share_held_out(tmp_path, collection):
+    source, count, columns = collection(tmp_path)
+    changes = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
+    changes |= {"evaluate__images": 8, "data__image_size": 16, "data__channels": 3}
+    bench = Bench(tmp_path, "run", data__source=source, **changes)
+    bench.settings = within_run(with_content(bench.settings, bench.run), bench.run)
+    assert str(tmp_path) not in bench.settings.model_dump_json() and bench.settings.data.content
+    counts = storage.image_counts(bench.settings, bench.run)
+    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage == "shard"), CATALOG)
+    catalogs = {split: open_catalog(bench.run, split) for split in ("train", "heldout")}
+    assert {split: len(catalog) for split, catalog in catalogs.items()} == counts and sum(counts.values()) == count
+    for split, catalog in catalogs.items():
+        assert all(catalog.has(name) for name in columns)
+        keys = catalog.texts("key").gather(range(len(catalog)))
+        assert [is_heldout(key, 0.2) for key in keys] == [split == "heldout"] * len(keys)
