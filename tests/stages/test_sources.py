@@ -18,7 +18,7 @@ from tests.data.sources.opening import records_of
 from tests.stages.routes import Bench
 
 ICONS = Path(__file__).parents[1] / "fixtures" / "icons"
-SHARE = {"heldout": {"share": 0.2}}
+SHARE = {"heldout": {"share": 0.5}}
 
 
 def folder_of_classes(root):
@@ -51,7 +51,7 @@ def icon_files(root):
 def test_a_collection_becomes_tars_with_a_share_held_out(tmp_path, collection):
     source, count, columns = collection(tmp_path)
     changes = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
-    changes |= {"evaluate__images": 8, "data__image_size": 16, "data__channels": 3}
+    changes |= {"data__image_size": 16, "data__channels": 3}
     bench = Bench(tmp_path, "run", data__source=source, **changes)
     bench.settings = within_run(with_content(bench.settings, bench.run), bench.run)
     assert str(tmp_path) not in bench.settings.model_dump_json() and bench.settings.data.content
@@ -62,4 +62,4 @@ def test_a_collection_becomes_tars_with_a_share_held_out(tmp_path, collection):
     for split, catalog in catalogs.items():
         assert all(catalog.has(name) for name in columns)
         keys = catalog.texts("key").gather(range(len(catalog)))
-        assert [is_heldout(key, 0.2) for key in keys] == [split == "heldout"] * len(keys)
+        assert [is_heldout(key, 0.5) for key in keys] == [split == "heldout"] * len(keys)
