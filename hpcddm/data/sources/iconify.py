@@ -110,12 +110,12 @@ def _check_package() -> None:
 
 
 def _sets(settings: Settings) -> list[IconSet]:
-    sets = [icon_sets.read(_file(Path(file))) for file in settings.files]
-    by_prefix = {icons.prefix: icons.file for icons in sets}
-    for icons in sets:
-        other = by_prefix[icons.prefix]
-        require(other == icons.file, f"{icons.file} and {other} are both the set {icons.prefix}; remove one of them")
-    return sets
+    sets: dict[str, IconSet] = {}
+    for file in settings.files:
+        icons = icon_sets.read(_file(Path(file)))
+        other = sets.setdefault(icons.prefix, icons)
+        require(other is icons, f"{other.file} and {icons.file} are both the set {icons.prefix}; remove one of them")
+    return list(sets.values())
 
 
 def _file(path: Path) -> Path:

@@ -166,6 +166,8 @@ def test_what_a_set_lacks_is_named(tmp_path):
     (tmp_path / "again.json").write_text((tmp_path / "set.json").read_text())
     with pytest.raises(UserError, match="set.json and .*/again.json are both the set set; remove one"):
         split_of("iconify", **keys | {"files": [*keys["files"], str(tmp_path / "again.json")]})
+    with pytest.raises(UserError, match="set.json and .*/set.json are both the set set; remove one"):
+        split_of("iconify", **keys | {"files": 2 * keys["files"]})
 
 
 def test_a_missing_package_is_named(monkeypatch):
