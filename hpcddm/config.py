@@ -21,7 +21,7 @@ from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant, variants_of
+from hpcddm.schema import Fraction, Name, PathSetting, Positive, StrictModel, default_variant, variants_of
 from hpcddm.spaces.settings import SpaceSettings
 from hpcddm.training.settings import Expert, ExpertOverride, ExpertVariation, InitialWeights, JoinedExpert, Training
 
@@ -31,11 +31,19 @@ TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 """Names of units and of arms, which no expert that joins may have."""
 
 
+class TableSettings(StrictModel):
+    """Table of what is known of the samples: CSV, JSON lines or parquet."""
+
+    file: PathSetting
+    key: str = "key"
+    """Column of the samples' keys."""
+
+
 class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"condition", "order", "reading", "space"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "transform"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"broken", "condition", "order", "reading", "space"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "table", "transform"})
 
     source: SourceSettings
     image_size: Positive
@@ -43,12 +51,19 @@ class DataSettings(StrictModel):
     num_classes: Positive | None = None
     """Number of classes; without it the images have no labels, or nothing looks at them."""
     shards: Positive = 4
-    """Tars that hold the training images; units of the stages shard, encode and assign are ranges of them."""
+    """Tars that hold the training images; units of the stages shard, encode and assign are ranges of them.
+
+    Of tars that are adopted, submit counts them, and those of the held-out images.
+    """
     heldout_shards: Positive = 1
     keep: str | None = None
     """Condition on what is known of a sample, such as 'aesthetic >= 5 and width >= 256'; without it all are kept."""
+    table: TableSettings | None = None
+    """Further values of the samples, by key, for `keep`."""
     content: str | None = None
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
+    broken: Fraction = 0.001
+    """Share of the samples that may be broken: they are named, and left out."""
     condition: ConditionSettings = default_variant("class_label")
     """Condition of the networks: nothing, the class of an image, or text."""
     order: OrderSettings = default_variant("uniform")

@@ -23,6 +23,8 @@ from hpcddm.training.settings import InitialWeights, JoinedExpert
 
 NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
+SHARDS = ("shards", "heldout_shards")
+"""Keys of the numbers of tars, for training and for held-out images."""
 SWEEP_FILE = "sweep.json"
 """File that marks a folder as that of a sweep."""
 
@@ -117,13 +119,17 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     stored = atomic.read_json(run.experiment) or {}
     files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
     known_hashes = {holder[key]: holder["content"] for holder, key in files}
+    counts: dict[str, int] = {}
     if images is None and _is_stored(data.source, stored.get("data", {}), run):
         images = stored["data"].get("content")
+        counts = {key: stored["data"][key] for key in SHARDS if data.source.adopts_tars}
     if not images:
         from hpcddm.data.sources.base import Source
 
         images = plugins.create(Source, data.source).content()
-    experiment = experiment.model_copy(update={"data": data.model_copy(update={"content": images})})
+    experiment = with_tars(experiment) if not counts else experiment
+    data = experiment.data.model_copy(update=counts | {"content": images})
+    experiment = experiment.model_copy(update={"data": data})
 
     def content(path: Path, unreadable: Callable[[Path, Exception], str]) -> dict[str, str]:
         # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
@@ -135,6 +141,18 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
         lambda start: start.model_copy(update=content(Path(start.weights), initial_weights.unreadable)),
         lambda joined: joined.model_copy(update=content(Path(joined.list), _unreadable_list)),
     )
+
+
+def with_tars(experiment: Experiment) -> Experiment:
+    """Return the experiment with the number of tars of a source that adopts them; raises `UserError` without any."""
+    data = experiment.data
+    if not data.source.adopts_tars:
+        return experiment
+    from hpcddm.data.sources.base import SPLITS, TarSource
+
+    source = plugins.create(TarSource, data.source)
+    counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
+    return experiment.model_copy(update={"data": data.model_copy(update=counts)})
 
 
 def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> bool:

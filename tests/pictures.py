@@ -6,6 +6,8 @@ from pathlib import Path
 from PIL import Image
 
 EMOJI = Path(__file__).parent / "fixtures" / "emoji"
+IMG2DATASET = Path(__file__).parent / "fixtures" / "img2dataset"
+"""A hundred of them as img2dataset's tars: JPEG, caption and a JSON object with a score `aesthetic`."""
 SIDE, COLUMNS, EVERY = 24, 20, 5
 """Side of a picture, pictures in a row of the sheet; every fifth one is held out."""
 

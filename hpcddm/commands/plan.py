@@ -16,7 +16,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import readable
-from hpcddm.loading import load_experiment, load_site
+from hpcddm.loading import load_experiment, load_site, with_tars
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
@@ -60,7 +60,7 @@ def plan(
 
     Raises `UserError` when the images are missing: nothing can be counted without them.
     """
-    experiment, site = load_experiment(name, overrides), load_site(site_name)
+    experiment, site = with_tars(load_experiment(name, overrides)), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
     counts = storage.image_counts(experiment, run)

@@ -41,6 +41,18 @@ class Tar:
     """Its path, relative to the run."""
     size: int
     """Its bytes, by which a tar that is torn is recognised when it is opened."""
+    changed: int | None = None
+    """Time of the last change of an adopted tar, in seconds since 1970; None for one that the run has written."""
+
+
+@dataclass(frozen=True)
+class PictureForm:
+    """Form in which the pictures of adopted tars, of any kind and size, are seen."""
+
+    channels: int
+    size: int
+    transform: dict[str, Any]
+    """Settings of the transform that makes a square of a picture."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +62,15 @@ class SplitEntry:
     columns: list[str]
     tars: list[Tar]
     parts: list[Part]
+    form: PictureForm | None = None
+    """None for tars of pictures that have the form in which they are seen."""
 
     @classmethod
     def parsed(cls, content: dict) -> "SplitEntry":
         """Read an entry from the values of its JSON."""
         tars, parts = [Tar(**tar) for tar in content["tars"]], [Part(**part) for part in content["parts"]]
-        return cls(content["columns"], tars, parts)
+        form = content["form"]
+        return cls(content["columns"], tars, parts, None if form is None else PictureForm(**form))
 
 
 class Catalog:
@@ -68,10 +83,15 @@ class Catalog:
     def __len__(self) -> int:
         return self.count
 
-    def tar(self, number: int) -> tuple[Path, int]:
-        """Return the path of a tar and its size in bytes, by its number in the split."""
+    @property
+    def form(self) -> PictureForm | None:
+        """Form in which the pictures are seen; None where they have it."""
+        return self._entry.form
+
+    def tar(self, number: int) -> tuple[Path, Tar]:
+        """Return the path of a tar and its entry, by its number in the split."""
         tar = self._entry.tars[number]
-        return self._root / tar.file, tar.size
+        return self._root / tar.file, tar
 
     @property
     def files(self) -> list[str]:
@@ -155,6 +175,18 @@ def read_catalog(file: Path, split: str, root: Path) -> Catalog:
 def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:
     """Write the catalog of all splits."""
     atomic.write_json(path, {split: asdict(entry) for split, entry in entries.items()})
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Return size in bytes and time of the last change in seconds, by which a tar that was changed is recognised.
+
+    Raises `UserError` when there is none.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    return status.st_size, int(status.st_mtime)
 
 
 def blocks_of(numbers: N, size: int = SAMPLES_AT_ONCE) -> Iterator[N]:

@@ -41,7 +41,7 @@ def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Cal
     samples that are copied; it may raise. Raises `UserError` naming a tar that cannot be read.
     """
     columns = ["crc32", "key", "offset", "size", "tar", *filter(source.has, ("label", "caption"))]
-    entry, indices, done = SplitEntry(sorted(columns), [], []), {}, 0
+    entry, indices, done = SplitEntry(sorted(columns), [], [], source.form), {}, 0
     for block in _tars(source, numbers):
         path = folder / tar_file(len(entry.tars))
         index = _kept(path, source, block)

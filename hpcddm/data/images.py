@@ -1,22 +1,29 @@
 """Images by sample number, in tars by byte offset: those of a catalog, or the copy of a list's."""
 
-import io
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
 
-from hpcddm.data.catalog import Catalog
+from hpcddm import plugins
+from hpcddm.data import pictures
+from hpcddm.data.catalog import Catalog, PictureForm, Tar
 from hpcddm.data.columns import Column, Numbers
+from hpcddm.data.pictures import PictureError
+from hpcddm.data.transforms.base import Transform
+from hpcddm.data.transforms.settings import TransformSettings
 from hpcddm.errors import UserError, require
+from hpcddm.schema import validate
 
 MOST_OPEN = 128
 """Largest number of tars that are open together; a process may usually have 1024 files open."""
+Pixels = Callable[[bytes], UInt8[np.ndarray, "h w c"]]
+"""Decoder of a picture's file; raises `PictureError`."""
 
 
 class Images(ABC):
@@ -34,9 +41,12 @@ class TarImages(Images):
         self._tars, self._offsets, self._sizes = map(catalog.column, ("tar", "offset", "size"))
         # A thread may read a tar that is no longer among the latest: its file is closed behind the last of them.
         self._tar = lru_cache(MOST_OPEN)(lambda number: _OpenTar(*catalog.tar(number)))
+        self._pixels = _as_stored if catalog.form is None else pixels_by(catalog.form)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        return np.stack([self._tar(tar).image(offset, size) for tar, offset, size in self._places(numbers)])
+        return np.stack(
+            [self._tar(tar).image(offset, size, self._pixels) for tar, offset, size in self._places(numbers)]
+        )
 
     def files(self, numbers: Numbers) -> list[bytes]:
         """Return the images' files as they stand in the tars."""
@@ -61,16 +71,21 @@ class CopiedImages(Images):
 
 
 class _OpenTar:
-    """One tar, open until nobody reads it; raises `UserError` when it is missing or has another size."""
+    """One tar, open until nobody reads it; raises `UserError` when it is missing or another one than was indexed."""
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, path: Path, tar: Tar) -> None:
         self._path = path
+        advice = (
+            "submit again to make it anew" if tar.changed is None else "bring it back, or index it with --redo shard"
+        )
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); submit again to make it anew") from None
-        present = os.fstat(self._descriptor).st_size
-        require(present == size, f"{path} has {present} bytes instead of {size}; submit again to make it anew")
+            raise UserError(f"{path}: cannot be read ({error.strerror}); {advice}") from None
+        status = os.fstat(self._descriptor)
+        require(status.st_size == tar.size, f"{path} has {status.st_size} bytes instead of {tar.size}; {advice}")
+        if tar.changed is not None:
+            require(int(status.st_mtime) == tar.changed, f"{path} was changed after it had been indexed; {advice}")
 
     def __del__(self) -> None:
         with suppress(AttributeError):
@@ -83,14 +98,23 @@ class _OpenTar:
             raise self._torn(offset, f"{len(content)} of {size} bytes")
         return content
 
-    def image(self, offset: int, size: int) -> UInt8[np.ndarray, "h w c"]:
+    def image(self, offset: int, size: int, pixels: Pixels) -> UInt8[np.ndarray, "h w c"]:
         """Read and decode the image at a place in bytes; raises `UserError` naming the tar."""
         try:
-            pixels = np.asarray(Image.open(io.BytesIO(self.content(offset, size))))
-        except (ValueError, OSError, SyntaxError) as error:
-            # Pillow calls a broken PNG chunk a SyntaxError.
+            return pixels(self.content(offset, size))
+        except PictureError as error:
             raise self._torn(offset, str(error)) from None
-        return pixels if pixels.ndim == 3 else pixels[..., None]
 
     def _torn(self, offset: int, reason: str) -> UserError:
         return UserError(f"{self._path}: torn at byte {offset} ({reason})")
+
+
+def pixels_by(form: PictureForm) -> Pixels:
+    """Return the function that decodes a picture's file in a form."""
+    transform = plugins.create(Transform, validate(TransformSettings, form.transform, "the catalog"))
+    return lambda content: pictures.decode(content, form.channels, form.size, transform)
+
+
+def _as_stored(content: bytes) -> UInt8[np.ndarray, "h w c"]:
+    pixels = np.asarray(pictures.read_picture(content))
+    return pixels if pixels.ndim == 3 else pixels[..., None]

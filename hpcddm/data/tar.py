@@ -4,7 +4,7 @@ import io
 import os
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping, MutableSequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,6 +13,7 @@ import numpy as np
 import webdataset
 from jaxtyping import Int32, UInt32, UInt64
 
+from hpcddm.data.layout import CAPTION, IMAGES, LABEL
 from hpcddm.data.pictures import CENTRE_CROP, PictureError, shaped
 from hpcddm.data.sources.base import Record
 from hpcddm.data.tar_headers import Kind, Member, TarHeaders
@@ -20,17 +21,14 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 
 V = TypeVar("V")
-IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff"})
-"""Extensions of members that are a sample's image."""
-LABEL, CAPTION = "cls", "txt"
-"""Extensions of members that are a sample's class, a number, and its caption."""
 
 
 @dataclass(frozen=True)
 class TarIndex:
     """Samples of one tar in its order: key, place of the image's bytes, class, caption.
 
-    offsets, sizes: in bytes; labels, captions: None for a tar without them.
+    offsets, sizes: in bytes; labels, captions: None for a tar without them; crc32: of the images' files, None where
+    they have not been read.
     """
 
     path: Path
@@ -39,6 +37,16 @@ class TarIndex:
     sizes: UInt32[np.ndarray, " n"]
     labels: Int32[np.ndarray, " n"] | None
     captions: list[str] | None
+    crc32: UInt32[np.ndarray, " n"] | None = None
+
+    def taken(self, is_taken: Sequence[bool]) -> "TarIndex":
+        """Return some of the samples."""
+        rows = np.flatnonzero(np.asarray(is_taken, dtype=bool))
+        keys = [self.keys[row] for row in rows]
+        captions = None if self.captions is None else [self.captions[row] for row in rows]
+        arrays = (self.labels, self.crc32)
+        labels, checksums = (None if values is None else values[rows] for values in arrays)
+        return TarIndex(self.path, keys, self.offsets[rows], self.sizes[rows], labels, captions, checksums)
 
 
 @dataclass(frozen=True)
@@ -127,9 +135,10 @@ def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[s
     tar, offset, size, crc32 (of the image's file), key; label and caption where there are any. Raises `UserError`
     naming a tar without them among others that have them.
     """
-    parts = list(indices.values())
+    # A tar without a sample has neither classes nor captions.
+    parts = [index for index in indices.values() if index.keys] or list(indices.values())
     columns: dict[str, np.ndarray | list[str]] = {
-        "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(part.keys) for part in parts]),
+        "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(index.keys) for index in indices.values()]),
         "offset": np.concatenate([part.offsets for part in parts]),
         "size": np.concatenate([part.sizes for part in parts]),
         "crc32": np.concatenate([checksums(part) for part in parts]),
@@ -147,7 +156,9 @@ def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[s
 
 
 def checksums(index: TarIndex) -> UInt32[np.ndarray, " n"]:
-    """Compute the CRC-32 of every image's file."""
+    """Compute the CRC-32 of every image's file, where it is not known."""
+    if index.crc32 is not None:
+        return index.crc32
     with open(index.path, "rb") as file:
         places = zip(index.offsets.tolist(), index.sizes.tolist(), strict=True)
         return np.array([zlib.crc32(os.pread(file.fileno(), size, offset)) for offset, size in places], dtype=np.uint32)

@@ -103,35 +103,38 @@ def _check_source(experiment: Experiment) -> None:
     """Check that the images exist, with the classes and captions that the experiment needs, and are enough."""
     from hpcddm.data.sources.base import Source
 
-    data, evaluate = experiment.data, experiment.evaluate
+    data = experiment.data
     source = plugins.create(Source, data.source)
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)
-        if data.num_classes is not None:
-            _check_classes(records, split, data.num_classes, evaluate.images)
-        elif len(records) < evaluate.images:
+        if data.num_classes is not None and not records.has_labels:
             raise ConfigError(
-                f"evaluate.images: {evaluate.images} samples are compared with as many {split} images, there are"
-                f" {len(records)}"
+                f"data.num_classes: {data.num_classes}, but the {split} images have no classes; remove it, or sort them"
+                " into one folder per class"
             )
         if data.condition.reads_captions and not records.has_captions:
             raise ConfigError(
                 f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
                 " take the condition none"
             )
-        if len(records) < shards:
-            raise ConfigError(f"data: {len(records)} {split} images cannot fill {shards} shards")
+        # Else only the catalog knows the numbers, and sees to them.
+        if records.is_exact:
+            _check_counts(records, split, shards, experiment)
         # One image shows whether the images can be read at all, before a job finds that they cannot.
         records[0]
 
 
-def _check_classes(records: "Split", split: str, num_classes: int, images: int) -> None:
-    labels = records.labels
-    if labels is None:
-        raise ConfigError(
-            f"data.num_classes: {num_classes}, but the {split} images have no classes; remove it, or sort them into one"
-            " folder per class"
-        )
+def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:
+    """Check that a split has images enough, of every class where there are any."""
+    images, num_classes, labels = experiment.evaluate.images, experiment.data.num_classes, records.labels
+    if len(records) < shards:
+        raise ConfigError(f"data: {len(records)} {split} images cannot fill {shards} shards")
+    if num_classes is None or labels is None:
+        if len(records) < images:
+            raise ConfigError(
+                f"evaluate.images: {images} samples are compared with as many {split} images, there are {len(records)}"
+            )
+        return
     counts = [int((labels == label).sum()) for label in range(num_classes)]
     if sum(counts) < len(labels):
         raise ConfigError(f"data.num_classes: {num_classes}, but the {split} images have class {labels.max()}")

@@ -18,7 +18,8 @@ SAMPLES = {CATALOG: ALL, LISTS: ALL}
 def image_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of the images, of which the measuring networks are a function."""
     data = experiment.data
-    return {"image_size": data.image_size, "channels": data.channels, "num_classes": data.num_classes}
+    kept = {"image_size", "channels", "num_classes", "transform"}
+    return {key: value for key, value in hashed(data).items() if key in kept}
 
 
 def common_settings(experiment: Experiment, model: NetworkSettings | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Stage shard: images from a source become WebDataset tars, with columns of what is known of each sample."""
+"""Stage shard: images from a source become WebDataset tars, or tars are adopted where they lie; columns of both."""
 
 from typing import Any
 
@@ -9,6 +9,10 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.schema import hashed
 
 COLUMNS = "columns.h5"
+BROKEN = "broken.jsonl"
+"""File with the samples of a range that cannot be used: tar, key and reason."""
+COLUMN_BYTES = 300
+"""Bytes of the columns of one sample whose tar is adopted, most of them of its caption."""
 
 
 def tar_file(number: int) -> str:
@@ -37,5 +41,7 @@ class ShardStage(Stage):
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the tars and their columns."""
-        kept = images_of_range(experiment, key, images) * sample_bytes(experiment)
-        return DiskSpace(kept, 0, 1 + len(tars_of(experiment, key)))
+        count = images_of_range(experiment, key, images)
+        if experiment.data.source.adopts_tars:
+            return DiskSpace(count * COLUMN_BYTES, 0, 2)
+        return DiskSpace(count * sample_bytes(experiment), 0, 1 + len(tars_of(experiment, key)))

@@ -1,49 +1,46 @@
-"""Stage shard: images from a source become WebDataset tars, with columns of what is known of each sample."""
+"""Stage shard: images from a source become WebDataset tars, or tars are adopted where they lie; columns of both."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import compress, islice
+from pathlib import Path
 
-from hpcddm import plugins
+from hpcddm import paths, plugins
 from hpcddm.config import Experiment
-from hpcddm.data import tar
+from hpcddm.data.adopted import AdoptedTar, index_adopted, values_of
+from hpcddm.data.catalog import Tar, blocks_of, stamp_of
 from hpcddm.data.columns import write_columns
-from hpcddm.data.sources.base import Record, Source, Split
-from hpcddm.data.tar import TarIndex
+from hpcddm.data.filtering import Filter
+from hpcddm.data.pictures import PictureError, read_picture, shaped
+from hpcddm.data.sources.base import Record, Source, Split, TarSource
+from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.data.tar import TarIndex, columns_of, index_tar, write_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.paths import located
 from hpcddm.pipeline.ranges import images_of_tar, split_of, tars_of
-from hpcddm.pipeline.shard import COLUMNS, tar_file
+from hpcddm.pipeline.shard import BROKEN, COLUMNS, tar_file
 from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import relative_to_run
 from hpcddm.runtime.unit import Result, Unit
 
-BEAT_EVERY = 256
+IMAGES_AT_ONCE = 256
 IMAGES_TIMED = 64
 """Images that a benchmark writes at once."""
+NAMED = 20
+"""Number of broken samples that a manifest names; all stand in a file."""
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Write this unit's tars of the training or of the held-out images, and the columns of their samples."""
-    data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
-    records = plugins.create(Source, located(data.source, unit.run.root)).open_split(split)
-    images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
-    require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
-    span = range(images[tars[0]].start, images[tars[-1]].stop)
-    transform = plugins.create(Transform, data.transform)
-    indices: dict[int, TarIndex] = {}
-    for number in tars:
-        path = unit.folder / tar_file(number)
-        with atomic.replacing(path, durable=False) as staged:
-            picked = _pick(records, images[number], span, unit)
-            count = tar.write_tar(staged, picked, data.image_size, data.channels, transform)
-        indices[number] = tar.index_tar(path)
-        require(len(indices[number].keys) == count, f"{path}: {count} images written, others found")
-        _check_classes(data.num_classes, indices[number])
-    columns = tar.columns_of(indices)
-    write_columns(unit.folder / COLUMNS, columns)
-    results = {"images": len(span), "columns": sorted(columns), "class_names": records.class_names}
-    return Result([COLUMNS, *map(tar_file, tars)], results)
+    """Write this unit's tars, or adopt them, and write the columns of their samples."""
+    data = paths.located(settings.data, unit.run.root)
+    source = plugins.create(Source, data.source)
+    chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
+    if isinstance(source, TarSource):
+        return _adopt(settings, unit, source, _Found(chosen))
+    return _write(settings, unit, source.open_split(split_of(unit.key)), _Found(chosen))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -51,20 +48,116 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(TAR_WORK, False, workload.images_of(key), IMAGES_TIMED)]
 
 
-def _check_classes(num_classes: int | None, index: TarIndex) -> None:
+@dataclass
+class _Found:
+    """What a unit has found in its tars."""
+
+    filter: Filter
+    indices: dict[int, TarIndex] = field(default_factory=dict)
+    """Samples of every tar, by the tar's number in the split."""
+    tars: list[Tar] = field(default_factory=list)
+    broken: list[dict[str, str]] = field(default_factory=list)
+    """Samples that cannot be used: tar, key, reason."""
+
+    def add(self, number: int, index: TarIndex, num_classes: int | None) -> None:
+        """Add the samples of a tar; raises `UserError` where they lack a class, or have one too many."""
+        if num_classes is not None and index.keys:
+            _check_classes(num_classes, index)
+        self.indices[number] = index
+
+    def result(self, unit: Unit, class_names: list[str], written: list[str]) -> Result:
+        """Write the columns, and what is broken; written: the unit's own tars."""
+        columns = columns_of(self.indices)
+        write_columns(unit.folder / COLUMNS, columns)
+        if self.broken:
+            atomic.write_text(unit.folder / BROKEN, "".join(f"{json.dumps(sample)}\n" for sample in self.broken))
+        results = {
+            "images": len(columns["key"]),
+            "columns": sorted(columns),
+            "class_names": class_names,
+            "tars": [asdict(tar) for tar in self.tars],
+            "broken": {"samples": len(self.broken), "first": self.broken[:NAMED]},
+            "dropped": {"samples": self.filter.dropped, "by_condition": dict(self.filter.reasons)},
+        }
+        return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
+
+
+def _write(settings: Experiment, unit: Unit, records: Split, found: _Found) -> Result:
+    """Write the tars of this unit's records."""
+    data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
+    images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
+    require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
+    span = range(images[tars[0]].start, images[tars[-1]].stop)
+    transform = plugins.create(Transform, data.transform)
+    for number in tars:
+        path = unit.folder / tar_file(number)
+        with atomic.replacing(path, durable=False) as staged:
+            picked = _pick(records, images[number], span, unit, found)
+            count = write_tar(staged, picked, data.image_size, data.channels, transform)
+        index = index_tar(path)
+        require(len(index.keys) == count, f"{path}: {count} images written, others found")
+        found.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
+        found.add(number, index, data.num_classes)
+    return found.result(unit, records.class_names, [tar_file(number) for number in tars])
+
+
+def _pick(records: Split, images: range, span: range, unit: Unit, found: _Found) -> Iterator[Record]:
+    """Yield those of the records of one tar that are sound, and kept."""
+    for block in blocks_of(images, IMAGES_AT_ONCE):
+        unit.stop_if_requested()
+        unit.heartbeat.beat(block.start - span.start, len(span))
+        sound = []
+        for number in block:
+            try:
+                sound.append(records[number])
+            except PictureError as error:
+                found.broken.append({"tar": "", "key": "", "reason": str(error)})
+        keys, sizes = [record.key for record in sound], [record.image.size for record in sound]
+        values: dict[str, Sequence[object]] = {
+            "label": [record.label for record in sound],
+            "caption": [record.caption for record in sound],
+            "width": [width for width, _ in sizes],
+            "height": [height for _, height in sizes],
+        }
+        yield from compress(sound, found.filter.mask(keys, values))
+
+
+def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], found: _Found) -> Result:
+    """Find the samples of this unit's split in its tars, which stay where they are."""
+    data, split = settings.data, split_of(unit.key)
+    tars, numbers = source.tars(split), tars_of(settings, unit.key)
+    expected = {"train": data.shards, "heldout": data.heldout_shards}[split]
+    require(len(tars) == expected, f"data.source: {len(tars)} {split} tars, {expected} when it was submitted")
+    transform = plugins.create(Transform, data.transform)
+
+    def check(content: bytes) -> tuple[int, int]:
+        unit.stop_if_requested()
+        picture = read_picture(content)
+        # What cannot be converted would stop a training.
+        shaped(picture, data.channels, data.image_size, transform)
+        return picture.size
+
+    own: list[AdoptedTar] = []
+    for number in numbers:
+        unit.heartbeat.beat(number - numbers.start, len(numbers))
+        path = tars[number]
+        found.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
+        adopted = index_adopted(path, source.layout, source.prefix(path), check)
+        own.append(adopted.taken([source.is_of(split, key) for key in adopted.index.keys]))
+        for key, reason in adopted.broken:
+            if source.is_of(split, key):
+                found.broken.append({"tar": str(path), "key": key, "reason": reason})
+    # All at once, for a table is read whole.
+    keys = [key for adopted in own for key in adopted.index.keys]
+    kept = iter(found.filter.mask(keys, values_of(own)).tolist())
+    for number, adopted in zip(numbers, own, strict=True):
+        found.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
+    return found.result(unit, [], [])
+
+
+def _check_classes(num_classes: int, index: TarIndex) -> None:
     """Raise `UserError` where the images lack a class, or have one that the experiment has not."""
-    if num_classes is None:
-        return
     if index.labels is None:
         raise UserError(f"data.num_classes: {num_classes}, but the images of data.source have no classes")
     largest = index.labels.max()
     require(largest < num_classes, f"data.num_classes: {num_classes}, but data.source has class {largest}")
-
-
-def _pick(records: Split, images: range, span: range, unit: Unit) -> Iterator[Record]:
-    """Yield the records of one tar among those of the unit."""
-    for number in images:
-        if number % BEAT_EVERY == 0:
-            unit.stop_if_requested()
-        unit.heartbeat.beat(number - span.start, len(span))
-        yield records[number]

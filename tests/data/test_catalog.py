@@ -118,10 +118,8 @@ def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
     file = run.unit(CATALOG) / "catalog.json"
     write_catalog(file, {"train": entry})
     catalog: Catalog = open_catalog(run, "train")
-    assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", 7) and catalog.texts("key").gather([1, 0]) == [
-        "b",
-        "a",
-    ]
+    assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", Tar("shard/train-000/a.tar", 7))
+    assert catalog.texts("key").gather([1, 0]) == ["b", "a"] and catalog.form is None
     for content in (file.read_bytes()[:40], b"{}", b'{"train": {"columns": []}}', b"[]"):
         file.write_bytes(content)
         with pytest.raises(UserError, match=r"catalog\.json: no readable catalog; remove .*manifest\.json"):

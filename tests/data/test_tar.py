@@ -8,6 +8,7 @@ from PIL import Image
 from webdataset.tariterators import base_plus_ext
 
 from hpcddm.data import tar
+from hpcddm.data.layout import IMAGES
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 from tests.helpers import SIDE
@@ -113,7 +114,7 @@ def test_samples_have_the_keys_that_webdataset_gives_them(tmp_path):
     """Folders may have dots in their names; further extensions belong to the member and not to the key."""
     others = ["v1.2/a.cls", "no-extension", "v1.2/none", ".hidden", "v1.2/a.json", "x.txt"]
     write_members(tmp_path / "x.tar", [(name, b"1") for name in NAMES])
-    images = [name for name in NAMES if tar.split_name(name)[1] in tar.IMAGES]
+    images = [name for name in NAMES if tar.split_name(name)[1] in IMAGES]
     assert tar.index_tar(tmp_path / "x.tar").keys == [base_plus_ext(name)[0] for name in images]
     for name in NAMES + others:
         key, extension = base_plus_ext(name)

@@ -1,12 +1,14 @@
-"""Base of the sources of images: records of training and held-out images with their classes and captions."""
+"""Bases of the sources of images: records that are written as tars, or tars that are adopted where they lie."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
 from PIL import Image
 
+from hpcddm.data.layout import Layout
 from hpcddm.plugins import S, Variant
 
 SPLITS = ("train", "heldout")
@@ -26,12 +28,19 @@ class Split(ABC):
     """The records of one split in a fixed order, read one by one.
 
     labels: class of every record, None where they have none; class_names: names of the classes in the order of their
-    numbers, empty for none; has_captions: true where every record has a caption.
+    numbers, empty for none; has_captions: true where every record has a caption; is_exact: false where number and
+    classes are known to the catalog only, and the length is an estimate.
     """
 
     labels: Int64[np.ndarray, " n"] | None
     class_names: list[str]
     has_captions: bool = False
+    is_exact: bool = True
+
+    @property
+    def has_labels(self) -> bool:
+        """Tell if the records have classes."""
+        return self.labels is not None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -58,3 +67,27 @@ class Source(Variant[S]):
     @abstractmethod
     def content(self) -> str:
         """Hash the images, or what tells them from others, in seconds: it is computed at every submit."""
+
+
+class TarSource(Source[S]):
+    """A source of tars that are read where they lie: samples are found in them, and no tar is written."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """Return what the members of a sample are."""
+
+    @abstractmethod
+    def prefix(self, tar: Path) -> str:
+        """Return what stands before the member's key in the key of a sample of a tar."""
+
+    @abstractmethod
+    def tars(self, split: str) -> list[Path]:
+        """List the tars with samples of a split, in the order in which these are numbered.
+
+        Raises `UserError` naming the folder that is missing, or has none.
+        """
+
+    @abstractmethod
+    def is_of(self, split: str, key: str) -> bool:
+        """Tell if a sample of such a tar belongs to a split."""

@@ -74,7 +74,7 @@ class FolderSplit(Split):
         try:
             image = read_picture(path.read_bytes())
         except (OSError, PictureError) as error:
-            raise UserError(f"{path}: no readable image ({error}); remove or replace it") from None
+            raise PictureError(f"{path}: no readable image ({error}); remove or replace it") from None
         label = None if self.labels is None else int(self.labels[number])
         return Record(f"{self.prefix}{_key(name)}", image, label, self._captions[number])
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from hpcddm.schema import PathSetting, StrictModel, VariantSettings
+from hpcddm.schema import PathSetting, Positive, StrictModel, VariantSettings
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -13,6 +13,8 @@ class SourceSettings(VariantSettings):
     """Settings of a source of images; the files and folders that hold it are of the type `PathSetting`."""
 
     room: ClassVar[str] = "data/sources"
+    adopts_tars: ClassVar[bool] = False
+    """True for tars that are read where they lie; submit fills in how many of them there are."""
 
 
 class HeldoutShare(StrictModel):
@@ -43,3 +45,19 @@ class HeldoutFile(OneKey):
 
     file: PathSetting | None = None
     share: Share | None = None
+
+
+class HeldoutTars(StrictModel):
+    """Held-out samples, in one of three ways: the last tars, the tars of a pattern, or a share of all samples."""
+
+    shards: Positive | None = None
+    tars: str | None = None
+    """Pattern of their paths, such as `val/*.tar`."""
+    share: Share | None = None
+    """Share by a hash of the key: the same ones whatever tars are added."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "HeldoutTars":
+        if sum(value is not None for value in (self.shards, self.tars, self.share)) != 1:
+            raise ValueError("needs one of 'shards', 'tars' and 'share'")
+        return self

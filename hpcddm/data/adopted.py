@@ -1,0 +1,219 @@
+"""Samples of a tar that is adopted where it lies: what the collection's layout says of each, and which are broken."""
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress, groupby
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from hpcddm.data.layout import Field, Layout
+from hpcddm.data.pictures import PictureError
+from hpcddm.data.tar import TarIndex, split_name
+from hpcddm.data.tar_headers import Kind, Member, TarHeaders
+from hpcddm.errors import UserError
+
+LONGEST_KEY = 1000
+"""Most bytes of a key."""
+
+
+@dataclass(frozen=True)
+class AdoptedTar:
+    """Samples of one tar that can be used, and those that are broken.
+
+    metadata: of every sample, the JSON object beside its image, with `width` and `height` of the picture where it was
+    decoded; broken: (key, reason) of the others.
+    """
+
+    index: TarIndex
+    metadata: list[dict[str, Any]]
+    broken: list[tuple[str, str]]
+
+    def taken(self, is_taken: Sequence[bool]) -> "AdoptedTar":
+        """Return some of the samples, with all that are broken."""
+        return AdoptedTar(self.index.taken(is_taken), list(compress(self.metadata, is_taken)), self.broken)
+
+
+def values_of(tars: Sequence[AdoptedTar]) -> dict[str, list[object]]:
+    """Return what is known of the samples of several tars, by name; None where it is not known of one."""
+    metadata = [values for tar in tars for values in tar.metadata]
+    names = dict.fromkeys(name for values in metadata for name in values)
+    columns: dict[str, list[object]] = {name: [values.get(name) for values in metadata] for name in names}
+    for name in ("label", "caption"):
+        columns[name] = []
+    for index in (tar.index for tar in tars):
+        nothing = [None] * len(index.keys)
+        columns["label"] += nothing if index.labels is None else index.labels.tolist()
+        columns["caption"] += nothing if index.captions is None else index.captions
+    return columns
+
+
+class _BrokenSample(Exception):  # noqa: N818
+    """Raised with the reason for which a sample cannot be used."""
+
+
+class _Sample(NamedTuple):
+    """Members of one key that stand together: the images, and what the others contain, by extension."""
+
+    key: str
+    images: list[Member]
+    contents: dict[str, bytes]
+
+
+class _Row(NamedTuple):
+    """What is known of a sample."""
+
+    key: str
+    offset: int
+    size: int
+    crc32: int
+    label: int | None
+    caption: str | None
+    metadata: dict[str, Any]
+
+
+def index_adopted(
+    path: Path, layout: Layout, prefix: str = "", check: Callable[[bytes], tuple[int, int]] | None = None
+) -> AdoptedTar:
+    """Find the samples of a tar that somebody else has written.
+
+    prefix: what stands before the member's key in the key of a sample; check: called with every picture's file, returns
+    its width and height in pixels or raises `PictureError`; without it no picture is read. A sample is broken that has
+    no image or two, a value that cannot be read, lacks one that others of the tar have, or has the key of another.
+    Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
+    """
+    rows: dict[str, _Row] = {}
+    broken: list[tuple[str, str]] = []
+    with _open(path) as file:
+        for sample in _samples(path, layout):
+            try:
+                if sample.key in rows:
+                    raise _BrokenSample("another sample of the tar has this key")
+                rows[sample.key] = _row(file.fileno(), sample, layout, prefix, check)
+            except _BrokenSample as reason:
+                broken.append((_printable(sample.key), str(reason)))
+    return _complete(path, list(rows.values()), broken, is_read=check is not None)
+
+
+def _row(
+    descriptor: int, sample: _Sample, layout: Layout, prefix: str, check: Callable[[bytes], tuple[int, int]] | None
+) -> _Row:
+    """Read a sample; raises `_BrokenSample`."""
+    image = _only_image(sample)
+    label, caption = _label(sample, layout.label), _caption(sample, layout.caption)
+    metadata, checksum = _json(sample, layout.metadata), 0
+    if check is not None:
+        content = os.pread(descriptor, image.size, image.offset)
+        checksum = zlib.crc32(content)
+        try:
+            metadata["width"], metadata["height"] = check(content)
+        except PictureError as error:
+            raise _BrokenSample(str(error)) from None
+    return _Row(prefix + sample.key, image.offset, image.size, checksum, label, caption, metadata)
+
+
+def _complete(path: Path, rows: list[_Row], broken: list[tuple[str, str]], is_read: bool) -> AdoptedTar:
+    """Index the rows; where some have a class or a caption, those without are broken."""
+    has_labels, has_captions = any(row.label is not None for row in rows), any(row.caption is not None for row in rows)
+    whole = []
+    for row in rows:
+        if has_labels and row.label is None:
+            broken.append((row.key, "no class, others have one"))
+        elif has_captions and row.caption is None:
+            broken.append((row.key, "no caption, others have one"))
+        else:
+            whole.append(row)
+    index = TarIndex(
+        path,
+        [row.key for row in whole],
+        np.array([row.offset for row in whole], np.uint64),
+        np.array([row.size for row in whole], np.uint32),
+        np.array([row.label for row in whole], np.int32) if has_labels else None,
+        [row.caption or "" for row in whole] if has_captions else None,
+        np.array([row.crc32 for row in whole], np.uint32) if is_read else None,
+    )
+    return AdoptedTar(index, [row.metadata for row in whole], broken)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _samples(path: Path, layout: Layout) -> Iterator[_Sample]:
+    """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other."""
+    wanted = layout.images | layout.extensions
+    with TarHeaders(path) as members:
+        named = ((*split_name(member.name), member) for member in members if member.kind in (Kind.FILE, Kind.SPARSE))
+        known = ((key, extension, member) for key, extension, member in named if extension in wanted)
+        for key, group in groupby(known, key=lambda entry: entry[0]):
+            images: list[Member] = []
+            contents: dict[str, bytes] = {}
+            for _, extension, member in group:
+                if extension in layout.images:
+                    images.append(member)
+                else:
+                    contents[extension] = members.read(member)
+            yield _Sample(key, images, contents)
+
+
+def _only_image(sample: _Sample) -> Member:
+    if len(sample.images) != 1:
+        raise _BrokenSample(f"{len(sample.images)} images" if sample.images else "no image")
+    (image,) = sample.images
+    if image.kind is Kind.SPARSE:
+        raise _BrokenSample("stored as a sparse file")
+    if not 0 < image.size < 1 << 32:
+        raise _BrokenSample(f"{image.size} bytes, which is no image")
+    if len(sample.key.encode(errors="surrogateescape")) > LONGEST_KEY:
+        raise _BrokenSample(f"its key is longer than {LONGEST_KEY} bytes")
+    if _printable(sample.key) != sample.key:
+        raise _BrokenSample("its key is no UTF-8")
+    return image
+
+
+def _label(sample: _Sample, place: Field | None) -> int | None:
+    value = _value(sample, place)
+    try:
+        return None if value is None else int(np.int32(int(value)))
+    except (TypeError, ValueError, OverflowError):
+        raise _BrokenSample(f"its class is no number ({str(value)[:40]!r})") from None
+
+
+def _caption(sample: _Sample, place: Field | None) -> str | None:
+    value = _value(sample, place)
+    if value is not None and not isinstance(value, str):
+        raise _BrokenSample(f"its caption is no text ({str(value)[:40]!r})")
+    return value
+
+
+def _value(sample: _Sample, place: Field | None) -> Any:
+    if place is None or place.extension not in sample.contents:
+        return None
+    if place.entry is not None:
+        return _json(sample, place.extension).get(place.entry)
+    try:
+        return sample.contents[place.extension].decode()
+    except UnicodeDecodeError:
+        raise _BrokenSample(f"its {place.extension} is no UTF-8") from None
+
+
+def _json(sample: _Sample, extension: str) -> dict[str, Any]:
+    try:
+        values = json.loads(sample.contents.get(extension, b"{}"))
+    except (ValueError, RecursionError):
+        raise _BrokenSample(f"its {extension} is no JSON") from None
+    if not isinstance(values, dict):
+        raise _BrokenSample(f"its {extension} is no JSON object")
+    return values
+
+
+def _printable(key: str) -> str:
+    """Return a key as it can be printed, with the bytes that are no UTF-8 escaped."""
+    return key.encode(errors="surrogateescape").decode(errors="backslashreplace")

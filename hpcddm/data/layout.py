@@ -1,0 +1,43 @@
+"""Layout of the samples in a tar: what each member is, by the extension of its name."""
+
+from dataclasses import dataclass
+
+IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff"})
+"""Extensions of members that are a sample's image."""
+LABEL, CAPTION = "cls", "txt"
+"""Extensions of members that are a sample's class, a number, and its caption."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Place of a value in a sample: the member of this extension, or the entry of this name in the JSON that it holds.
+
+    In an experiment `txt` or `json:caption`.
+    """
+
+    extension: str
+    entry: str | None = None
+
+    @classmethod
+    def parsed(cls, text: str) -> "Field":
+        extension, _, entry = text.partition(":")
+        return cls(extension.lower(), entry or None)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the members of a sample are, by their extensions; every other member is passed over.
+
+    metadata: extension of a JSON object with further values of the sample.
+    """
+
+    images: frozenset[str] = IMAGES
+    label: Field | None = Field(LABEL)
+    caption: Field | None = Field(CAPTION)
+    metadata: str = "json"
+
+    @property
+    def extensions(self) -> frozenset[str]:
+        """Extensions of the members that say something of a sample, but for its image."""
+        fields = (field.extension for field in (self.label, self.caption) if field is not None)
+        return frozenset({self.metadata, *fields})

@@ -1,0 +1,143 @@
+"""WebDataset tars that are read where they lie, such as those of img2dataset; none of them is written or copied.
+
+A sample is what WebDataset takes for one: the members of one key, one behind the other. With the defaults, a member
+whose extension is that of a picture is its image, `txt` its caption and `cls` its class; `json:caption` would be the
+entry `caption` of the JSON object beside the image.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field as SchemaField
+
+from hpcddm.data import pictures
+from hpcddm.data.adopted import AdoptedTar, index_adopted
+from hpcddm.data.catalog import stamp_of
+from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout
+from hpcddm.data.pictures import PictureError
+from hpcddm.data.sources.base import SPLITS, Record, Split, TarSource
+from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
+from hpcddm.data.sources.shares import is_heldout
+from hpcddm.errors import UserError, require
+from hpcddm.schema import Name, PathSetting
+
+Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
+"""An extension, or EXTENSION:ENTRY for an entry of a JSON object."""
+
+
+class Settings(SourceSettings):
+    """Folder of the tars, which of them, and what their members are."""
+
+    adopts_tars: ClassVar[bool] = True
+
+    folder: PathSetting
+    tars: str = "**/*.tar"
+    """Pattern of the tars' paths in the folder; held-out ones may be among them."""
+    heldout: HeldoutTars
+    collection: Name | None = None
+    """Name that stands before every key: COLLECTION/KEY."""
+    qualified: bool = False
+    """True puts the tar's path before every key, for collections in which several tars have the same keys."""
+    image: list[str] = sorted(IMAGES)
+    """Extensions of images; where a sample has several, name the one that is meant."""
+    caption: Place | None = CAPTION
+    label: Place | None = LABEL
+    metadata: str = "json"
+    """Extension of the JSON object whose entries `data.keep` may name."""
+
+
+class AdoptedSplit(Split):
+    """Samples of one split as far as they can be known before all tars are read: those of the first tar."""
+
+    is_exact = False
+    labels = None
+
+    def __init__(self, source: "WebDatasetTars", split: str) -> None:
+        self.class_names = []
+        self._tars, self._share = source.tars(split), source.share_of(split)
+        first = index_adopted(self._tars[0], source.layout)
+        require(first.index.keys != [], f"{self._tars[0]}: no samples with an image; {_reason(first)}")
+        self._index = first.index
+        self.has_captions = first.index.captions is not None
+
+    @property
+    def has_labels(self) -> bool:
+        return self._index.labels is not None
+
+    def __len__(self) -> int:
+        """Estimate the number of samples: as many in proportion to the bytes as in the first tar."""
+        sizes = [path.stat().st_size for path in self._tars]
+        return max(round(len(self._index.keys) * self._share * sum(sizes) / sizes[0]), 1)
+
+    def __getitem__(self, number: int) -> Record:
+        """Read a sample of the first tar."""
+        row = number % len(self._index.keys)
+        with open(self._index.path, "rb") as file:
+            content = os.pread(file.fileno(), int(self._index.sizes[row]), int(self._index.offsets[row]))
+        try:
+            return Record(self._index.keys[row], pictures.read_picture(content))
+        except PictureError as error:
+            raise UserError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
+
+
+class WebDatasetTars(TarSource[Settings]):
+    """Tars in the order of their paths."""
+
+    @property
+    def layout(self) -> Layout:
+        own = self.settings
+        label, caption = (None if place is None else Field.parsed(place) for place in (own.label, own.caption))
+        return Layout(frozenset(extension.lower() for extension in own.image), label, caption, own.metadata)
+
+    def open_split(self, split: str) -> AdoptedSplit:
+        return AdoptedSplit(self, split)
+
+    def tars(self, split: str) -> list[Path]:
+        heldout, every = self.settings.heldout, self._matching(self.settings.tars)
+        if heldout.share is not None:
+            return every
+        if heldout.tars is not None:
+            own = self._matching(heldout.tars)
+            chosen = own if split == "heldout" else sorted(set(every) - set(own))
+        else:
+            count = heldout.shards or 0
+            chosen = every[-count:] if split == "heldout" else every[:-count]
+        require(chosen != [], f"data.source.heldout: of {len(every)} tars none is left for {split}")
+        return chosen
+
+    def is_of(self, split: str, key: str) -> bool:
+        share = self.settings.heldout.share
+        return share is None or is_heldout(key, share) == (split == "heldout")
+
+    def share_of(self, split: str) -> float:
+        """Return the share of the samples in a split's tars that belong to it."""
+        share = self.settings.heldout.share
+        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
+
+    def prefix(self, tar: Path) -> str:
+        own = self.settings
+        place = tar.relative_to(own.folder).with_suffix("").as_posix() if own.qualified else None
+        return "".join(f"{part}/" for part in (own.collection, place) if part)
+
+    def content(self) -> str:
+        """Hash path, size and time of the last change of every tar; their digest would take days."""
+        tars = dict.fromkeys(path for split in SPLITS for path in self.tars(split))
+        seen = [(path.relative_to(self.settings.folder).as_posix(), *stamp_of(path)) for path in tars]
+        return hashlib.sha256(repr(seen).encode()).hexdigest()
+
+    def _matching(self, pattern: str) -> list[Path]:
+        folder = Path(self.settings.folder)
+        require(folder.is_dir(), f"data.source.folder: {folder} is no folder")
+        tars = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if not tars:
+            packed = sorted(folder.glob("**/*.tar.gz"))
+            advice = f"; {packed[0].name} is compressed, decompress it" if packed else ""
+            raise UserError(f"data.source: no file of {folder} fits {pattern}{advice}")
+        return tars
+
+
+def _reason(tar: AdoptedTar) -> str:
+    """Say why a tar has no sample."""
+    return ": ".join(tar.broken[0]) if tar.broken else "its members have other extensions than data.source says"

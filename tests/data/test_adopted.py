@@ -1,0 +1,134 @@
+"""Tars that somebody else has written: what is found in them, and what is broken."""
+
+import io
+import json
+import tarfile
+
+import pytest
+import webdataset
+from PIL import Image
+
+from hpcddm.data.adopted import index_adopted
+from hpcddm.data.layout import Field, Layout
+from hpcddm.data.pictures import read_picture
+from hpcddm.errors import UserError
+from tests.pictures import IMG2DATASET
+
+WIDTH, HEIGHT = 30, 20
+
+
+def encoded(kind="PNG", size=(WIDTH, HEIGHT), colour=(200, 40, 40)):
+    stream = io.BytesIO()
+    Image.new("RGB", size, colour).save(stream, kind)
+    return stream.getvalue()
+
+
+def written(path, members):
+    """Write members, (name, content), as a tar."""
+    with tarfile.open(path, "w") as file:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    return path
+
+
+def size_of(content):
+    return read_picture(content).size
+
+
+def indexed(tmp_path, members, layout=None):
+    return index_adopted(written(tmp_path / "x.tar", members), layout or Layout(), check=size_of)
+
+
+def test_img2datasets_tar_gives_what_its_own_files_say():
+    adopted = index_adopted(IMG2DATASET / "00000.tar", Layout(), "emoji/", size_of)
+    with tarfile.open(IMG2DATASET / "00000.tar") as file:
+        contents = {member.name: file.extractfile(member).read() for member in file}
+    keys = sorted(name.removesuffix(".jpg") for name in contents if name.endswith(".jpg"))
+    assert adopted.index.keys == [f"emoji/{key}" for key in keys] and adopted.broken == []
+    assert adopted.index.captions == [contents[f"{key}.txt"].decode() for key in keys]
+    assert adopted.index.labels is None
+    tar = (IMG2DATASET / "00000.tar").read_bytes()
+    for key, offset, size in zip(keys, adopted.index.offsets.tolist(), adopted.index.sizes.tolist(), strict=True):
+        assert tar[offset : offset + size] == contents[f"{key}.jpg"]
+    stored = [json.loads(contents[f"{key}.json"]) for key in keys]
+    assert [values["aesthetic"] for values in adopted.metadata] == [values["aesthetic"] for values in stored]
+    assert {(values["width"], values["height"]) for values in adopted.metadata} == {(24, 24)}
+
+
+def test_what_webdatasets_writer_writes_is_found_wherever_the_layout_says(tmp_path):
+    with webdataset.TarWriter(str(tmp_path / "x.tar")) as writer:
+        for number in range(3):
+            values = {"text": f"picture {number}", "class": number + 5}
+            writer.write({"__key__": f"a/b{number}", "left.jpg": encoded("JPEG"), "right.jpg": b"", "json": values})
+    layout = Layout(frozenset({"left.jpg"}), Field.parsed("json:class"), Field.parsed("json:text"))
+    index = index_adopted(tmp_path / "x.tar", layout, check=size_of).index
+    assert index.keys == ["a/b0", "a/b1", "a/b2"] and index.labels.tolist() == [5, 6, 7]
+    assert index.captions == ["picture 0", "picture 1", "picture 2"]
+
+
+BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
+
+
+@pytest.mark.parametrize(
+    "members, reason",
+    [
+        ([("b.png", encoded()[:-30])], ""),
+        ([("b.png", b"")], "0 bytes, which is no image"),
+        ([("b.png", b"<html>gone</html>")], ""),
+        ([("b.bin", encoded()), ("b.txt", b"caption")], "no image"),
+        ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
+        ([("b.png", encoded()), ("b.txt", b"\xff\xfe")], "its txt is no UTF-8"),
+        ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),
+        ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"{")], "its json is no JSON"),
+        ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"[1]")], "its json is no JSON object"),
+        ([("b.png", encoded())], "no caption, others have one"),
+        ([("b.png", BOMB), ("b.txt", b"x")], ""),
+        ([("a.png", encoded()), ("a.txt", b"again")], "another sample of the tar has this key"),
+    ],
+)
+def test_a_broken_sample_is_named_and_the_others_are_found(tmp_path, members, reason):
+    sound = [("a.png", encoded()), ("a.txt", b"red")]
+    between = [("c.webp", encoded("WEBP")), ("c.txt", b"")]
+    adopted = indexed(tmp_path, [*sound, *between, *members])
+    assert adopted.index.keys == ["a", "c"] and adopted.index.captions == ["red", ""]
+    ((key, said),) = adopted.broken
+    assert key == members[0][0][0] and said and (not reason or said == reason)
+
+
+def test_a_flipped_bit_in_a_png_is_found(tmp_path):
+    flipped = bytearray(encoded())
+    flipped[60] ^= 8
+    assert [key for key, _ in indexed(tmp_path, [("a.png", encoded()), ("b.png", bytes(flipped))]).broken] == ["b"]
+
+
+def test_keys_and_captions_of_any_kind(tmp_path):
+    names = ["caf\u00e9/\u978b", "deep/er/key", "x" * 300, "two words", "-dash", "..hidden"]
+    long = "w" * 5000
+    members = [entry for name in names for entry in ((f"{name}.png", encoded()), (f"{name}.txt", long.encode()))]
+    adopted = indexed(tmp_path, members)
+    assert adopted.index.keys == names[:-1] and set(adopted.index.captions) == {long}
+
+
+def test_a_key_that_is_no_text_or_too_long_is_broken(tmp_path):
+    path = written(tmp_path / "x.tar", [("a.png", encoded()), (f"{'y' * 1200}.png", encoded())])
+    with tarfile.open(path, "a", encoding="latin-1", format=tarfile.GNU_FORMAT) as file:
+        info = tarfile.TarInfo("\u00ff.png")
+        info.size = len(encoded())
+        file.addfile(info, io.BytesIO(encoded()))
+    adopted = index_adopted(path, Layout(), check=size_of)
+    assert adopted.index.keys == ["a"]
+    assert {reason for _, reason in adopted.broken} == {"its key is longer than 1000 bytes", "its key is no UTF-8"}
+    assert adopted.broken[1][0] == "\\xff"
+
+
+def test_a_torn_tar_and_a_compressed_one_are_refused_by_name(tmp_path):
+    path = written(tmp_path / "x.tar", [(f"{number}.png", encoded()) for number in range(9)])
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(UserError, match=r"x\.tar: a torn or foreign tar"):
+        index_adopted(path, Layout())
+    with tarfile.open(tmp_path / "y.tar", "w:gz") as file:
+        file.add(path)
+    with pytest.raises(UserError, match=r"y\.tar: compressed by gzip"):
+        index_adopted(tmp_path / "y.tar", Layout())

@@ -1,0 +1,148 @@
+"""Tars of img2dataset through the data stages, where they lie."""
+
+import io
+import json
+import os
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hpcddm.data import samples
+from hpcddm.errors import UserError
+from hpcddm.loading import with_tars
+from hpcddm.pipeline.keys import CATALOG, MONOLITH
+from hpcddm.rundir import manifest
+from tests.pictures import IMG2DATASET
+from tests.stages.routes import Bench
+
+ADOPTED = {
+    "data__image_size": 16,
+    "data__channels": 3,
+    "data__num_classes": None,
+    "data__condition": {"name": "none"},
+    "measuring__classifier": None,
+    "encode__encoder": {"name": "pixels", "size": 4},
+    "cluster__clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1},
+    "cluster__experts": 2,
+    "experts__training__batch": 12,
+    "evaluate__images": 20,
+    "evaluate__batch": 10,
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the collection."""
+    return shutil.copytree(IMG2DATASET, tmp_path / "collection")
+
+
+@pytest.fixture
+def bench(tmp_path, folder):
+    """Return a function that prepares a run of the collection, with other keys of data."""
+
+    def make(heldout=None, **changes):
+        source = {"name": "webdataset", "folder": str(folder), "heldout": heldout or {"shards": 1}, "label": None}
+        bench = Bench(tmp_path, "run", data__source=source, **(ADOPTED | changes))
+        bench.settings = with_tars(bench.settings)
+        return bench
+
+    return make
+
+
+def members(folder):
+    """All members of all tars, by name."""
+    found = {}
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as file:
+            found |= {member.name: file.extractfile(member).read() for member in file}
+    return found
+
+
+def keys_of(bench, split):
+    reader = samples.reader(bench.unit(MONOLITH), split)
+    return reader.keys(range(len(reader)))
+
+
+def test_pictures_are_read_where_they_lie_and_every_sample_once(bench, folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    made = bench()
+    made.make_data()
+    contents = members(folder)
+    train, heldout = keys_of(made, "train"), keys_of(made, "heldout")
+    assert sorted(train + heldout) == sorted(name[:-4] for name in contents if name.endswith(".jpg"))
+    reader = samples.reader(made.unit(MONOLITH), "train")
+    for number, image in enumerate(reader.images(range(len(train)))):
+        expected = Image.open(io.BytesIO(contents[f"{train[number]}.jpg"])).resize((16, 16), Image.Resampling.LANCZOS)
+        assert np.array_equal(image, np.asarray(expected))
+    assert reader.captions([0, 5]) == [contents[f"{train[number]}.txt"].decode() for number in (0, 5)]
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert not list(made.run.root.glob("shard/*/*.tar"))
+
+
+def test_a_share_by_the_keys_hash_splits_the_same_tars(bench):
+    made = bench({"share": 0.3})
+    made.make_data()
+    train, heldout = set(keys_of(made, "train")), set(keys_of(made, "heldout"))
+    assert len(train | heldout) == 100 and not train & heldout and 20 <= len(heldout) <= 40
+
+
+def test_a_filter_keeps_what_it_says_and_the_manifest_says_what_it_drops(bench, folder):
+    made = bench({"shards": 2}, data__keep="aesthetic >= 5 and width >= 20")
+    made.make_data()
+    scores = {
+        name[:-5]: json.loads(content)["aesthetic"] for name, content in members(folder).items() if "json" in name
+    }
+    kept = keys_of(made, "train") + keys_of(made, "heldout")
+    assert sorted(kept) == sorted(key for key, score in scores.items() if score >= 5)
+    dropped = [manifest.read(path).results["dropped"] for path in made.run.root.glob("shard/*")]
+    assert sum(own["samples"] for own in dropped) == 100 - len(kept)
+    conditions = [own["by_condition"] for own in dropped]
+    assert sum(own["aesthetic >= 5"] for own in conditions) == 100 - len(kept)
+    assert sum(own["width >= 20"] for own in conditions) == 0
+
+
+def test_a_table_by_key_says_more_of_the_samples(bench, folder, tmp_path):
+    keys = [name[:-4] for name in members(folder) if name.endswith(".jpg")]
+    rows = [f"{key},{number % 2}" for number, key in enumerate(keys)]
+    (tmp_path / "scores.csv").write_text("\n".join(["key,good", *rows]) + "\n")
+    made = bench({"shards": 2}, data__keep="good == 1", data__table={"file": str(tmp_path / "scores.csv")})
+    made.make_data()
+    assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys[1::2])
+
+
+def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(bench, folder):
+    damaged = bytearray((folder / "00001.tar").read_bytes())
+    with tarfile.open(folder / "00001.tar") as file:
+        member = file.next()
+    damaged[member.offset_data : member.offset_data + 100] = bytes(100)
+    (folder / "00001.tar").write_bytes(damaged)
+    key = member.name[:-4]
+    with pytest.raises(UserError, match=rf"data\.broken: 1 of 100 samples are broken, more than 0\.001.*{key} "):
+        bench().make_data()
+    made = bench(data__broken=0.02)
+    made.make_data()
+    assert len(keys_of(made, "train")) + len(keys_of(made, "heldout")) == 99
+    assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
+    ((path,),) = [list(made.run.root.glob("shard/train-*/broken.jsonl"))]
+    assert json.loads(path.read_text())["key"] == key
+
+
+def test_a_tar_that_was_changed_after_it_had_been_indexed_is_refused(bench, folder):
+    made = bench()
+    made.make_data()
+    path = folder / "00000.tar"
+    os.utime(path, (1, 1))
+    with pytest.raises(UserError, match=r"00000\.tar was changed after it had been indexed; bring it back, or index"):
+        samples.reader(made.unit(MONOLITH), "train").images([0])
+    path.unlink()
+    with pytest.raises(UserError, match=r"00000\.tar: cannot be read \(No such file or directory\); bring it back"):
+        samples.reader(made.unit(MONOLITH), "train").images([0])
+
+
+def test_keys_that_several_tars_have_are_refused_with_the_key_that_tells_them_apart(bench, folder):
+    shutil.copy(folder / "00000.tar", folder / "00004.tar")
+    with pytest.raises(UserError, match=r"several samples have the key .*data\.source\.qualified: true"):
+        bench().make_data()
