@@ -16,10 +16,13 @@ SAMPLES = {CATALOG: ALL, LISTS: ALL}
 
 
 def image_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of the images, of which the measuring networks are a function."""
+    """Return the settings of the images, of which the measuring networks are a function.
+
+    The transform of adopted tars is among them; in those that are written, the pictures have passed through it.
+    """
     data = experiment.data
-    kept = {"image_size", "channels", "num_classes", "transform"}
-    return {key: value for key, value in hashed(data).items() if key in kept}
+    keys = {"image_size", "channels", "num_classes", *(("transform",) if data.source.adopts_tars else ())}
+    return {key: value for key, value in hashed(data).items() if key in keys}
 
 
 def common_settings(experiment: Experiment, model: NetworkSettings | None = None) -> dict[str, Any]:
