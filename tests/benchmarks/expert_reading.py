@@ -1,0 +1,156 @@
+"""Reading of one expert's pictures from adopted tars as a ratio to webdataset: python -m tests.benchmarks.expert_reading
+
+10,000 JPEGs of 10 to 20 kB in ten tars, one expert of eight. One core, warm, in processor seconds, the best of `ROUNDS`
+in turn. webdataset streams every tar and filters by key, before it decodes or behind it. Cold, where the file system
+lets go of its pages: the bytes that a disk gave, in proportion to the pages that the wanted bytes touch.
+"""
+
+import io
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import webdataset
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm.data.adopted import index_adopted
+from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, stamp_of
+from hpcddm.data.columns import write_columns
+from hpcddm.data.images import TarImages
+from hpcddm.data.layout import Layout
+from hpcddm.data.pictures import decode
+from hpcddm.data.tar import columns_of
+from tests import pictures
+
+TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
+PAGE = os.sysconf("SC_PAGE_SIZE")
+QUALITY = 88
+
+
+def write_tars(folder: Path) -> list[Path]:
+    """Write real pictures, enlarged and with the grain of a camera."""
+    sheet = Image.open(pictures.EMOJI / "sheet.png").convert("RGB")
+    generator = np.random.default_rng(0)
+    paths = [folder / f"{number:05d}.tar" for number in range(TARS)]
+    for number, path in enumerate(paths):
+        with webdataset.TarWriter(str(path)) as writer:
+            for row in range(IN_A_TAR):
+                x, y = (pictures.SIDE * int(place) for place in generator.integers(0, 16, 2))
+                picture = sheet.crop((x, y, x + pictures.SIDE, y + pictures.SIDE)).resize((SIDE, SIDE))
+                grain = generator.normal(0, 9, (SIDE, SIDE, 3))
+                stream = io.BytesIO()
+                pixels = (np.asarray(picture) + grain).clip(0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(stream, "JPEG", quality=QUALITY)
+                writer.write({"__key__": f"{number:05d}{row:04d}", "jpg": stream.getvalue(), "txt": "a picture"})
+    return paths
+
+
+def header(content: bytes) -> tuple[int, int]:
+    """Width and height of a picture."""
+    return Image.open(io.BytesIO(content)).size
+
+
+def catalog_of(folder: Path, tars: list[Path]) -> Catalog:
+    """Index the tars as the stage shard does."""
+    indices = {number: index_adopted(path, Layout(), check=header).index for number, path in enumerate(tars)}
+    columns = columns_of(indices)
+    write_columns(folder / "columns.h5", columns)
+    entries = [Tar(path.name, *stamp_of(path)) for path in tars]
+    part = Part("train-000", "columns.h5", len(columns["key"]), "")
+    form = PictureForm(3, IMAGE_SIZE, {"name": "centre_crop"})
+    return Catalog(folder, SplitEntry(sorted(columns), entries, [part], form))
+
+
+def batches(numbers: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(numbers), BATCH):
+        yield numbers[start : start + BATCH]
+
+
+def streamed(tars: list[Path], keys: set[str], decoded: str) -> int:
+    """Stream all tars by webdataset; decoded: `no`, `behind` the filter or `before` it. Return the pictures' bytes."""
+    samples = webdataset.WebDataset([str(path) for path in tars], shardshuffle=False, empty_check=False)
+
+    def pixels(sample: dict) -> dict:
+        return sample | {"jpg": decode(sample["jpg"], 3, IMAGE_SIZE).tobytes()}
+
+    samples = samples.map(pixels) if decoded == "before" else samples
+    samples = samples.select(lambda sample: sample["__key__"] in keys)
+    samples = samples.map(pixels) if decoded == "behind" else samples
+    return sum(len(sample["jpg"]) for sample in samples)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Processor seconds of one call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def disk_bytes() -> int:
+    """Bytes that this process has caused to be fetched from a disk."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
+
+
+def cold_ratio(catalog: Catalog, tars: list[Path], numbers: np.ndarray) -> float | None:
+    """Bytes from the disk for some samples over those of the pages that they touch; None where it gave none."""
+    os.sync()
+    for path in tars:
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    rows = [catalog.column(name).gather(numbers).tolist() for name in ("tar", "offset", "size")]
+    touched = {
+        (tar, page)
+        for tar, offset, size in zip(*rows, strict=True)
+        for page in range(offset // PAGE, (offset + size - 1) // PAGE + 1)
+    }
+    images, before = TarImages(catalog), disk_bytes()
+    for block in batches(numbers):
+        images.files(block)
+    fetched = disk_bytes() - before
+    return fetched / (len(touched) * PAGE) if fetched else None
+
+
+def main() -> None:
+    """Print one table."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as place:
+        folder = Path(place)
+        tars = write_tars(folder)
+        catalog = catalog_of(folder, tars)
+        everything = np.random.default_rng(1).permutation(len(catalog))
+        own = everything[: len(catalog) // EXPERTS]
+        keys, every_key = set(catalog.texts("key").gather(own)), set(catalog.texts("key").gather(everything))
+        images = TarImages(catalog)
+        calls: dict[str, Callable[[], object]] = {
+            "raw": lambda: [images.files(block) for block in batches(own)],
+            "raw, webdataset": lambda: streamed(tars, keys, "no"),
+            "decoded": lambda: [images.images(block) for block in batches(own)],
+            "decoded, webdataset filters first": lambda: streamed(tars, keys, "behind"),
+            "decoded, webdataset decodes first": lambda: streamed(tars, keys, "before"),
+            "all raw": lambda: [images.files(block) for block in batches(everything)],
+            "all raw, webdataset": lambda: streamed(tars, every_key, "no"),
+        }
+        rounds = [{side: seconds(call) for side, call in calls.items()} for _ in range(ROUNDS)]
+        best = {side: min(taken[side] for taken in rounds) for side in calls}
+        sizes = catalog.column("size").gather(everything)
+        cold = cold_ratio(catalog, tars, own)
+    table = Table("reading", "seconds", "ratio")
+    for side, taken in best.items():
+        mine = best[side.partition(",")[0]]
+        table.add_row(side, f"{taken:.3f}", f"{taken / mine:.1f}")
+    console = Console(width=120)
+    console.print(
+        f"{len(sizes):,} pictures of {sizes.min() / 1e3:.1f} to {sizes.max() / 1e3:.1f} kB, expert: {len(own):,}"
+    )
+    console.print(table)
+    console.print(f"cold: disk bytes over pages wanted {cold:.3f}" if cold else "cold: the file system kept its pages")
+
+
+if __name__ == "__main__":
+    main()
