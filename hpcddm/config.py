@@ -75,6 +75,12 @@ class DataSettings(StrictModel):
     space: SpaceSettings = default_variant("pixels")
     """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
 
+    @field_validator("source", mode="before")
+    @classmethod
+    def _several(cls, value: object) -> object:
+        """Take a list of sources for the one that has them all."""
+        return {"name": "collections", "of": value} if isinstance(value, list) else value
+
     @field_validator("keep")
     @classmethod
     def _understood(cls, value: str | None) -> str | None:

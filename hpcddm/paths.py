@@ -26,8 +26,10 @@ def _places_at(holder: Any, key: Any, annotation: Any, metadata: list[Any]) -> I
         if isinstance(value, str):
             yield holder, key
     elif isinstance(annotation, type) and issubclass(annotation, StrictModel):
-        if isinstance(value, dict):
-            yield from places(value, annotation)
+        # Several sources stand where one may stand.
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield from places(item, annotation)
     elif origin is Annotated:
         yield from _places_at(holder, key, inner[0], list(inner[1:]))
     elif origin is list:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
     if isinstance(source, TarSource):
         return _adopt(settings, unit, source, _Found(chosen))
-    return _write(settings, unit, source.open_split(split_of(unit.key)), _Found(chosen))
+    return _write(settings, unit, source, _Found(chosen))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -82,9 +82,10 @@ class _Found:
         return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
 
 
-def _write(settings: Experiment, unit: Unit, records: Split, found: _Found) -> Result:
+def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], found: _Found) -> Result:
     """Write the tars of this unit's records."""
     data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
+    records = source.open_split(split)
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
@@ -93,6 +94,7 @@ def _write(settings: Experiment, unit: Unit, records: Split, found: _Found) -> R
         path = unit.folder / tar_file(number)
         with atomic.replacing(path, durable=False) as staged:
             picked = _pick(records, images[number], span, unit, found)
+            picked = (replace(record, key=source.prefix + record.key) for record in picked)
             count = write_tar(staged, picked, data.image_size, data.channels, transform)
         index = index_tar(path)
         require(len(index.keys) == count, f"{path}: {count} images written, others found")
@@ -142,7 +144,7 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         path = tars[number]
         found.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        adopted = index_adopted(path, source.layout, source.prefix(path), check)
+        adopted = index_adopted(path, source.layout, source.prefix_in(path), check)
         own.append(adopted.taken([source.is_of(split, key) for key in adopted.index.keys]))
         for key, reason in adopted.broken:
             if source.is_of(split, key):

@@ -1,4 +1,4 @@
-"""Reading of one expert's pictures from adopted tars as a ratio to webdataset: python -m tests.benchmarks.expert_reading
+"""One expert's pictures in adopted tars as a ratio to webdataset: python -m tests.benchmarks.expert_reading
 
 10,000 JPEGs of 10 to 20 kB in ten tars, one expert of eight. One core, warm, in processor seconds, the best of `ROUNDS`
 in turn. webdataset streams every tar and filters by key, before it decodes or behind it. Cold, where the file system

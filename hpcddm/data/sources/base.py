@@ -3,14 +3,17 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int64
 from PIL import Image
 
 from hpcddm.data.layout import Layout
-from hpcddm.plugins import S, Variant
+from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.plugins import Variant
 
+S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")
 
 
@@ -57,6 +60,11 @@ class Split(ABC):
 class Source(Variant[S]):
     """A source of images; the login node opens it, too: to count the images and to see that they can be read."""
 
+    @property
+    def prefix(self) -> str:
+        """What stands before every key of the source: the collection's name, where it has one."""
+        return f"{self.settings.collection}/" if self.settings.collection else ""
+
     @abstractmethod
     def open_split(self, split: str) -> Split:
         """Open one of `SPLITS`; only what the labels need is read until an image is accessed.
@@ -78,7 +86,7 @@ class TarSource(Source[S]):
         """Return what the members of a sample are."""
 
     @abstractmethod
-    def prefix(self, tar: Path) -> str:
+    def prefix_in(self, tar: Path) -> str:
         """Return what stands before the member's key in the key of a sample of a tar."""
 
     @abstractmethod

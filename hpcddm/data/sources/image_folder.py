@@ -37,10 +37,12 @@ TABLES = [f"captions{end}" for end in FORMATS]
 class Settings(SourceSettings):
     """Folder that holds `train` and `heldout`, or `val`; with the key `heldout`, the images themselves."""
 
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"heldout"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"caption", "collection", "heldout"})
 
     folder: PathSetting
     heldout: HeldoutFolder | None = None
+    caption: str | None = None
+    """Caption of every image where there is no table, in which {class} stands for the name of its class."""
 
 
 class FolderSplit(Split):
@@ -62,8 +64,9 @@ class FolderSplit(Split):
             self._keep([is_heldout(_key(name), share) == (split == "heldout") for name in self.names])
             require(bool(self.names), f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
         self.table = _table(self.root)
-        self.has_captions = self.table is not None
-        self._captions = _captions(self.table, self.names) if self.table else [None] * len(self.names)
+        self._template = settings.caption
+        self.has_captions = self.table is not None or self._template is not None
+        self._captions = _captions(self.table, self.names) if self.table else None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -76,7 +79,14 @@ class FolderSplit(Split):
         except (OSError, PictureError) as error:
             raise PictureError(f"{path}: no readable image ({error}); remove or replace it") from None
         label = None if self.labels is None else int(self.labels[number])
-        return Record(f"{self.prefix}{_key(name)}", image, label, self._captions[number])
+        return Record(f"{self.prefix}{_key(name)}", image, label, self._caption(number, label))
+
+    def _caption(self, number: int, label: int | None) -> str | None:
+        if self._captions is not None:
+            return self._captions[number]
+        if self._template is None or label is None:
+            return self._template
+        return self._template.replace("{class}", self.class_names[label])
 
     def _keep(self, kept: list[bool]) -> None:
         """Keep some of the images."""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from hpcddm.schema import PathSetting, Positive, StrictModel, VariantSettings
+from hpcddm.schema import Name, PathSetting, Positive, StrictModel, VariantSettings
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -15,6 +15,10 @@ class SourceSettings(VariantSettings):
     room: ClassVar[str] = "data/sources"
     adopts_tars: ClassVar[bool] = False
     """True for tars that are read where they lie; submit fills in how many of them there are."""
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"collection"})
+
+    collection: Name | None = None
+    """Name that stands before every key: COLLECTION/KEY."""
 
 
 class HeldoutShare(StrictModel):
@@ -47,7 +51,7 @@ class HeldoutFile(OneKey):
     share: Share | None = None
 
 
-class HeldoutTars(StrictModel):
+class HeldoutTars(OneKey):
     """Held-out samples, in one of three ways: the last tars, the tars of a pattern, or a share of all samples."""
 
     shards: Positive | None = None
@@ -55,9 +59,3 @@ class HeldoutTars(StrictModel):
     """Pattern of their paths, such as `val/*.tar`."""
     share: Share | None = None
     """Share by a hash of the key: the same ones whatever tars are added."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "HeldoutTars":
-        if sum(value is not None for value in (self.shards, self.tars, self.share)) != 1:
-            raise ValueError("needs one of 'shards', 'tars' and 'share'")
-        return self

@@ -21,7 +21,7 @@ from hpcddm.data.sources.base import SPLITS, Record, Split, TarSource
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
-from hpcddm.schema import Name, PathSetting
+from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""
@@ -36,8 +36,6 @@ class Settings(SourceSettings):
     tars: str = "**/*.tar"
     """Pattern of the tars' paths in the folder; held-out ones may be among them."""
     heldout: HeldoutTars
-    collection: Name | None = None
-    """Name that stands before every key: COLLECTION/KEY."""
     qualified: bool = False
     """True puts the tar's path before every key, for collections in which several tars have the same keys."""
     image: list[str] = sorted(IMAGES)
@@ -116,10 +114,10 @@ class WebDatasetTars(TarSource[Settings]):
         share = self.settings.heldout.share
         return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
 
-    def prefix(self, tar: Path) -> str:
-        own = self.settings
-        place = tar.relative_to(own.folder).with_suffix("").as_posix() if own.qualified else None
-        return "".join(f"{part}/" for part in (own.collection, place) if part)
+    def prefix_in(self, tar: Path) -> str:
+        if not self.settings.qualified:
+            return self.prefix
+        return f"{self.prefix}{tar.relative_to(self.settings.folder).with_suffix('').as_posix()}/"
 
     def content(self) -> str:
         """Hash path, size and time of the last change of every tar; their digest would take days."""

@@ -1,0 +1,85 @@
+import shutil
+
+import pytest
+from PIL import Image
+
+from hpcddm.config import DataSettings
+from hpcddm.errors import ConfigError
+from hpcddm.schema import hashed, validate
+from tests.data.sources.opening import records_of, source, split_of
+from tests.helpers import tiny
+
+
+def folder(place, classes, colour):
+    """A folder of classes, one held-out image in each."""
+    for name, count in classes.items():
+        for number in range(count):
+            path = place / ("train" if number else "heldout") / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 4), colour).save(path)
+    return {"name": "image_folder", "folder": str(place)}
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two collections that have a class in common."""
+    first = folder(tmp_path / "a", {"cat": 3, "dog": 2}, (255, 0, 0)) | {"collection": "red"}
+    second = folder(tmp_path / "b", {"ant": 2, "cat": 4}, (0, 0, 255)) | {"collection": "blue"}
+    return [first, second]
+
+
+def test_collections_stand_one_behind_the_other_with_classes_by_name(two):
+    records = records_of("collections", of=two)
+    assert split_of("collections", of=two).class_names == ["ant", "cat", "dog"]
+    assert [record.label for record in records] == [1, 1, 2, 0, 1, 1, 1]
+    assert [record.key.partition("/")[0] for record in records] == ["red"] * 3 + ["blue"] * 4
+    assert [record.image.getpixel((0, 0))[0] for record in records] == [255] * 3 + [0] * 4
+    assert len({record.key for record in records}) == 7
+    assert len(records_of("collections", "heldout", of=two)) == 4
+
+
+def test_what_one_has_not_all_have_not(two, tmp_path):
+    alone = {"name": "image_folder", "folder": str(tmp_path / "c"), "collection": "plain", "caption": "a plain one"}
+    for split in ("train", "heldout"):
+        (tmp_path / "c" / split).mkdir(parents=True)
+        shutil.copy(tmp_path / "a" / "train" / "cat" / "1.png", tmp_path / "c" / split / "x.png")
+    records = split_of("collections", of=[*two, alone])
+    assert records.labels is None and records.class_names == [] and not records.has_captions
+    assert all(records[number].label is None and records[number].caption is None for number in range(len(records)))
+    named = [source | {"caption": "a {class}"} for source in two]
+    assert [record.caption for record in records_of("collections", of=[*named, alone])][-3:] == [
+        "a cat",
+        "a cat",
+        "a plain one",
+    ]
+
+
+def test_a_changed_collection_or_name_is_other_content(two):
+    renamed = [two[0] | {"collection": "crimson"}, two[1]]
+    contents = [source("collections", of=of).content() for of in (two, renamed, two[:1])]
+    assert len(set(contents)) == 3
+
+
+DATA = {"image_size": 8, "num_classes": 3}
+
+
+def test_an_experiment_names_them_in_a_list(two):
+    data = validate(DataSettings, {"source": two} | DATA, "x")
+    assert data.source.name == "collections" and [entry.collection for entry in data.source.of] == ["red", "blue"]
+    assert [entry["collection"] for entry in hashed(data)["source"]["of"]] == ["red", "blue"]
+    assert "collection" not in hashed(validate(DataSettings, {"source": {"name": "idx", "folder": "x"}} | DATA, "x"))
+
+
+@pytest.mark.parametrize(
+    "change, error",
+    [
+        ({"collection": "red"}, "needs a name of its own"),
+        ({"collection": None}, "needs a name of its own"),
+        ({"name": "webdataset", "heldout": {"share": 0.1}}, "blue: tars are adopted as the only source"),
+        ({"colection": "x"}, "unknown key"),
+    ],
+)
+def test_a_wrong_list_is_refused_by_name(two, change, error, tmp_path):
+
+    with pytest.raises(ConfigError, match=error):
+        tiny(tmp_path, data__source=[two[0], two[1] | change])
