@@ -3,8 +3,8 @@
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import compress, groupby
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -25,24 +25,26 @@ LONGEST_KEY = 1000
 class AdoptedTar:
     """Samples of one tar that can be used, and those that are broken.
 
-    metadata: of every sample, the JSON object beside its image, with `width` and `height` of the picture where it was
-    decoded; broken: (key, reason) of the others.
+    metadata: of every sample, entries of the JSON object beside its image, with `width` and `height` of a picture that
+    was decoded; entries: names of all entries that there are, kept or not; broken: (key, reason) of the others.
     """
 
     index: TarIndex
     metadata: list[dict[str, Any]]
+    entries: frozenset[str]
     broken: list[tuple[str, str]]
 
     def taken(self, is_taken: Sequence[bool]) -> "AdoptedTar":
         """Return some of the samples, with all that are broken."""
-        return AdoptedTar(self.index.taken(is_taken), list(compress(self.metadata, is_taken)), self.broken)
+        return replace(self, index=self.index.taken(is_taken), metadata=list(compress(self.metadata, is_taken)))
 
 
-def values_of(tars: Sequence[AdoptedTar]) -> dict[str, list[object]]:
-    """Return what is known of the samples of several tars, by name; None where it is not known of one."""
-    metadata = [values for tar in tars for values in tar.metadata]
-    names = dict.fromkeys(name for values in metadata for name in values)
-    columns: dict[str, list[object]] = {name: [values.get(name) for values in metadata] for name in names}
+def values_of(tars: Sequence[AdoptedTar], names: Iterable[str]) -> dict[str, list[object]]:
+    """Return values of the samples of several tars, by those of the names that there are; None where one has none."""
+    known = frozenset[str]().union(*(tar.entries for tar in tars))
+    columns: dict[str, list[object]] = {
+        name: [values.get(name) for tar in tars for values in tar.metadata] for name in names if name in known
+    }
     for name in ("label", "caption"):
         columns[name] = []
     for index in (tar.index for tar in tars):
@@ -77,26 +79,34 @@ class _Row(NamedTuple):
 
 
 def index_adopted(
-    path: Path, layout: Layout, prefix: str = "", check: Callable[[bytes], tuple[int, int]] | None = None
+    path: Path,
+    layout: Layout,
+    prefix: str = "",
+    check: Callable[[bytes], tuple[int, int]] | None = None,
+    names: Collection[str] = (),
 ) -> AdoptedTar:
     """Find the samples of a tar that somebody else has written.
 
     prefix: what stands before the member's key in the key of a sample; check: called with every picture's file, returns
-    its width and height in pixels or raises `PictureError`; without it no picture is read. A sample is broken that has
+    its width and height in pixels or raises `PictureError`; without it no picture is read; names: entries of the JSON
+    object that are kept, which takes more memory than all else. A sample is broken that has
     no image or two, a value that cannot be read, lacks one that others of the tar have, or has the key of another.
     Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
     """
     rows: dict[str, _Row] = {}
     broken: list[tuple[str, str]] = []
+    entries = {"width", "height"} if check is not None else set[str]()
     with _open(path) as file:
         for sample in _samples(path, layout):
             try:
                 if sample.key in rows:
                     raise _BrokenSample("another sample of the tar has this key")
-                rows[sample.key] = _row(file.fileno(), sample, layout, prefix, check)
+                row = _row(file.fileno(), sample, layout, prefix, check)
+                entries.update(row.metadata)
+                rows[sample.key] = row._replace(metadata={name: row.metadata.get(name) for name in names})
             except _BrokenSample as reason:
                 broken.append((_printable(sample.key), str(reason)))
-    return _complete(path, list(rows.values()), broken, is_read=check is not None)
+    return _complete(path, list(rows.values()), frozenset(entries), broken, is_read=check is not None)
 
 
 def _row(
@@ -116,7 +126,9 @@ def _row(
     return _Row(prefix + sample.key, image.offset, image.size, checksum, label, caption, metadata)
 
 
-def _complete(path: Path, rows: list[_Row], broken: list[tuple[str, str]], is_read: bool) -> AdoptedTar:
+def _complete(
+    path: Path, rows: list[_Row], entries: frozenset[str], broken: list[tuple[str, str]], is_read: bool
+) -> AdoptedTar:
     """Index the rows; where some have a class or a caption, those without are broken."""
     has_labels, has_captions = any(row.label is not None for row in rows), any(row.caption is not None for row in rows)
     whole = []
@@ -136,7 +148,7 @@ def _complete(path: Path, rows: list[_Row], broken: list[tuple[str, str]], is_re
         [row.caption or "" for row in whole] if has_captions else None,
         np.array([row.crc32 for row in whole], np.uint32) if is_read else None,
     )
-    return AdoptedTar(index, [row.metadata for row in whole], broken)
+    return AdoptedTar(index, [row.metadata for row in whole], entries, broken)
 
 
 def _open(path: Path) -> BinaryIO:

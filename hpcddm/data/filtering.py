@@ -22,6 +22,11 @@ class Filter:
         self._table = None if table is None else Table(table, key)
         self.dropped, self.reasons = 0, Counter[str]()
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that the expression reads."""
+        return [] if self._keep is None else self._keep.names
+
     def mask(self, keys: Sequence[str], values: Mapping[str, Sequence[object]]) -> Bool[np.ndarray, " n"]:
         """Tell which samples are kept.
 

@@ -1,7 +1,8 @@
 """Stage shard: images from a source become WebDataset tars, or tars are adopted where they lie; columns of both."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from hpcddm import paths, plugins
 from hpcddm.config import Experiment
 from hpcddm.data.adopted import AdoptedTar, index_adopted, values_of
-from hpcddm.data.catalog import Tar, blocks_of, stamp_of
+from hpcddm.data.catalog import Tar, stamp_of
 from hpcddm.data.columns import write_columns
 from hpcddm.data.filtering import Filter
 from hpcddm.data.pictures import PictureError, read_picture, shaped
@@ -26,7 +27,8 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import relative_to_run
 from hpcddm.runtime.unit import Result, Unit
 
-IMAGES_AT_ONCE = 256
+IMAGES_AT_ONCE, PIXELS_AT_ONCE = 256, 16_000_000
+"""Most pictures, and pixels, that wait for the filter together."""
 IMAGES_TIMED = 64
 """Images that a benchmark writes at once."""
 NAMED = 20
@@ -93,8 +95,7 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], fou
     for number in tars:
         path = unit.folder / tar_file(number)
         with atomic.replacing(path, durable=False) as staged:
-            picked = _pick(records, images[number], span, unit, found)
-            picked = (replace(record, key=source.prefix + record.key) for record in picked)
+            picked = _pick(_sound(records, images[number], source.prefix, found), span, unit, found.filter)
             count = write_tar(staged, picked, data.image_size, data.channels, transform)
         index = index_tar(path)
         require(len(index.keys) == count, f"{path}: {count} images written, others found")
@@ -103,25 +104,43 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], fou
     return found.result(unit, records.class_names, [tar_file(number) for number in tars])
 
 
-def _pick(records: Split, images: range, span: range, unit: Unit, found: _Found) -> Iterator[Record]:
-    """Yield those of the records of one tar that are sound, and kept."""
-    for block in blocks_of(images, IMAGES_AT_ONCE):
+def _pick(numbered: Iterable[tuple[int, Record]], span: range, unit: Unit, chosen: Filter) -> Iterator[Record]:
+    """Yield the records of one tar that the filter keeps; span: the numbers of all records of the unit."""
+    for block in _in_blocks(numbered):
         unit.stop_if_requested()
-        unit.heartbeat.beat(block.start - span.start, len(span))
-        sound = []
-        for number in block:
-            try:
-                sound.append(records[number])
-            except PictureError as error:
-                found.broken.append({"tar": "", "key": "", "reason": str(error)})
-        keys, sizes = [record.key for record in sound], [record.image.size for record in sound]
+        unit.heartbeat.beat(block[-1][0] + 1 - span.start, len(span))
+        own = [record for _, record in block]
         values: dict[str, Sequence[object]] = {
-            "label": [record.label for record in sound],
-            "caption": [record.caption for record in sound],
-            "width": [width for width, _ in sizes],
-            "height": [height for _, height in sizes],
+            "label": [record.label for record in own],
+            "caption": [record.caption for record in own],
+            "width": [record.image.width for record in own],
+            "height": [record.image.height for record in own],
         }
-        yield from compress(sound, found.filter.mask(keys, values))
+        yield from compress(own, chosen.mask([record.key for record in own], values))
+
+
+def _sound(records: Split, images: range, prefix: str, found: _Found) -> Iterator[tuple[int, Record]]:
+    """Yield the records that can be used, with their numbers; prefix: what stands before their keys."""
+    for number in images:
+        try:
+            record = records[number]
+            yield number, replace(record, key=prefix + record.key)
+        except PictureError as error:
+            found.broken.append({"tar": "", "key": "", "reason": str(error)})
+
+
+def _in_blocks(numbered: Iterable[tuple[int, Record]]) -> Iterator[list[tuple[int, Record]]]:
+    """Yield some records at a time, of great pictures fewer."""
+    block: list[tuple[int, Record]] = []
+    pixels = 0
+    for number, record in numbered:
+        block.append((number, record))
+        pixels += math.prod(record.image.size)
+        if len(block) == IMAGES_AT_ONCE or pixels >= PIXELS_AT_ONCE:
+            yield block
+            block, pixels = [], 0
+    if block:
+        yield block
 
 
 def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], found: _Found) -> Result:
@@ -144,14 +163,14 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         path = tars[number]
         found.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        adopted = index_adopted(path, source.layout, source.prefix_in(path), check)
+        adopted = index_adopted(path, source.layout, source.prefix_in(path), check, found.filter.names)
         own.append(adopted.taken([source.is_of(split, key) for key in adopted.index.keys]))
         for key, reason in adopted.broken:
             if source.is_of(split, key):
                 found.broken.append({"tar": str(path), "key": key, "reason": reason})
     # All at once, for a table is read whole.
     keys = [key for adopted in own for key in adopted.index.keys]
-    kept = iter(found.filter.mask(keys, values_of(own)).tolist())
+    kept = iter(found.filter.mask(keys, values_of(own, found.filter.names)).tolist())
     for number, adopted in zip(numbers, own, strict=True):
         found.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
     return found.result(unit, [], [])

@@ -42,7 +42,8 @@ def indexed(tmp_path, members, layout=None):
 
 
 def test_img2datasets_tar_gives_what_its_own_files_say():
-    adopted = index_adopted(IMG2DATASET / "00000.tar", Layout(), "emoji/", size_of)
+    names = ("aesthetic", "width", "height")
+    adopted = index_adopted(IMG2DATASET / "00000.tar", Layout(), "emoji/", size_of, names)
     with tarfile.open(IMG2DATASET / "00000.tar") as file:
         contents = {member.name: file.extractfile(member).read() for member in file}
     keys = sorted(name.removesuffix(".jpg") for name in contents if name.endswith(".jpg"))
@@ -54,6 +55,7 @@ def test_img2datasets_tar_gives_what_its_own_files_say():
         assert tar[offset : offset + size] == contents[f"{key}.jpg"]
     stored = [json.loads(contents[f"{key}.json"]) for key in keys]
     assert [values["aesthetic"] for values in adopted.metadata] == [values["aesthetic"] for values in stored]
+    assert adopted.entries == stored[0].keys() and all(values.keys() == set(names) for values in adopted.metadata)
     assert {(values["width"], values["height"]) for values in adopted.metadata} == {(24, 24)}
 
 
