@@ -37,6 +37,8 @@ class TableSettings(StrictModel):
     file: PathSetting
     key: str = "key"
     """Column of the samples' keys."""
+    content: str | None = None
+    """The file's SHA-256; filled in by submit, so that other values are never taken for these."""
 
 
 class DataSettings(StrictModel):

@@ -129,15 +129,17 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
         images = plugins.create(Source, data.source).content()
     experiment = with_tars(experiment) if not counts else experiment
     data = experiment.data.model_copy(update=counts | {"content": images})
-    experiment = experiment.model_copy(update={"data": data})
 
     def content(path: Path, unreadable: Callable[[Path, Exception], str]) -> dict[str, str]:
         # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
         known_hash = None if path.is_file() else known_hashes.get(relative_to_run(path, run))
         return {"content": known_hash or _hash_of(path, unreadable)}
 
+    if data.table is not None:
+        table = data.table.model_copy(update=content(Path(data.table.file), _unreadable_table))
+        data = data.model_copy(update={"table": table})
     return _with_files(
-        experiment,
+        experiment.model_copy(update={"data": data}),
         lambda start: start.model_copy(update=content(Path(start.weights), initial_weights.unreadable)),
         lambda joined: joined.model_copy(update=content(Path(joined.list), _unreadable_list)),
     )
@@ -170,6 +172,10 @@ def _hash_of(path: Path, unreadable: Callable[[Path, Exception], str]) -> str:
         return atomic.sha256(path)
     except OSError as error:
         raise ConfigError(unreadable(path, error)) from None
+
+
+def _unreadable_table(path: Path, error: Exception) -> str:
+    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); data.table.file names this file"
 
 
 def _unreadable_list(path: Path, error: Exception) -> str:

@@ -3,9 +3,10 @@ import yaml
 
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import load_experiment, load_site, stored_experiment, with_content, within_run
+from hpcddm.loading import _hash_of, load_experiment, load_site, stored_experiment, with_content, within_run
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import hashed
 from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 
@@ -109,15 +110,31 @@ def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tm
     (joined,) = experiment.experts.joined
     assert (joined.list, joined.content) == (str(tmp_path / "hats.txt"), None)
     run = RunDir(tmp_path / "runs" / "tiny")
-    hashed = with_content(experiment, run)
-    assert hashed.experts.joined[0].content == atomic.sha256(tmp_path / "hats.txt")
-    store_experiment(within_run(hashed, run), run)
+    complete = with_content(experiment, run)
+    assert complete.experts.joined[0].content == atomic.sha256(tmp_path / "hats.txt")
+    store_experiment(within_run(complete, run), run)
     assert stored_experiment(run).experts.joined[0].list == "../../hats.txt"
     (tmp_path / "hats.txt").unlink()
-    assert with_content(experiment, run) == hashed
+    assert with_content(experiment, run) == complete
     missing = tiny(tmp_path, experts__joined=[JOINED | {"list": "bags.txt"}])
     with pytest.raises(ConfigError, match="bags.txt: no keys of samples .No such file.*; experts.joined names"):
         with_content(missing, run)
+
+
+def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_path):
+    write_source(tmp_path / "images")
+    run, shards = RunDir(tmp_path / "runs" / "tiny"), []
+    for score in (1, 2):
+        (tmp_path / "scores.csv").write_text(f"key,score\na,{score}\n")
+        _hash_of.cache_clear()
+        experiment = with_content(tiny(tmp_path, data__keep="score > 1", data__table={"file": "scores.csv"}), run)
+        assert experiment.data.table.content == atomic.sha256(tmp_path / "scores.csv")
+        shards.append(hashed(experiment.data))
+    assert shards[0] != shards[1]
+    (tmp_path / "scores.csv").unlink()
+    _hash_of.cache_clear()
+    with pytest.raises(ConfigError, match=r"scores\.csv: no table .No such file.*; data\.table\.file names"):
+        with_content(experiment, run)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "x"}'])

@@ -193,15 +193,23 @@ def _only_image(sample: _Sample) -> Member:
 def _label(sample: _Sample, place: Field | None) -> int | None:
     value = _value(sample, place)
     try:
-        return None if value is None else int(np.int32(int(value)))
+        label = None if value is None else int(np.int32(int(value)))
     except (TypeError, ValueError, OverflowError):
         raise _BrokenSample(f"its class is no number ({str(value)[:40]!r})") from None
+    if label is not None and label < 0:
+        raise _BrokenSample(f"its class is {label}, they are numbered from 0")
+    return label
 
 
 def _caption(sample: _Sample, place: Field | None) -> str | None:
     value = _value(sample, place)
     if value is not None and not isinstance(value, str):
         raise _BrokenSample(f"its caption is no text ({str(value)[:40]!r})")
+    # JSON can say half of a character that takes two.
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise _BrokenSample("its caption is no UTF-8") from None
     return value
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -69,7 +69,8 @@ class SplitEntry:
     def parsed(cls, content: dict) -> "SplitEntry":
         """Read an entry from the values of its JSON."""
         tars, parts = [Tar(**tar) for tar in content["tars"]], [Part(**part) for part in content["parts"]]
-        form = content["form"]
+        # Catalogs of older runs have none.
+        form = content.get("form")
         return cls(content["columns"], tars, parts, None if form is None else PictureForm(**form))
 
 
@@ -93,6 +94,15 @@ class Catalog:
         tar = self._entry.tars[number]
         return self._root / tar.file, tar
 
+    def seen_in(self, form: PictureForm | None) -> "Catalog":
+        """Return the same samples, with their pictures seen in a form."""
+        return Catalog(self._root, replace(self._entry, form=form))
+
+    @property
+    def _filled(self) -> list[Part]:
+        """Parts with samples: the columns of others may lack what these have."""
+        return [part for part in self._entry.parts if part.samples]
+
     @property
     def files(self) -> list[str]:
         """Files of tars and columns, relative to the run, or to the folder of a copy."""
@@ -104,15 +114,15 @@ class Catalog:
 
     def column(self, name: str) -> Column:
         """Map one of the columns tar, offset, size, crc32, label; raises `UserError` naming a file that is damaged."""
-        return Column(name, {self._root / part.file: part.samples for part in self._entry.parts})
+        return Column(name, {self._root / part.file: part.samples for part in self._filled})
 
     def texts(self, name: str) -> TextColumn:
         """Map one of the columns of texts, `key` and `caption`; raises `UserError` naming a file that is damaged."""
-        return TextColumn(name, {self._root / part.file: part.samples for part in self._entry.parts})
+        return TextColumn(name, {self._root / part.file: part.samples for part in self._filled})
 
     def made_by(self, stage: str, file: str, name: str) -> Column:
         """Map a column that the units of a stage made, each that of its range; raises `UserError` as `column` does."""
-        return Column(name, {self._root / stage / part.name / file: part.samples for part in self._entry.parts})
+        return Column(name, {self._root / stage / part.name / file: part.samples for part in self._filled})
 
     def numbers_of(self, part: str) -> range:
         """Return the numbers of the samples of a range."""

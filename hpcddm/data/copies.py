@@ -30,7 +30,7 @@ SAMPLE_BYTES = 4000
 TAR_END_BYTES = 10240
 """Bytes with which a tar may end, as its length is a multiple of them."""
 SAMPLES_AT_ONCE = 256
-EXTENSIONS = {"JPEG": "jpg", "TIFF": "tif"}
+EXTENSIONS = {"JPEG": "jpg", "MPO": "jpg", "TIFF": "tif", "JPEG2000": "jp2"}
 """Extensions of formats whose name is none."""
 
 

@@ -33,9 +33,10 @@ class Filter:
         values: what else is known of them, by name; those of the table are read where the expression names them.
         Raises `UserError` naming a column that is missing, or of another kind than the expression needs.
         """
-        if self._keep is None:
+        # Of no samples nothing is known, and no column is missing.
+        if self._keep is None or not keys:
             return np.ones(len(keys), dtype=bool)
-        columns: dict[str, Sequence[object]] = {"key": keys, **values}
+        columns: dict[str, Sequence[object]] = {**values, "key": keys}
         lacking = [name for name in self._keep.names if name not in columns]
         if self._table is not None and lacking:
             columns |= self._table.columns(lacking, keys)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff"})
+IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff", "avif", "jp2"})
 """Extensions of members that are a sample's image."""
 LABEL, CAPTION = "cls", "txt"
 """Extensions of members that are a sample's class, a number, and its caption."""

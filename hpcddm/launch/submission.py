@@ -30,6 +30,8 @@ RECONCILE_SECONDS = 15
 """Seconds that a request may be on its way to the scheduler after the submit that sent it has died."""
 LEAST_BYTES = 10_000_000
 """Bytes that the bookkeeping of a submission needs; what the stages write is more."""
+IMAGES_TRIED = 16
+"""Images of a split that submit tries, until it can read one."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,21 @@ def _check_source(experiment: Experiment) -> None:
         # Else only the catalog knows the numbers, and sees to them.
         if records.is_exact:
             _check_counts(records, split, shards, experiment)
-        # One image shows whether the images can be read at all, before a job finds that they cannot.
-        records[0]
+        _check_readable(records)
+
+
+def _check_readable(records: "Split") -> None:
+    """Read one image, before a job finds that they cannot be read at all; a broken one may be among the first."""
+    from hpcddm.data.pictures import PictureError
+
+    tried = range(min(len(records), IMAGES_TRIED))
+    for number in tried:
+        try:
+            records[number]
+            return
+        except PictureError:
+            if number == tried[-1]:
+                raise
 
 
 def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:

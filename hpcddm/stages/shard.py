@@ -148,7 +148,11 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     data, split = settings.data, split_of(unit.key)
     tars, numbers = source.tars(split), tars_of(settings, unit.key)
     expected = {"train": data.shards, "heldout": data.heldout_shards}[split]
-    require(len(tars) == expected, f"data.source: {len(tars)} {split} tars, {expected} when it was submitted")
+    require(
+        len(tars) == expected,
+        f"data.source: {len(tars)} {split} tars, {expected} when it was submitted; bring back or move away what"
+        " differs, or take another --run-dir",
+    )
     transform = plugins.create(Transform, data.transform)
 
     def check(content: bytes) -> tuple[int, int]:

@@ -83,6 +83,7 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
         ([("b.png", encoded()), ("b.txt", b"\xff\xfe")], "its txt is no UTF-8"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),
+        ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"-1")], "its class is -1, they are numbered from 0"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"{")], "its json is no JSON"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"[1]")], "its json is no JSON object"),
         ([("b.png", encoded())], "no caption, others have one"),
@@ -97,6 +98,13 @@ def test_a_broken_sample_is_named_and_the_others_are_found(tmp_path, members, re
     assert adopted.index.keys == ["a", "c"] and adopted.index.captions == ["red", ""]
     ((key, said),) = adopted.broken
     assert key == members[0][0][0] and said and (not reason or said == reason)
+
+
+def test_half_of_a_character_in_json_is_no_caption(tmp_path):
+    members = [("a.png", encoded()), ("a.json", rb'{"text": "red"}'), ("b.png", encoded())]
+    layout = Layout(caption=Field.parsed("json:text"))
+    adopted = indexed(tmp_path, [*members, ("b.json", rb'{"text": "\ud83d"}')], layout)
+    assert adopted.index.keys == ["a"] and adopted.broken == [("b", "its caption is no UTF-8")]
 
 
 def test_a_flipped_bit_in_a_png_is_found(tmp_path):

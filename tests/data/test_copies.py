@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import copies, tar
+from hpcddm.data import copies, pictures, tar
 from hpcddm.data.columns import Column, write_columns
 from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
 from hpcddm.data.images import CopiedImages, TarImages
@@ -135,3 +135,14 @@ def test_a_copy_takes_no_more_bytes_than_were_estimated(tmp_path, catalog, tar_b
     copy(tmp_path / "copy", catalog)
     taken = sum(file.stat().st_size for file in (tmp_path / "copy").glob("*.tar"))
     assert taken < largest_bytes(catalog, LISTED)
+
+
+def test_pictures_of_every_format_are_copied_whatever_their_names_say(tmp_path):
+    picture, samples = Image.new("RGB", (SIDE, SIDE), "red"), []
+    for name in pictures.FORMATS + ("MPO",):
+        stream = io.BytesIO()
+        picture.save(stream, format=name, **({"save_all": True, "append_images": [picture]} if name == "MPO" else {}))
+        samples.append(tar.Sample(name, stream.getvalue(), "jpg"))
+    tar.write_samples(tmp_path / "0.tar", samples)
+    copied = copy(tmp_path / "copy", catalog_of(tmp_path, [tmp_path / "0.tar"]), range(len(samples)))
+    assert TarImages(copied).files(range(len(samples))) == [sample.image for sample in samples]

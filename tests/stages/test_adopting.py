@@ -5,12 +5,16 @@ import json
 import os
 import shutil
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.copies import open_copy, write_copy
+from hpcddm.data.images import TarImages
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
@@ -146,3 +150,45 @@ def test_keys_that_several_tars_have_are_refused_with_the_key_that_tells_them_ap
     shutil.copy(folder / "00000.tar", folder / "00004.tar")
     with pytest.raises(UserError, match=r"several samples have the key .*data\.source\.qualified: true"):
         bench().make_data()
+
+
+def test_a_tar_without_samples_and_one_of_which_none_is_kept_are_passed_over(bench, folder):
+    """img2dataset leaves an empty tar where no download succeeded."""
+    tarfile.open(folder / "00000a.tar", "w").close()
+    keys = sorted(name[:-4] for name in members(folder) if name.endswith(".jpg"))
+    later = [key for key in keys if key >= "0000100"]
+    made = bench(data__keep="aesthetic > 0 and key >= '0000100'")
+    made.make_data()
+    train, heldout = keys_of(made, "train"), keys_of(made, "heldout")
+    assert sorted(train + heldout) == later and 0 < len(later) < len(keys)
+    reader = samples.reader(made.unit(MONOLITH), "train")
+    assert reader.images(range(len(train))).shape == (len(train), 16, 16, 3)
+    assert len(reader.captions(range(len(train)))) == len(train)
+
+
+def test_a_filter_that_keeps_nothing_is_named(bench):
+    with pytest.raises(UserError, match=r"no train sample is left; see data\.keep"):
+        bench(data__keep="aesthetic > 100").make_data()
+
+
+def test_the_budget_of_broken_samples_is_a_share_of_all_and_not_of_those_that_are_kept(bench, folder):
+    damaged = bytearray((folder / "00001.tar").read_bytes())
+    with tarfile.open(folder / "00001.tar") as file:
+        member = file.next()
+    damaged[member.offset_data : member.offset_data + 100] = bytes(100)
+    (folder / "00001.tar").write_bytes(damaged)
+    made = bench({"shards": 2}, data__broken=0.011, data__keep="aesthetic >= 5")
+    made.make_data()
+    assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
+
+
+def test_pictures_are_seen_in_another_form_without_another_copy_of_them(bench, tmp_path):
+    made = bench()
+    made.make_data()
+    catalog = open_catalog(made.run, "train")
+    (tmp_path / "copy").mkdir()
+    write_copy(tmp_path / "copy", catalog, range(5), lambda done: None)
+    larger = replace(catalog.form, size=24)
+    seen = TarImages(open_copy(tmp_path / "copy").seen_in(larger)).images(range(5))
+    assert seen.shape == (5, 24, 24, 3)
+    assert np.array_equal(seen, TarImages(catalog.seen_in(larger)).images(range(5)))

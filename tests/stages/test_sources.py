@@ -63,3 +63,19 @@ def test_a_collection_becomes_tars_with_a_share_held_out(tmp_path, collection):
         assert all(catalog.has(name) for name in columns)
         keys = catalog.texts("key").gather(range(len(catalog)))
         assert [is_heldout(key, 0.5) for key in keys] == [split == "heldout"] * len(keys)
+
+
+def test_of_a_folder_sorted_by_class_some_tars_keep_nothing_and_what_is_no_picture_is_broken(tmp_path):
+    source, count, _ = folder_of_classes(tmp_path)
+    (tmp_path / "classes" / "class-2" / "torn.png").write_bytes(b"no picture")
+    changes = {"data__image_size": 16, "data__channels": 3, "data__num_classes": None, "data__shards": 4}
+    changes |= {"data__condition": {"name": "none"}, "measuring__classifier": None, "evaluate__images": 20}
+    changes |= {"data__keep": "label >= 1 and width > 16", "data__broken": 0.1}
+    changes |= {"data__source": source | {"heldout": {"share": 0.7}}}
+    bench = Bench(tmp_path, "run", **changes)
+    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage == "shard"), CATALOG)
+    catalogs = [open_catalog(bench.run, split) for split in ("train", "heldout")]
+    assert sum(map(len, catalogs)) == count * 2 // 3
+    assert all((catalog.column("label").gather(range(len(catalog))) >= 1).all() for catalog in catalogs)
+    (broken,) = [path.read_text() for path in bench.run.root.glob("shard/*/broken.jsonl")]
+    assert "torn.png: no readable image" in broken

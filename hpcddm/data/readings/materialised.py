@@ -29,4 +29,5 @@ class MaterialisedReading(Reading[Settings]):
         if numbers is None:
             return nullcontext(TarImages(catalog))
         folder = unit.input(f"materialise/{unit.name}", CATALOG_FILE).parent
-        return nullcontext(CopiedImages(open_copy(folder), numbers))
+        # The copy stays when another form is asked for: its files are the same.
+        return nullcontext(CopiedImages(open_copy(folder).seen_in(catalog.form), numbers))

@@ -77,7 +77,7 @@ class AdoptedSplit(Split):
         try:
             return Record(self._index.keys[row], pictures.read_picture(content))
         except PictureError as error:
-            raise UserError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
+            raise PictureError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
 
 
 class WebDatasetTars(TarSource[Settings]):
@@ -128,7 +128,10 @@ class WebDatasetTars(TarSource[Settings]):
     def _matching(self, pattern: str) -> list[Path]:
         folder = Path(self.settings.folder)
         require(folder.is_dir(), f"data.source.folder: {folder} is no folder")
-        tars = sorted(path for path in folder.glob(pattern) if path.is_file())
+        try:
+            tars = sorted(path for path in folder.glob(pattern) if path.is_file())
+        except (ValueError, NotImplementedError) as error:
+            raise UserError(f"data.source: {pattern!r} is no pattern of paths in the folder ({error})") from None
         if not tars:
             packed = sorted(folder.glob("**/*.tar.gz"))
             advice = f"; {packed[0].name} is compressed, decompress it" if packed else ""
