@@ -22,6 +22,11 @@ SITE = click.option(
     type=click.FloatRange(min=0, min_open=True),
     help="Of one rank, where this machine is not like the site's.",
 )
+@click.option(
+    "--assume",
+    metavar="samples=N[,heldout=N][,tars=N]",
+    help="Numbers of a data set that is not here; tars are those that are adopted.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def plan(
     experiment: str,
@@ -29,6 +34,7 @@ def plan(
     site: str,
     run_dir: Path | None,
     flops_per_second: float | None,
+    assume: str | None,
     as_json: bool,
 ) -> None:
     """Estimate the costs of EXPERIMENT at a site.
@@ -39,11 +45,12 @@ def plan(
 
     \b
     Example: hpcddm plan fashion_mnist --site my-cluster
+             hpcddm plan laion.yaml --site my-cluster --assume samples=153600000
     Next:    hpcddm submit fashion_mnist --site my-cluster
     """
     from hpcddm.commands import plan as command
 
-    command.plan(experiment, overrides, site, run_dir, flops_per_second, as_json)
+    command.plan(experiment, overrides, site, run_dir, flops_per_second, assume, as_json)
 
 
 @click.command()

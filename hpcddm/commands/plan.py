@@ -20,12 +20,15 @@ from hpcddm.loading import load_experiment, load_site, with_tars
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
 TABLE_COLUMNS = 160
+SAMPLES_IN_A_TAR = 10_000
+"""Samples that img2dataset puts into a tar, unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,26 @@ class StageRow:
 
 
 def plan(
-    name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, speed: float | None, as_json: bool
+    name: str,
+    overrides: tuple[str, ...],
+    site_name: str,
+    run_dir: Path | None,
+    speed: float | None,
+    assume: str | None,
+    as_json: bool,
 ) -> None:
     """Print the costs as a table, or as JSON.
 
-    Raises `UserError` when the images are missing: nothing can be counted without them.
+    Raises `UserError` when the images are missing, unless their numbers are assumed: nothing can be counted without.
     """
-    experiment, site = with_tars(load_experiment(name, overrides)), load_site(site_name)
+    experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
+    if assume is None:
+        experiment = with_tars(experiment)
+        counts = storage.image_counts(experiment, run)
+    else:
+        experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
-    counts = storage.image_counts(experiment, run)
     rows = _rows(units, experiment, site, run, counts, speed)
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
@@ -76,6 +89,24 @@ def plan(
     _print(rows, total, run)
     for text in idle:
         click.echo(f"GPUs      {text}")
+
+
+def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:
+    """Return the experiment of a data set with given numbers, and the numbers of images by split."""
+    numbers: dict[str, int] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key not in ("samples", "heldout", "tars") or not value.isdecimal() or not int(value):
+            raise ConfigError(f"--assume {text}: {part}: name samples=N, heldout=N, tars=N, with N of 1 and more")
+        numbers[key] = int(value)
+    if "samples" not in numbers:
+        raise ConfigError(f"--assume {text}: samples=N is missing, the number of training images")
+    counts = {TRAIN: numbers["samples"], HELDOUT: numbers.get("heldout", experiment.evaluate.images)}
+    if experiment.data.source.adopts_tars:
+        tars = {"shards": numbers.get("tars", -(-counts[TRAIN] // SAMPLES_IN_A_TAR))}
+        tars["heldout_shards"] = -(-counts[HELDOUT] * tars["shards"] // counts[TRAIN])
+        experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update=tars)})
+    return experiment, counts
 
 
 def _rows(

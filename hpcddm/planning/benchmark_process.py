@@ -19,6 +19,7 @@ import torch.distributed as dist
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import tar
+from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
@@ -53,8 +54,11 @@ def _step(
     if network == TAR:
         records = plugins.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]
-        form = (data.image_size, data.channels, plugins.create(Transform, data.transform))
-        return lambda: tar.write_tar(folder / "x.tar", (records[number] for number in numbers), *form)
+        size, channels, transform = data.image_size, data.channels, plugins.create(Transform, data.transform)
+        if data.source.adopts_tars:
+            return lambda: [shaped(records[number].image, channels, size, transform) for number in numbers]
+        path = folder / "x.tar"
+        return lambda: tar.write_tar(path, (records[number] for number in numbers), size, channels, transform)
     if network == ENCODER:
         encode = plugins.create(ImageEncoder, encoder).encode
         images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)

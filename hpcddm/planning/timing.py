@@ -38,6 +38,7 @@ class Clock:
         self, costs: Costs, benchmark: Benchmark, run: RunDir, is_here: bool, speed: float | None = None
     ) -> None:
         self._costs, self._benchmark, self._run, self._is_here, self._speed = costs, benchmark, run, is_here, speed
+        self._known_attempts: dict[str, list[tuple[Heartbeat, AttemptRecord]]] = {}
 
     def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
         """Estimate the cost of a unit; siblings: the units of its stage, whose attempts show their speed."""
@@ -54,12 +55,7 @@ class Clock:
     def _recorded(self, key: str, siblings: Sequence[str], ranks: int) -> tuple[float, str, str] | None:
         """Estimate from the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
         for group in ([key], siblings):
-            candidates = [
-                (beat, record, unit)
-                for unit in group
-                for record in records(self._run.logs(unit))
-                if (beat := _telling_beat(record))
-            ]
+            candidates = [(*attempt, unit) for unit in group for attempt in self._attempts(unit)]
             if candidates:
                 beat, record, measured = max(candidates, key=lambda candidate: candidate[0].time)
                 ranks_then = as_number(record.owner, "ranks") or ranks
@@ -67,6 +63,13 @@ class Clock:
                 detail = f"{measured} attempt {record.number}: {beat.rate:.3g} images/s on {ranks_then:g} ranks"
                 return seconds, RECORDED, f"{detail}, {beat.host}"
         return None
+
+    def _attempts(self, key: str) -> list[tuple[Heartbeat, AttemptRecord]]:
+        """List a unit's attempts that tell its speed; read once, as all siblings look at them."""
+        if key not in self._known_attempts:
+            attempts = records(self._run.logs(key))
+            self._known_attempts[key] = [(beat, record) for record in attempts if (beat := _telling_beat(record))]
+        return self._known_attempts[key]
 
     def _measured(self, key: str, resources: Resources, ranks: int) -> tuple[float | None, str, str]:
         work = self._costs.work(key)

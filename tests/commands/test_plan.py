@@ -173,3 +173,23 @@ def test_the_table_names_every_stage_and_the_source_of_every_time(tmp_path):
         assert f"│ {stage} " in done.output, stage
     assert "time      given (1e+09 FLOPs per second and rank): " in done.output
     assert "inodes free" in done.output and "without the stages of unknown time" in done.output
+
+
+def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site):
+    source = {"name": "webdataset", "folder": "/nowhere", "heldout": {"share": 0.01}}
+    experiment = write_experiment(tmp_path, data__source=source)
+
+    def planned(assumption):
+        options = ("--site", site(), "--run-dir", tmp_path / "run", "--flops-per-second", SPEED, "--json")
+        return hpcddm("plan", experiment, *options, "--assume", assumption)
+
+    small, great = (json.loads(planned(f"samples={count}").output) for count in (1_000_000, 153_600_000))
+    rows = [{row["stage"]: row for row in content["stages"]} for content in (small, great)]
+    assert [own["shard"]["units"] for own in rows] == [100 + 1, 256 + 1]
+    assert rows[1]["train"]["flops"] == rows[0]["train"]["flops"], "the budget is that of the settings"
+    kept = [own["encode"]["bytes_kept"] for own in rows]
+    assert 150 < kept[1] / kept[0] < 156
+    assert "/nowhere" in hpcddm("plan", experiment, "--site", site()).output
+    for wrong, error in (("samples=-1", "N of 1 and more"), ("heldout=5", "samples=N is missing"), ("x=1", "x=1")):
+        refused = planned(wrong)
+        assert refused.exit_code != 0 and error in refused.output
