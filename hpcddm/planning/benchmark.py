@@ -25,7 +25,7 @@ class Benchmark:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
-        self._known: dict[str, float] = {}
+        self._known: dict[str, float | UserError] = {}
         self._child: _Child | None = None
         self._errors = tempfile.TemporaryFile("w+")
 
@@ -49,8 +49,14 @@ class Benchmark:
         question = {"network": work.network, "is_training": work.is_training, "batch": batch}
         line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": SECONDS})
         if line not in self._known:
-            self._known[line] = self._measure(line)
-        return self._known[line] * work.images / ranks
+            try:
+                self._known[line] = self._measure(line)
+            except UserError as error:
+                self._known[line] = error
+        known = self._known[line]
+        if isinstance(known, UserError):
+            raise known
+        return known * work.images / ranks
 
     def _measure(self, line: str) -> float:
         if self._child is None:
