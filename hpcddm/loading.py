@@ -119,16 +119,15 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     stored = atomic.read_json(run.experiment) or {}
     files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
     known_hashes = {holder[key]: holder["content"] for holder, key in files}
-    counts: dict[str, int] = {}
-    if images is None and _is_stored(data.source, stored.get("data", {}), run):
+    if images is None and not data.source.adopts_tars and _is_stored(data.source, stored.get("data", {}), run):
         images = stored["data"].get("content")
-        counts = {key: stored["data"][key] for key in SHARDS if data.source.adopts_tars}
     if not images:
         from hpcddm.data.sources.base import Source
 
         images = plugins.create(Source, data.source).content()
-    experiment = with_tars(experiment) if not counts else experiment
-    data = experiment.data.model_copy(update=counts | {"content": images})
+    # Of tars that stay where they are, it is asked every time whether they are the same.
+    experiment = with_tars(experiment)
+    data = experiment.data.model_copy(update={"content": images})
 
     def content(path: Path, unreadable: Callable[[Path, Exception], str]) -> dict[str, str]:
         # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.

@@ -14,7 +14,7 @@ import numpy as np
 from hpcddm.data.layout import Field, Layout
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar import TarIndex, split_name
-from hpcddm.data.tar_headers import Kind, Member, TarHeaders
+from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.errors import UserError
 
 LONGEST_KEY = 1000
@@ -59,11 +59,15 @@ class _BrokenSample(Exception):  # noqa: N818
 
 
 class _Sample(NamedTuple):
-    """Members of one key that stand together: the images, and what the others contain, by extension."""
+    """Members of one key that stand together: the images, what the others contain, and those too large to be read.
+
+    contents, oversized: by extension.
+    """
 
     key: str
     images: list[Member]
     contents: dict[str, bytes]
+    oversized: list[str]
 
 
 class _Row(NamedTuple):
@@ -84,13 +88,15 @@ def index_adopted(
     prefix: str = "",
     check: Callable[[bytes], tuple[int, int]] | None = None,
     names: Collection[str] = (),
+    is_wanted: Callable[[str], bool] = lambda key: True,
 ) -> AdoptedTar:
     """Find the samples of a tar that somebody else has written.
 
     prefix: what stands before the member's key in the key of a sample; check: called with every picture's file, returns
     its width and height in pixels or raises `PictureError`; without it no picture is read; names: entries of the JSON
-    object that are kept, which takes more memory than all else. A sample is broken that has
-    no image or two, a value that cannot be read, lacks one that others of the tar have, or has the key of another.
+    object that are kept, which takes more memory than all else; is_wanted: tells by the key of a sample whether it
+    counts, and its picture is read. A sample is broken that has no image or two, a value that cannot be read, lacks one
+    that others of the tar have, or has the key of another.
     Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
     """
     rows: dict[str, _Row] = {}
@@ -98,6 +104,8 @@ def index_adopted(
     entries = {"width", "height"} if check is not None else set[str]()
     with _open(path) as file:
         for sample in _samples(path, layout):
+            if not is_wanted(prefix + sample.key):
+                continue
             try:
                 if sample.key in rows:
                     raise _BrokenSample("another sample of the tar has this key")
@@ -105,7 +113,7 @@ def index_adopted(
                 entries.update(row.metadata)
                 rows[sample.key] = row._replace(metadata={name: row.metadata.get(name) for name in names})
             except _BrokenSample as reason:
-                broken.append((_printable(sample.key), str(reason)))
+                broken.append((_printable(prefix + sample.key), str(reason)))
     return _complete(path, list(rows.values()), frozenset(entries), broken, is_read=check is not None)
 
 
@@ -114,6 +122,8 @@ def _row(
 ) -> _Row:
     """Read a sample; raises `_BrokenSample`."""
     image = _only_image(sample)
+    if sample.oversized:
+        raise _BrokenSample(f"its {sample.oversized[0]} has more than {LARGEST_READ} bytes")
     label, caption = _label(sample, layout.label), _caption(sample, layout.caption)
     metadata, checksum = _json(sample, layout.metadata), 0
     if check is not None:
@@ -167,12 +177,15 @@ def _samples(path: Path, layout: Layout) -> Iterator[_Sample]:
         for key, group in groupby(known, key=lambda entry: entry[0]):
             images: list[Member] = []
             contents: dict[str, bytes] = {}
+            oversized: list[str] = []
             for _, extension, member in group:
                 if extension in layout.images:
                     images.append(member)
+                elif member.size > LARGEST_READ:
+                    oversized.append(extension)
                 else:
                     contents[extension] = members.read(member)
-            yield _Sample(key, images, contents)
+            yield _Sample(key, images, contents, oversized)
 
 
 def _only_image(sample: _Sample) -> Member:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from hpcddm.data.keep import Keep
+from hpcddm.data.sources.base import KNOWN
 from hpcddm.data.tables import Table
 
 
@@ -20,12 +21,21 @@ class Filter:
     def __init__(self, expression: str | None, table: Path | None = None, key: str = "key") -> None:
         self._keep = None if expression is None else Keep(expression)
         self._table = None if table is None else Table(table, key)
+        self._rows: dict[str, tuple[object, ...]] | None = None
         self.dropped, self.reasons = 0, Counter[str]()
 
     @property
     def names(self) -> list[str]:
         """Names of the columns that the expression reads."""
         return [] if self._keep is None else self._keep.names
+
+    def look_up(self, keys: Sequence[str]) -> None:
+        """Read the table for keys that `mask` will be given some at a time: each reading goes through all of it."""
+        if self._table is not None and self._keep is not None:
+            lacking = [name for name in self.names if name not in KNOWN]
+            columns = self._table.columns(lacking, keys)
+            cells = [columns.get(name, [None] * len(keys)) for name in self.names]
+            self._rows = dict(zip(keys, zip(*cells, strict=True), strict=True))
 
     def mask(self, keys: Sequence[str], values: Mapping[str, Sequence[object]]) -> Bool[np.ndarray, " n"]:
         """Tell which samples are kept.
@@ -38,7 +48,10 @@ class Filter:
             return np.ones(len(keys), dtype=bool)
         columns: dict[str, Sequence[object]] = {**values, "key": keys}
         lacking = [name for name in self._keep.names if name not in columns]
-        if self._table is not None and lacking:
+        if self._rows is not None and lacking:
+            rows = [self._rows[key] for key in keys]
+            columns |= {name: [row[self.names.index(name)] for row in rows] for name in lacking}
+        elif self._table is not None and lacking:
             columns |= self._table.columns(lacking, keys)
         mask = self._keep.mask(columns)
         self.dropped += int(np.sum(~mask))

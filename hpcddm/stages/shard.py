@@ -2,10 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import compress, islice
 from pathlib import Path
+
+from PIL import Image
 
 from hpcddm import paths, plugins
 from hpcddm.config import Experiment
@@ -91,11 +94,16 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], fou
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
+    found.filter.look_up([source.prefix + records.key(number) for number in span])
     transform = plugins.create(Transform, data.transform)
+
+    def fit(image: Image.Image) -> Image.Image:
+        return shaped(image, data.channels, data.image_size, transform)
+
     for number in tars:
         path = unit.folder / tar_file(number)
         with atomic.replacing(path, durable=False) as staged:
-            picked = _pick(_sound(records, images[number], source.prefix, found), span, unit, found.filter)
+            picked = _pick(_sound(records, images[number], source.prefix, found), span, unit, found, fit)
             count = write_tar(staged, picked, data.image_size, data.channels, transform)
         index = index_tar(path)
         require(len(index.keys) == count, f"{path}: {count} images written, others found")
@@ -104,8 +112,17 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], fou
     return found.result(unit, records.class_names, [tar_file(number) for number in tars])
 
 
-def _pick(numbered: Iterable[tuple[int, Record]], span: range, unit: Unit, chosen: Filter) -> Iterator[Record]:
-    """Yield the records of one tar that the filter keeps; span: the numbers of all records of the unit."""
+def _pick(
+    numbered: Iterable[tuple[int, Record]],
+    span: range,
+    unit: Unit,
+    found: _Found,
+    fit: Callable[[Image.Image], Image.Image],
+) -> Iterator[Record]:
+    """Yield the records of one tar that the filter keeps, as networks see them.
+
+    span: the numbers of all records of the unit; fit: makes a square of a picture, or raises `PictureError`.
+    """
     for block in _in_blocks(numbered):
         unit.stop_if_requested()
         unit.heartbeat.beat(block[-1][0] + 1 - span.start, len(span))
@@ -116,7 +133,11 @@ def _pick(numbered: Iterable[tuple[int, Record]], span: range, unit: Unit, chose
             "width": [record.image.width for record in own],
             "height": [record.image.height for record in own],
         }
-        yield from compress(own, chosen.mask([record.key for record in own], values))
+        for record in compress(own, found.filter.mask([record.key for record in own], values)):
+            try:
+                yield replace(record, image=fit(record.image))
+            except PictureError as error:
+                found.broken.append({"tar": "", "key": record.key, "reason": str(error)})
 
 
 def _sound(records: Split, images: range, prefix: str, found: _Found) -> Iterator[tuple[int, Record]]:
@@ -126,7 +147,7 @@ def _sound(records: Split, images: range, prefix: str, found: _Found) -> Iterato
             record = records[number]
             yield number, replace(record, key=prefix + record.key)
         except PictureError as error:
-            found.broken.append({"tar": "", "key": "", "reason": str(error)})
+            found.broken.append({"tar": "", "key": prefix + records.key(number), "reason": str(error)})
 
 
 def _in_blocks(numbered: Iterable[tuple[int, Record]]) -> Iterator[list[tuple[int, Record]]]:
@@ -147,11 +168,9 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     """Find the samples of this unit's split in its tars, which stay where they are."""
     data, split = settings.data, split_of(unit.key)
     tars, numbers = source.tars(split), tars_of(settings, unit.key)
-    expected = {"train": data.shards, "heldout": data.heldout_shards}[split]
     require(
-        len(tars) == expected,
-        f"data.source: {len(tars)} {split} tars, {expected} when it was submitted; bring back or move away what"
-        " differs, or take another --run-dir",
+        data.content is None or source.content() == data.content,
+        "data.source: the tars have changed since the run was submitted; bring them back, or submit with --redo shard",
     )
     transform = plugins.create(Transform, data.transform)
 
@@ -167,11 +186,9 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         path = tars[number]
         found.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        adopted = index_adopted(path, source.layout, source.prefix_in(path), check, found.filter.names)
-        own.append(adopted.taken([source.is_of(split, key) for key in adopted.index.keys]))
-        for key, reason in adopted.broken:
-            if source.is_of(split, key):
-                found.broken.append({"tar": str(path), "key": key, "reason": reason})
+        prefix, names = source.prefix_in(path), found.filter.names
+        own.append(index_adopted(path, source.layout, prefix, check, names, partial(source.is_of, split)))
+        found.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in own[-1].broken]
     # All at once, for a table is read whole.
     keys = [key for adopted in own for key in adopted.index.keys]
     kept = iter(found.filter.mask(keys, values_of(own, found.filter.names)).tolist())

@@ -15,10 +15,12 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.copies import open_copy, write_copy
 from hpcddm.data.images import TarImages
+from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
 from hpcddm.rundir import manifest
+from hpcddm.stages import shard
 from tests.pictures import IMG2DATASET
 from tests.stages.routes import Bench
 
@@ -192,3 +194,34 @@ def test_pictures_are_seen_in_another_form_without_another_copy_of_them(bench, t
     seen = TarImages(open_copy(tmp_path / "copy").seen_in(larger)).images(range(5))
     assert seen.shape == (5, 24, 24, 3)
     assert np.array_equal(seen, TarImages(catalog.seen_in(larger)).images(range(5)))
+
+
+def test_a_picture_is_decoded_for_its_own_split_only(bench, monkeypatch):
+    decoded = []
+    monkeypatch.setattr(shard, "read_picture", lambda content: decoded.append(content) or read_picture(content))
+    made = bench({"share": 0.3})
+    made.make("shard/train-000", "shard/heldout-000")
+    kept = [manifest.read(made.run.unit(key)).results["images"] for key in ("shard/train-000", "shard/heldout-000")]
+    assert len(decoded) == sum(kept)
+
+
+def test_a_caption_of_a_megabyte_is_one_broken_sample(bench, folder):
+    content = b"x" * (2 << 20)
+    with tarfile.open(folder / "00000.tar", "a") as file:
+        for name, data in (("late.jpg", members(folder)["0000000.jpg"]), ("late.txt", content)):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    made = bench(data__broken=0.02)
+    made.make_data()
+    ((path,),) = [list(made.run.root.glob("shard/train-*/broken.jsonl"))]
+    broken = json.loads(path.read_text())
+    assert broken["key"] == "late" and broken["reason"] == "its txt has more than 1048576 bytes"
+
+
+def test_tars_that_changed_after_the_submission_are_not_indexed(bench, folder):
+    made = bench()
+    data = made.settings.data.model_copy(update={"content": "another"})
+    made.settings = made.settings.model_copy(update={"data": data})
+    with pytest.raises(UserError, match=r"the tars have changed since the run was submitted; .* --redo shard"):
+        made.make("shard/train-000")

@@ -6,15 +6,20 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.tables import Table
+from hpcddm.data.tar import index_tar
 from hpcddm.launch import storage
 from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from hpcddm.stages import shard
 from tests import pictures
-from tests.data.sources.opening import records_of
+from tests.data.sources.opening import records_of, split_of
 from tests.stages.routes import Bench
 
 ICONS = Path(__file__).parents[1] / "fixtures" / "icons"
@@ -79,3 +84,54 @@ def test_of_a_folder_sorted_by_class_some_tars_keep_nothing_and_what_is_no_pictu
     assert all((catalog.column("label").gather(range(len(catalog))) >= 1).all() for catalog in catalogs)
     (broken,) = [path.read_text() for path in bench.run.root.glob("shard/*/broken.jsonl")]
     assert "torn.png: no readable image" in broken
+
+
+def plain(tmp_path, source, **changes):
+    """A run of a collection without classes and conditions."""
+    base = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
+    base |= {"data__image_size": 16, "data__channels": 3, "data__shards": 1}
+    return Bench(tmp_path, "run", data__source=source, **(base | changes))
+
+
+@pytest.mark.parametrize("collection", [folder_of_classes, array_file, icon_files])
+def test_a_key_is_known_without_the_picture(tmp_path, collection, monkeypatch):
+    source = collection(tmp_path)[0]
+    records = split_of(**absolute(source, tmp_path))
+    several = split_of("collections", of=[absolute(source, tmp_path) | {"collection": "first"}])
+    expected = [record.key for record in records_of(**absolute(source, tmp_path))]
+    monkeypatch.setattr(type(records), "__getitem__", None)
+    assert [records.key(number) for number in range(len(records))] == expected
+    assert [several.key(number) for number in range(len(several))] == [f"first/{key}" for key in expected]
+
+
+def absolute(source, root):
+    """The source with its paths below a folder."""
+    paths = {key: str(root / source[key]) for key in ("folder", "file") if key in source}
+    return source | paths | ({"files": [str(root / file) for file in source["files"]]} if "files" in source else {})
+
+
+def test_a_table_chooses_records_and_is_read_once_for_a_unit(tmp_path, monkeypatch):
+    source = folder_of_classes(tmp_path)[0] | {"collection": "mine"}
+    keys = [f"mine/{record.key}" for record in records_of(**absolute(source, tmp_path))]
+    rows = [f"{key},{number % 3}" for number, key in enumerate(keys)]
+    (tmp_path / "scores.csv").write_text("\n".join(["key,score", *rows]) + "\n")
+    asked = []
+    real = Table.columns
+    monkeypatch.setattr(Table, "columns", lambda table, *names: asked.append(1) or real(table, *names))
+    monkeypatch.setattr(shard, "IMAGES_AT_ONCE", 4)
+    made = plain(tmp_path, source, data__keep="score >= 1 and width > 3", data__table={"file": "scores.csv"})
+    made.make("shard/train-000")
+    index = index_tar(made.run.unit("shard/train-000") / "images-00000.tar")
+    assert index.keys == [key for number, key in enumerate(keys) if number % 3] and asked == [1]
+
+
+def test_a_picture_that_has_no_pixels_of_a_known_range_is_broken(tmp_path):
+    source = folder_of_classes(tmp_path)[0]
+    for picture in sorted((tmp_path / "classes").glob("*/*.png")):
+        Image.open(picture).convert("F").save(picture.with_suffix(".tiff"))
+        picture.unlink()
+    made = plain(tmp_path, source)
+    made.make("shard/train-000")
+    results = manifest.read(made.run.unit("shard/train-000")).results
+    assert results["images"] == 0 and results["broken"]["samples"] > 20
+    assert "floating-point" in results["broken"]["first"][0]["reason"] and results["broken"]["first"][0]["key"]

@@ -56,6 +56,9 @@ class ArraysSplit(Split):
     def __len__(self) -> int:
         return len(self.chosen)
 
+    def key(self, number: int) -> str:
+        return f"{self.prefix}{_key(int(self.chosen[number]))}"
+
     def __getitem__(self, number: int) -> Record:
         position = int(self.chosen[number])
         pixels = self.images.row(position)
@@ -65,7 +68,7 @@ class ArraysSplit(Split):
             pixels = pixels[..., 0]
         label = None if self.labels is None else int(self.labels[number])
         caption = None if self.captions is None else self.captions.row(position)
-        return Record(f"{self.prefix}{_key(position)}", Image.fromarray(pixels), label, caption)
+        return Record(self.key(number), Image.fromarray(pixels), label, caption)
 
 
 class Arrays(Source[Settings]):

@@ -15,6 +15,8 @@ from hpcddm.plugins import Variant
 
 S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")
+KNOWN = frozenset({"key", "label", "caption", "width", "height"})
+"""What a filter knows of every sample, where the sample has it."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,14 @@ class Split(ABC):
 
     labels: class of every record, None where they have none; class_names: names of the classes in the order of their
     numbers, empty for none; has_captions: true where every record has a caption; is_exact: false where number and
-    classes are known to the catalog only, and the length is an estimate.
+    classes are known to the catalog only, and the length is an estimate; known: names of what a filter may ask for.
     """
 
     labels: Int64[np.ndarray, " n"] | None
     class_names: list[str]
     has_captions: bool = False
     is_exact: bool = True
+    known: frozenset[str] = KNOWN
 
     @property
     def has_labels(self) -> bool:
@@ -48,6 +51,10 @@ class Split(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Count the records."""
+
+    def key(self, number: int) -> str:
+        """Return the key of a record; sources that know it without the picture override this."""
+        return self[number].key
 
     @abstractmethod
     def __getitem__(self, number: int) -> Record:

@@ -60,9 +60,18 @@ class CollectionsSplit(Split):
     def __len__(self) -> int:
         return self._ends[-1]
 
-    def __getitem__(self, number: int) -> Record:
+    def _place(self, number: int) -> tuple[int, int]:
+        """Return the number of a record's collection, and that of the record in it."""
         place = bisect_right(self._ends, number)
-        record = self._splits[place][number - (self._ends[place - 1] if place else 0)]
+        return place, number - (self._ends[place - 1] if place else 0)
+
+    def key(self, number: int) -> str:
+        place, own = self._place(number)
+        return self._prefixes[place] + self._splits[place].key(own)
+
+    def __getitem__(self, number: int) -> Record:
+        place, own = self._place(number)
+        record = self._splits[place][own]
         return replace(
             record,
             key=self._prefixes[place] + record.key,

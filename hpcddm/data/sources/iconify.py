@@ -76,6 +76,9 @@ class IconSplit(Split):
     def __len__(self) -> int:
         return len(self.icons)
 
+    def key(self, number: int) -> str:
+        return _key(*self.icons[number])
+
     def __getitem__(self, number: int) -> Record:
         icons, icon = self.icons[number]
         try:
@@ -83,7 +86,7 @@ class IconSplit(Split):
         except (ValueError, UserError) as error:
             raise UserError(f"{icons.file}: icon {icon.name} cannot be drawn ({error}); name it in skip") from None
         label = None if self.labels is None else int(self.labels[number])
-        return Record(_key(icons, icon), image, label, self.captions[number])
+        return Record(self.key(number), image, label, self.captions[number])
 
 
 class Iconify(Source[Settings]):

@@ -39,12 +39,15 @@ class IdxSplit(Split):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def key(self, number: int) -> str:
+        return f"{self.split}-{number:07d}"
+
     def __getitem__(self, number: int) -> Record:
         if self._images is None:
             self._images = _read(self._folder, f"{PREFIX[self.split]}-images", dimensions=3)
             if len(self._images) != len(self.labels):
                 raise UserError(f"{self._folder}: {len(self._images)} images and {len(self.labels)} labels")
-        return Record(f"{self.split}-{number:07d}", Image.fromarray(self._images[number]), int(self.labels[number]))
+        return Record(self.key(number), Image.fromarray(self._images[number]), int(self.labels[number]))
 
 
 class Idx(Source[Settings]):

@@ -71,6 +71,9 @@ class FolderSplit(Split):
     def __len__(self) -> int:
         return len(self.names)
 
+    def key(self, number: int) -> str:
+        return f"{self.prefix}{_key(self.names[number])}"
+
     def __getitem__(self, number: int) -> Record:
         name = self.names[number]
         path = self.root / name
@@ -79,7 +82,7 @@ class FolderSplit(Split):
         except (OSError, PictureError) as error:
             raise PictureError(f"{path}: no readable image ({error}); remove or replace it") from None
         label = None if self.labels is None else int(self.labels[number])
-        return Record(f"{self.prefix}{_key(name)}", image, label, self._caption(number, label))
+        return Record(self.key(number), image, label, self._caption(number, label))
 
     def _caption(self, number: int, label: int | None) -> str | None:
         if self._captions is not None:

@@ -17,7 +17,7 @@ from hpcddm.data.adopted import AdoptedTar, index_adopted
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout
 from hpcddm.data.pictures import PictureError
-from hpcddm.data.sources.base import SPLITS, Record, Split, TarSource
+from hpcddm.data.sources.base import KNOWN, SPLITS, Record, Split, TarSource
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
@@ -57,7 +57,7 @@ class AdoptedSplit(Split):
         self._tars, self._share = source.tars(split), source.share_of(split)
         first = index_adopted(self._tars[0], source.layout)
         require(first.index.keys != [], f"{self._tars[0]}: no samples with an image; {_reason(first)}")
-        self._index = first.index
+        self._index, self.known = first.index, KNOWN | first.entries
         self.has_captions = first.index.captions is not None
 
     @property
