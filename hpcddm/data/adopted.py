@@ -1,4 +1,4 @@
-"""Samples of a tar that is adopted where it lies: what the collection's layout says of each, and which are broken."""
+"""Index of a tar that is adopted where it lies: its samples by the collection's layout, and those that are broken."""
 
 import json
 import os
@@ -71,7 +71,7 @@ class _Sample(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What is known of a sample."""
+    """A sample: place of its image in the tar, class, caption, entries of its JSON object."""
 
     key: str
     offset: int

@@ -1,7 +1,7 @@
 """Choice of samples by what is known of them: `data.keep`, over their own values and a table by key."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,10 @@ class Filter:
         """Names of the columns that the expression reads."""
         return [] if self._keep is None else self._keep.names
 
-    def look_up(self, keys: Sequence[str]) -> None:
+    def look_up(self, own: Iterable[str]) -> None:
         """Read the table for keys that `mask` will be given some at a time: each reading goes through all of it."""
         if self._table is not None and self._keep is not None:
+            keys = list(own)
             lacking = [name for name in self.names if name not in KNOWN]
             columns = self._table.columns(lacking, keys)
             cells = [columns.get(name, [None] * len(keys)) for name in self.names]

@@ -26,7 +26,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the members of a sample are, by their extensions; every other member is passed over.
+    """Roles of the members of a sample, by their extensions; every other member is passed over.
 
     metadata: extension of a JSON object with further values of the sample.
     """

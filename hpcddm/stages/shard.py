@@ -44,8 +44,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     source = plugins.create(Source, data.source)
     chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
     if isinstance(source, TarSource):
-        return _adopt(settings, unit, source, _Found(chosen))
-    return _write(settings, unit, source, _Found(chosen))
+        return _adopt(settings, unit, source, _Collected(chosen))
+    return _write(settings, unit, source, _Collected(chosen))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -54,8 +54,8 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 @dataclass
-class _Found:
-    """What a unit has found in its tars."""
+class _Collected:
+    """Samples, tars and broken samples that a unit has collected."""
 
     filter: Filter
     indices: dict[int, TarIndex] = field(default_factory=dict)
@@ -87,14 +87,14 @@ class _Found:
         return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
 
 
-def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], found: _Found) -> Result:
+def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], collected: _Collected) -> Result:
     """Write the tars of this unit's records."""
     data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
     records = source.open_split(split)
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
-    found.filter.look_up([source.prefix + records.key(number) for number in span])
+    collected.filter.look_up(source.prefix + records.key(number) for number in span)
     transform = plugins.create(Transform, data.transform)
 
     def fit(image: Image.Image) -> Image.Image:
@@ -103,20 +103,20 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], fou
     for number in tars:
         path = unit.folder / tar_file(number)
         with atomic.replacing(path, durable=False) as staged:
-            picked = _pick(_sound(records, images[number], source.prefix, found), span, unit, found, fit)
+            picked = _pick(_sound(records, images[number], source.prefix, collected), span, unit, collected, fit)
             count = write_tar(staged, picked, data.image_size, data.channels, transform)
         index = index_tar(path)
         require(len(index.keys) == count, f"{path}: {count} images written, others found")
-        found.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
-        found.add(number, index, data.num_classes)
-    return found.result(unit, records.class_names, [tar_file(number) for number in tars])
+        collected.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
+        collected.add(number, index, data.num_classes)
+    return collected.result(unit, records.class_names, [tar_file(number) for number in tars])
 
 
 def _pick(
     numbered: Iterable[tuple[int, Record]],
     span: range,
     unit: Unit,
-    found: _Found,
+    collected: _Collected,
     fit: Callable[[Image.Image], Image.Image],
 ) -> Iterator[Record]:
     """Yield the records of one tar that the filter keeps, as networks see them.
@@ -133,21 +133,21 @@ def _pick(
             "width": [record.image.width for record in own],
             "height": [record.image.height for record in own],
         }
-        for record in compress(own, found.filter.mask([record.key for record in own], values)):
+        for record in compress(own, collected.filter.mask([record.key for record in own], values)):
             try:
                 yield replace(record, image=fit(record.image))
             except PictureError as error:
-                found.broken.append({"tar": "", "key": record.key, "reason": str(error)})
+                collected.broken.append({"tar": "", "key": record.key, "reason": str(error)})
 
 
-def _sound(records: Split, images: range, prefix: str, found: _Found) -> Iterator[tuple[int, Record]]:
+def _sound(records: Split, images: range, prefix: str, collected: _Collected) -> Iterator[tuple[int, Record]]:
     """Yield the records that can be used, with their numbers; prefix: what stands before their keys."""
     for number in images:
         try:
             record = records[number]
             yield number, replace(record, key=prefix + record.key)
         except PictureError as error:
-            found.broken.append({"tar": "", "key": prefix + records.key(number), "reason": str(error)})
+            collected.broken.append({"tar": "", "key": prefix + records.key(number), "reason": str(error)})
 
 
 def _in_blocks(numbered: Iterable[tuple[int, Record]]) -> Iterator[list[tuple[int, Record]]]:
@@ -164,7 +164,7 @@ def _in_blocks(numbered: Iterable[tuple[int, Record]]) -> Iterator[list[tuple[in
         yield block
 
 
-def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], found: _Found) -> Result:
+def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], collected: _Collected) -> Result:
     """Find the samples of this unit's split in its tars, which stay where they are."""
     data, split = settings.data, split_of(unit.key)
     tars, numbers = source.tars(split), tars_of(settings, unit.key)
@@ -185,16 +185,16 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     for number in numbers:
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         path = tars[number]
-        found.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        prefix, names = source.prefix_in(path), found.filter.names
+        collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
+        prefix, names = source.prefix_in(path), collected.filter.names
         own.append(index_adopted(path, source.layout, prefix, check, names, partial(source.is_of, split)))
-        found.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in own[-1].broken]
+        collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in own[-1].broken]
     # All at once, for a table is read whole.
     keys = [key for adopted in own for key in adopted.index.keys]
-    kept = iter(found.filter.mask(keys, values_of(own, found.filter.names)).tolist())
+    kept = iter(collected.filter.mask(keys, values_of(own, collected.filter.names)).tolist())
     for number, adopted in zip(numbers, own, strict=True):
-        found.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
-    return found.result(unit, [], [])
+        collected.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
+    return collected.result(unit, [], [])
 
 
 def _check_classes(num_classes: int, index: TarIndex) -> None:

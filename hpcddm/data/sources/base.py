@@ -16,7 +16,7 @@ from hpcddm.plugins import Variant
 S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")
 KNOWN = frozenset({"key", "label", "caption", "width", "height"})
-"""What a filter knows of every sample, where the sample has it."""
+"""Names of the values of any sample that a filter may ask for; a sample may lack some of them."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Source(Variant[S]):
 
     @property
     def prefix(self) -> str:
-        """What stands before every key of the source: the collection's name, where it has one."""
+        """Prefix of every key of the source: the collection's name, where it has one."""
         return f"{self.settings.collection}/" if self.settings.collection else ""
 
     @abstractmethod
@@ -90,11 +90,11 @@ class TarSource(Source[S]):
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """Return what the members of a sample are."""
+        """Return the roles of the members of a sample."""
 
     @abstractmethod
     def prefix_in(self, tar: Path) -> str:
-        """Return what stands before the member's key in the key of a sample of a tar."""
+        """Return the prefix of the keys of a tar's samples, before the keys of their members."""
 
     @abstractmethod
     def tars(self, split: str) -> list[Path]:
