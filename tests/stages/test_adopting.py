@@ -9,7 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import webdataset
+import yaml
 from PIL import Image
+from safetensors.torch import load_file
 
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
@@ -20,8 +23,10 @@ from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
 from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import shard
 from tests.pictures import IMG2DATASET
+from tests.runs import hpcddm
 from tests.stages.routes import Bench
 
 ADOPTED = {
@@ -37,6 +42,29 @@ ADOPTED = {
     "evaluate__images": 20,
     "evaluate__batch": 10,
 }
+
+
+TRAINING = {"images": 256, "batch": 32, "learning_rate": 0.004, "warmup_images": 64, "ema_halflife_images": 64}
+TRAINING |= {"precision": "fp32"}
+NETWORK = {"width": 32, "depth": 2, "heads": 2, "patch": 4}
+EXPERIMENT = {
+    "name": "adopted",
+    "data": {
+        "source": {"name": "webdataset", "folder": "collection", "heldout": {"shards": 2}},
+        "image_size": 16,
+        "keep": "aesthetic >= 3.5",
+        "reading": {"name": "materialised"},
+        "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6},
+    },
+    "encode": {"encoder": {"name": "pixels", "size": 8}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}},
+    "experts": {"model": {"name": "dit"} | NETWORK, "objective": {"name": "flow_matching"}, "training": TRAINING},
+    "monolith": {"enabled": False},
+    "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},
+    "measuring": {"extractor": {"model": {"name": "small_cnn", "width": 16, "features": 32}, "training": TRAINING}},
+    "evaluate": {"images": 20, "batch": 10, "steps": 2, "strategies": ["top-1"]},
+}
+"""The smallest run on captioned tars; each expert reads tars of its own."""
 
 
 @pytest.fixture
@@ -58,10 +86,10 @@ def bench(tmp_path, folder):
     return make
 
 
-def members(folder):
-    """All members of all tars, by name."""
+def members(folder, pattern="*.tar"):
+    """All members of the tars, by name."""
     found = {}
-    for path in sorted(folder.glob("*.tar")):
+    for path in sorted(folder.glob(pattern)):
         with tarfile.open(path) as file:
             found |= {member.name: file.extractfile(member).read() for member in file}
     return found
@@ -225,3 +253,21 @@ def test_tars_that_changed_after_the_submission_are_not_indexed(bench, folder):
     made.settings = made.settings.model_copy(update={"data": data})
     with pytest.raises(UserError, match=r"the tars have changed since the run was submitted; .* --redo shard"):
         made.make("shard/train-000")
+
+
+def test_experts_learn_from_adopted_tars_and_webdataset_reads_the_copies_of_their_lists(folder, tmp_path):
+    (tmp_path / "adopted.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    done = hpcddm("submit", tmp_path / "adopted.yaml", "--site", "embedded", "--run-dir", tmp_path / "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, contents = RunDir(tmp_path / "run"), members(folder, "0000[01].tar")
+    for expert in ("train/expert-00", "train/expert-01"):
+        weights = load_file(run.unit(expert) / "weights.safetensors")
+        # Zero at first: what the words give to the image.
+        assert weights["trunk.blocks.0.cross.out.weight"].abs().max() > 1e-4
+    copies = sorted(map(str, run.root.glob("materialise/expert-*/*.tar")))
+    copied = list(webdataset.WebDataset(copies, shardshuffle=False))
+    scores = {name[:-5]: json.loads(content)["aesthetic"] for name, content in contents.items() if "json" in name}
+    assert sorted(sample["__key__"] for sample in copied) == sorted(key for key in scores if scores[key] >= 3.5)
+    for sample in copied:
+        key = sample["__key__"]
+        assert sample["jpg"] == contents[f"{key}.jpg"] and sample["txt"] == contents[f"{key}.txt"]
