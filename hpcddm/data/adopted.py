@@ -206,6 +206,9 @@ def _only_image(sample: _Sample) -> Member:
 def _label(sample: _Sample, place: Field | None) -> int | None:
     value = _value(sample, place)
     try:
+        # Of JSON, a fraction or a truth value is no number of a class.
+        if isinstance(value, float | bool):
+            raise ValueError
         label = None if value is None else int(np.int32(int(value)))
     except (TypeError, ValueError, OverflowError):
         raise _BrokenSample(f"its class is no number ({str(value)[:40]!r})") from None

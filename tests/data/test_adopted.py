@@ -142,3 +142,11 @@ def test_a_torn_tar_and_a_compressed_one_are_refused_by_name(tmp_path):
         file.add(path)
     with pytest.raises(UserError, match=r"y\.tar: compressed by gzip"):
         index_adopted(tmp_path / "y.tar", Layout())
+
+
+@pytest.mark.parametrize("value", [3.7, True, "cat", [3], -1])
+def test_a_class_in_json_is_a_whole_number_from_0(tmp_path, value):
+    members = [("a.png", encoded()), ("a.json", b'{"class": 3}')]
+    members += [("b.png", encoded()), ("b.json", json.dumps({"class": value}).encode())]
+    adopted = indexed(tmp_path, members, Layout(label=Field.parsed("json:class")))
+    assert adopted.index.labels.tolist() == [3] and adopted.broken[0][1].startswith("its class is")

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.data.layout import IMAGES
 from hpcddm.data.pictures import PictureError, read_picture
 from hpcddm.data.sources.base import SPLITS, Record, Source, Split
 from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
@@ -28,7 +29,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting
 
-EXTENSIONS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+EXTENSIONS = {f".{extension}" for extension in IMAGES}
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 """Valid names for the folder of each split."""
 TABLES = [f"captions{end}" for end in FORMATS]

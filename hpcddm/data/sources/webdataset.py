@@ -38,8 +38,8 @@ class Settings(SourceSettings):
     heldout: HeldoutTars
     qualified: bool = False
     """True puts the tar's path before every key, for collections in which several tars have the same keys."""
-    image: list[str] = sorted(IMAGES)
-    """Extensions of images; where a sample has several, name the one that is meant."""
+    image: list[str] | None = None
+    """Extensions of images, by default those of all formats; where a sample has several, name the one that is meant."""
     caption: Place | None = CAPTION
     label: Place | None = LABEL
     metadata: str = "json"
@@ -87,7 +87,8 @@ class WebDatasetTars(TarSource[Settings]):
     def layout(self) -> Layout:
         own = self.settings
         label, caption = (None if place is None else Field.parsed(place) for place in (own.label, own.caption))
-        return Layout(frozenset(extension.lower() for extension in own.image), label, caption, own.metadata)
+        images = IMAGES if own.image is None else frozenset(extension.lower() for extension in own.image)
+        return Layout(images, label, caption, own.metadata.lower())
 
     def open_split(self, split: str) -> AdoptedSplit:
         return AdoptedSplit(self, split)
