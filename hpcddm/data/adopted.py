@@ -4,8 +4,8 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import compress, groupby
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -33,10 +33,6 @@ class AdoptedTar:
     metadata: list[dict[str, Any]]
     entries: frozenset[str]
     broken: list[tuple[str, str]]
-
-    def taken(self, is_taken: Sequence[bool]) -> "AdoptedTar":
-        """Return some of the samples, with all that are broken."""
-        return replace(self, index=self.index.taken(is_taken), metadata=list(compress(self.metadata, is_taken)))
 
 
 def values_of(tars: Sequence[AdoptedTar], names: Iterable[str]) -> dict[str, list[object]]:

@@ -100,6 +100,12 @@ def keys_of(bench, split):
     return reader.keys(range(len(reader)))
 
 
+def broken_in(made):
+    """The only broken sample of a run."""
+    (path,) = made.run.root.glob("shard/train-*/broken.jsonl")
+    return json.loads(path.read_text())
+
+
 def test_pictures_are_read_where_they_lie_and_every_sample_once(bench, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     made = bench()
@@ -160,8 +166,7 @@ def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(bench, f
     made.make_data()
     assert len(keys_of(made, "train")) + len(keys_of(made, "heldout")) == 99
     assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
-    ((path,),) = [list(made.run.root.glob("shard/train-*/broken.jsonl"))]
-    assert json.loads(path.read_text())["key"] == key
+    assert broken_in(made)["key"] == key
 
 
 def test_a_tar_that_was_changed_after_it_had_been_indexed_is_refused(bench, folder):
@@ -242,8 +247,7 @@ def test_a_caption_of_a_megabyte_is_one_broken_sample(bench, folder):
             file.addfile(info, io.BytesIO(data))
     made = bench(data__broken=0.02)
     made.make_data()
-    ((path,),) = [list(made.run.root.glob("shard/train-*/broken.jsonl"))]
-    broken = json.loads(path.read_text())
+    broken = broken_in(made)
     assert broken["key"] == "late" and broken["reason"] == "its txt has more than 1048576 bytes"
 
 

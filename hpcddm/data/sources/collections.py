@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int64
@@ -22,8 +21,6 @@ from hpcddm.data.sources.settings import SourceSettings
 
 class Settings(SourceSettings):
     """The collections, each a source with a name of its own as `collection`."""
-
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"collection"})
 
     of: list[SourceSettings] = Field(min_length=1)
 
