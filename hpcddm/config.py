@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.conditions.settings import ConditionSettings
+from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.data.settings import Shape
@@ -44,7 +45,9 @@ class TableSettings(StrictModel):
 class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"broken", "condition", "order", "reading", "space"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset(
+        {"augmentations", "broken", "condition", "order", "reading", "space"}
+    )
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "table", "transform"})
 
     source: SourceSettings
@@ -74,6 +77,8 @@ class DataSettings(StrictModel):
     """Way in which trainings read their images; it changes no bit, and makes nothing stale."""
     transform: TransformSettings = default_variant("centre_crop")
     """Way in which every picture becomes a square of `image_size`."""
+    augmentations: list[AugmentationSettings] = []
+    """Random changes of the training images of experts, monolith, student and router, in their order."""
     space: SpaceSettings = default_variant("pixels")
     """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
 

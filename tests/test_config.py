@@ -69,6 +69,14 @@ WRONG = {
         "evaluate.min_experts: needs 3 experts, there are 2",
     ),
     "no expert at all": ({"evaluate__min_experts": 0}, "evaluate.min_experts: input should be greater than 0"),
+    "an augmentation that is there twice": (
+        {"data__augmentations": [{"name": "flip"}, {"name": "shift", "most": 1}, {"name": "flip"}]},
+        "data.augmentations.0: flip stands there twice",
+    ),
+    "an unknown augmentation": (
+        {"data__augmentations": [{"name": "blur"}]},
+        "data.augmentations.0: unknown name 'blur'; valid names: flip, random_crop, shift",
+    ),
     "sites for other experts": ({"experts__sites": ["here"]}, "experts.sites: names 1 sites for 2 experts"),
     "a joined expert named like an arm": ({"experts__joined": [JOINED | {"name": "top-2"}]}, TAKEN.format("top-2")),
     "a joined expert named like a unit": ({"experts__joined": [JOINED | {"name": "student"}]}, TAKEN.format("student")),

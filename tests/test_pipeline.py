@@ -91,6 +91,8 @@ def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
             {"data__order": {"name": "windowed"}},
             {MONOLITH, expert_key(0), expert_key(1), "route/router", "measuring/classifier", "measuring/extractor"},
         ),
+        ({"data__augmentations": [{"name": "flip"}]}, {MONOLITH, expert_key(0), expert_key(1), "route/router"}),
+        ({"data__augmentations": []}, set()),
         ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
     ],
     ids=str,

@@ -1,7 +1,7 @@
 """Batches of a training: one rank's images of one step, with all that a loss uses; read, decoded and drawn here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hpcddm.data.augmentations.base import Augmentation
 from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
@@ -76,18 +77,25 @@ class NoisyBatch(Batch):
 
 
 class Batches(ABC, Generic[B]):
-    """Batches of one training, each a function of its samples' indices alone; threads read several at once."""
+    """Batches of one training, each a function of its samples' indices alone; threads read several at once.
 
-    def __init__(self, reader: Reader, order: Order) -> None:
-        self._reader, self.order = reader, order
+    augmentations: of the images, in the order in which they are applied.
+    """
+
+    def __init__(self, reader: Reader, order: Order, draws: Draws, augmentations: Sequence[Augmentation] = ()) -> None:
+        self._reader, self.order, self._draws, self._augmentations = reader, order, draws, augmentations
 
     def read(self, sample_indices: range) -> B:
         """Read, decode and draw the batch of these indices in the order of training."""
-        return self._batch(sample_indices, self.order.rows(sample_indices))
+        numbers = self.order.rows(sample_indices)
+        images = torch.from_numpy(self._reader.images(numbers))
+        for augmentation in self._augmentations:
+            images = augmentation.augmented(images, sample_indices, self._draws)
+        return self._batch(sample_indices, numbers, images)
 
     @abstractmethod
-    def _batch(self, sample_indices: range, numbers: np.ndarray) -> B:
-        """Make the batch of these indices, whose samples have these numbers (N,)."""
+    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> B:
+        """Make the batch of these indices, whose samples have these numbers (N,) and images, uint8 (N, H, W, C)."""
 
 
 class NoisyBatches(Batches[NoisyBatch]):
@@ -106,13 +114,14 @@ class NoisyBatches(Batches[NoisyBatch]):
         null: Callable[[int], Tensor],
         dropout: float,
         shape: tuple[int, int, int],
+        augmentations: Sequence[Augmentation] = (),
     ) -> None:
-        super().__init__(reader, order)
-        self._draws, self._condition_of, self._null = draws, condition_of, null
+        super().__init__(reader, order, draws, augmentations)
+        self._condition_of, self._null = condition_of, null
         self._dropout, self._shape = dropout, shape
 
-    def _batch(self, sample_indices: range, numbers: np.ndarray) -> NoisyBatch:
-        images, condition = torch.from_numpy(self._reader.images(numbers)), self._condition_of(numbers)
+    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> NoisyBatch:
+        condition = self._condition_of(numbers)
         dropped = self._draws.dropped(sample_indices, self._dropout).view(-1, *[1] * (condition.dim() - 1))
         return NoisyBatch(
             sample_indices,
@@ -125,32 +134,16 @@ class NoisyBatches(Batches[NoisyBatch]):
 
 
 class LabelledBatches(Batches[LabelledBatch]):
-    """Batches with classes, every image shifted by up to `shift` pixels at random, and mirrored if `mirror` says so."""
+    """Batches with classes."""
 
-    def __init__(self, reader: Reader, order: Order, draws: Draws, shift: int, mirror: bool) -> None:
-        super().__init__(reader, order)
-        self._draws, self._shift, self._mirror = draws, shift, mirror
-
-    def _batch(self, sample_indices: range, numbers: np.ndarray) -> LabelledBatch:
-        images = self._moved(torch.from_numpy(self._reader.images(numbers)), sample_indices)
+    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> LabelledBatch:
         return LabelledBatch(sample_indices, images, self._reader.labels(numbers))
 
-    def _moved(self, images: Tensor, sample_indices: range) -> Tensor:
-        """Shift and mirror every image, uint8 (N, H, W, C), by its own random numbers; the border repeats."""
-        count, height, width, _ = images.shape
-        down, right = (self._draws.shifts(sample_indices, axis, self._shift) for axis in ("down", "right"))
-        rows = (down[:, None] + torch.arange(height)).clamp(0, height - 1)
-        columns = (right[:, None] + torch.arange(width)).clamp(0, width - 1)
-        if self._mirror:
-            columns = torch.where(self._draws.mirrored(sample_indices)[:, None], columns.flip(1), columns)
-        return images[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
-
-class TurnedBatches(LabelledBatches):
+class TurnedBatches(Batches[LabelledBatch]):
     """Batches of images without classes: each is turned by some quarters of a turn at random, which is its class."""
 
-    def _batch(self, sample_indices: range, numbers: np.ndarray) -> LabelledBatch:
-        images = self._moved(torch.from_numpy(self._reader.images(numbers)), sample_indices)
+    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> LabelledBatch:
         turns = self._draws.turns(sample_indices, 4)
         return LabelledBatch(sample_indices, turned(images, turns), turns)
 

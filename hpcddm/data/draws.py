@@ -52,25 +52,29 @@ class Draws:
         """Draw standard normal noise, (N, *shape)."""
         return gaussian(self.seed, f"{self.stream}/noise", indices, shape)
 
+    def uniform(self, indices: Sequence[int], use: str) -> Float32[Tensor, " n"]:
+        """Draw uniform numbers in [0, 1) for one use, which shares them with no other."""
+        return uniform(self.seed, f"{self.stream}/{use}", indices)
+
     def times(self, indices: Sequence[int]) -> Float32[Tensor, " n"]:
         """Draw uniform times in [0, 1)."""
-        return uniform(self.seed, f"{self.stream}/time", indices)
+        return self.uniform(indices, "time")
 
     def dropped(self, indices: Sequence[int], probability: float) -> Bool[Tensor, " n"]:
         """Draw which conditions are dropped, each with a probability (arXiv 2207.12598, alg. 1)."""
-        return uniform(self.seed, f"{self.stream}/dropout", indices) < probability
+        return self.uniform(indices, "dropout") < probability
 
     def shifts(self, indices: Sequence[int], axis: str, most: int) -> Int64[Tensor, " n"]:
         """Draw shifts along an axis, whole numbers from -most to most."""
-        return uniform(self.seed, f"{self.stream}/{axis}", indices).mul(2 * most + 1).long() - most
+        return self.uniform(indices, axis).mul(2 * most + 1).long() - most
 
     def mirrored(self, indices: Sequence[int]) -> Bool[Tensor, " n"]:
         """Draw which images are mirrored, each with probability 1/2."""
-        return uniform(self.seed, f"{self.stream}/mirror", indices) < 0.5
+        return self.uniform(indices, "mirror") < 0.5
 
     def turns(self, indices: Sequence[int], count: int) -> Int64[Tensor, " n"]:
         """Draw by which of `count` equal steps of a full turn images are turned."""
-        return uniform(self.seed, f"{self.stream}/turn", indices).mul(count).long()
+        return self.uniform(indices, "turn").mul(count).long()
 
 
 class _SampleSource:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Int64, Integer
@@ -9,6 +10,8 @@ from jaxtyping import Int64, Integer
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import evaluation_set
+from hpcddm.data.augmentations.base import source_side
+from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
@@ -45,9 +48,19 @@ def reader(unit: Unit, split: str) -> TarReader:
 
 
 @contextmanager
-def training_reader(settings: Experiment, unit: Unit, listed: Column | None = None) -> Iterator[TarReader]:
-    """Open a reader of the training samples as `data.reading` has it; listed: those of the list that is trained on."""
+def training_reader(
+    settings: Experiment,
+    unit: Unit,
+    listed: Column | None = None,
+    augmented: Sequence[AugmentationSettings] = (),
+) -> Iterator[TarReader]:
+    """Open a reader of the training samples as `data.reading` has it; listed: those of the list that is trained on.
+
+    augmented: augmentations of the images, which may want larger squares of the pictures in adopted tars.
+    """
     own, reading = catalog(unit, TRAIN), plugins.create(Reading, settings.data.reading)
+    if own.form is not None:
+        own = own.seen_in(replace(own.form, size=source_side(augmented, own.form.size)))
     with reading.opened(unit, own, listed) as images:
         yield TarReader(own, clusters(own) if LISTS in unit.inputs else None, images)
 

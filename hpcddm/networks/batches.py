@@ -4,6 +4,7 @@ from functools import partial
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
+from hpcddm.data.augmentations import base as augmentations
 from hpcddm.data.batch import NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
@@ -11,9 +12,14 @@ from hpcddm.data.reader import Reader
 from hpcddm.data.samples import order_of
 
 
-def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Order | None = None) -> NoisyBatches:
-    """Return the batches of a training; by default on a whole split, as `data.order` has it."""
-    condition = conditions.build(settings.data)
+def noisy_batches(
+    settings: Experiment, stream: str, reader: Reader, order: Order | None = None, is_drawn: bool = False
+) -> NoisyBatches:
+    """Return the batches of a training; by default on a whole split, as `data.order` has it.
+
+    is_drawn: true for images that the experts have drawn, who have learnt from augmented ones.
+    """
+    data, condition = settings.data, conditions.build(settings.data)
     return NoisyBatches(
         reader,
         order or order_of(settings, settings.seed, stream, len(reader)),
@@ -21,5 +27,6 @@ def noisy_batches(settings: Experiment, stream: str, reader: Reader, order: Orde
         condition_of=partial(condition.of, reader),
         null=condition.null,
         dropout=settings.experts.condition_dropout,
-        shape=settings.data.x_shape,
+        shape=data.x_shape,
+        augmentations=[] if is_drawn else augmentations.created(data.augmentations, data.image_size),
     )

@@ -28,13 +28,16 @@ def image_settings(experiment: Experiment) -> dict[str, Any]:
 def common_settings(experiment: Experiment, model: NetworkSettings | None = None) -> dict[str, Any]:
     """Return the settings of all but the measuring networks.
 
-    model: the network that is trained; None where several networks are used. The samples' order counts only where one
-    is trained, the condition only where the network sees it.
+    model: the network that is trained; None where several networks are used. The samples' order and augmentations
+    count only where one is trained, the condition only where the network sees it.
     """
     data = experiment.data
     images = image_settings(experiment) | {"space": hashed(data.space)}
     if model is not None:
         images["order"] = hashed(data.order)
+        # Without any, as before there were any.
+        if data.augmentations:
+            images["augmentations"] = [hashed(own) for own in data.augmentations]
     if model is None or model.form(data) is not Form.NONE:
         images["condition"] = hashed(data.condition)
     return {"data": images, "seed": experiment.seed}

@@ -33,7 +33,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
-    with samples.training_reader(settings, unit) as reader:
+    with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit.key, reader)
         task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
         trained = train(task, training, unit)

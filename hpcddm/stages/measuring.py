@@ -7,8 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.config import Experiment
+from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.data import samples
+from hpcddm.data.augmentations import flip, shift
+from hpcddm.data.augmentations.base import Augmentation
+from hpcddm.data.augmentations.flip import Flip
+from hpcddm.data.augmentations.shift import Shift
 from hpcddm.data.batch import LabelledBatch, LabelledBatches, TurnedBatches, turned
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
@@ -39,7 +43,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     to_model = measuring.pixels(settings).to_model
     with samples.training_reader(settings, unit) as reader:
         order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
-        batches = kind(reader, order, drawn, network.shift, network.mirror)
+        batches = kind(reader, order, drawn, _augmentations(network, settings.data.image_size))
         trained = train(Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops), training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:
@@ -55,6 +59,12 @@ def work(workload: Workload, key: str) -> list[Work]:
     training = trainings.in_whole_batches(network_settings(workload.settings, key).training)
     heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
     return [Work(name, True, training.images, training.batch), heldout]
+
+
+def _augmentations(network: ClassifierSettings, side: int) -> list[Augmentation]:
+    """Return what `shift` and `mirror` of a measuring network do to its training images."""
+    moved: list[Augmentation] = [Shift(shift.Settings(name="shift", most=network.shift), side)] if network.shift else []
+    return moved + ([Flip(flip.Settings(name="flip"), side)] if network.mirror else [])
 
 
 def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:

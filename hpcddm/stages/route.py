@@ -90,7 +90,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         outputs, results = [SAMPLES, DRAWN], {"sampling_flops": budgets.sampling_flops(settings, plan.images)}
         lists = [np.flatnonzero(plan.clusters == expert) for expert in experts]
     else:
-        opened = samples.training_reader(settings, unit)
+        opened = samples.training_reader(settings, unit, augmented=settings.data.augmentations)
         lists = [samples.expert_list(unit, expert) for expert in experts]
     order, log_prior = None, [0.0] * len(lists)
     if settings.router.frequency == "balanced":
@@ -100,7 +100,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     model = partial(initial, settings, unit)
     to_model = space_of(settings.data).to_model
     with opened as reader:
-        batches = noisy_batches(settings, unit.key, reader, order)
+        batches = noisy_batches(settings, unit.key, reader, order, is_drawn=settings.router.samples is not None)
         task = Task(settings.seed, model, _loss, batches, to_model, flops_per_image=lambda: flops() // training.images)
         trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}

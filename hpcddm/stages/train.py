@@ -38,7 +38,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     flops = cache(partial(budgets.train_flops, settings, config))
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
-    with samples.training_reader(settings, unit, listed) as reader:
+    with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit.key, reader, order)
         trained = train(Task(settings.seed, build, _loss(config), batches, to_model, start, flops), training, unit)
     results = {"images": training.images, "train_flops": training.images * flops()}

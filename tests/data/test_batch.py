@@ -63,28 +63,14 @@ def test_a_batch_is_split_into_equal_parts():
         assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
 
 
-def test_images_are_not_moved_without_a_shift():
-    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 0, False).read(range(12)), ORDER.rows(range(12))
+def test_images_are_as_they_are_read_without_augmentations():
+    batch, rows = LabelledBatches(READER, ORDER, DRAWS).read(range(12)), ORDER.rows(range(12))
     assert np.array_equal(batch.x0.numpy(), IMAGES[rows]) and batch.labels.tolist() == rows.tolist()
-
-
-@pytest.mark.parametrize("mirror", [False, True])
-def test_every_image_is_shifted_and_mirrored_by_its_own_draws(mirror):
-    indices = range(40)
-    batch, rows = LabelledBatches(READER, ORDER, DRAWS, 2, mirror).read(indices), ORDER.rows(indices)
-    down, right = (DRAWS.shifts(indices, axis, 2) for axis in ("down", "right"))
-    mirrored = DRAWS.mirrored(indices) & mirror
-    assert set(down.tolist()) == {-2, -1, 0, 1, 2} and mirrored.any() == mirror
-    for number, row in enumerate(rows):
-        y = np.clip(np.arange(4) + down[number].item(), 0, 3)
-        x = np.clip(np.arange(6) + right[number].item(), 0, 5)
-        expected = IMAGES[row][y][:, x[::-1] if mirrored[number] else x]
-        assert np.array_equal(batch.x0[number].numpy(), expected)
 
 
 def test_images_without_classes_are_turned_and_the_turn_is_their_class():
     square = ArrayReader(IMAGES[:, :, :4], np.zeros(20, int), np.zeros(20, int))
-    batch, rows = TurnedBatches(square, ORDER, DRAWS, 0, False).read(range(40)), ORDER.rows(range(40))
+    batch, rows = TurnedBatches(square, ORDER, DRAWS).read(range(40)), ORDER.rows(range(40))
     assert set(batch.labels.tolist()) == {0, 1, 2, 3}
     for image, turn, row in zip(batch.x0.numpy(), batch.labels.tolist(), rows, strict=True):
         assert np.array_equal(image, np.rot90(IMAGES[row, :, :4], turn))

@@ -28,7 +28,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import assign, catalog, cluster, encode, lists, route, shard
+from hpcddm.stages import assign, catalog, cluster, encode, lists, materialise, route, shard
 from tests.helpers import DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -50,6 +50,7 @@ STAGES = {
     "cluster": cluster,
     "assign": assign,
     "lists": lists,
+    "materialise": materialise,
     "route": route,
 }
 

@@ -21,6 +21,7 @@ from hpcddm.data.images import TarImages
 from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
+from hpcddm.networks.batches import noisy_batches
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -227,6 +228,26 @@ def test_pictures_are_seen_in_another_form_without_another_copy_of_them(bench, t
     seen = TarImages(open_copy(tmp_path / "copy").seen_in(larger)).images(range(5))
     assert seen.shape == (5, 24, 24, 3)
     assert np.array_equal(seen, TarImages(catalog.seen_in(larger)).images(range(5)))
+
+
+@pytest.mark.parametrize("reading", ["indexed", "materialised"])
+def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(bench, reading):
+    changes = {"data__reading": {"name": reading}, "data__augmentations": [{"name": "random_crop", "share": 0.5}]}
+    made = bench(**changes)
+    made.make_data()
+    if reading == "materialised":
+        made.make("materialise/expert-00")
+    unit = made.unit("train/expert-00")
+    listed = samples.expert_list(unit, 0)
+    order = samples.list_order(made.settings, unit.key, listed)
+    with samples.training_reader(made.settings, unit, listed, made.settings.data.augmentations) as reader:
+        assert reader.images(listed.gather([0])).shape == (1, 32, 32, 3)
+        batch = noisy_batches(made.settings, unit.key, reader, order).read(range(8))
+    assert batch.x0.shape == (8, 16, 16, 3)
+    with samples.training_reader(made.settings, unit, listed) as reader:
+        assert reader.images(listed.gather([0])).shape == (1, 16, 16, 3)
+        drawn = noisy_batches(made.settings, unit.key, reader, order, is_drawn=True).read(range(8))
+        assert np.array_equal(drawn.x0.numpy(), reader.images(order.rows(range(8))))
 
 
 def test_a_picture_is_decoded_for_its_own_split_only(bench, monkeypatch):
