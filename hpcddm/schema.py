@@ -125,6 +125,21 @@ def hashed(settings: StrictModel) -> dict[str, Any]:
     return kept
 
 
+def default_at(schema: type[StrictModel], key: str) -> Any:
+    """Return the default of a dotted key, as `hashed` would write it; None for a key that has none."""
+    first, _, rest = key.partition(".")
+    field = schema.model_fields.get(first)
+    if field is None:
+        return None
+    if rest and field.is_required():
+        inner = _model_in(field.annotation)
+        return default_at(inner, rest) if isinstance(inner, type) and issubclass(inner, StrictModel) else None
+    default = None if field.is_required() else field.default
+    for part in rest.split(".") if rest else ():
+        default = default.get(part) if isinstance(default, dict) else None
+    return default
+
+
 def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
     """Tell if the type is that of a path, of one or none, or of several."""
     inner = get_args(annotation)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.rundir import manifest
@@ -14,6 +15,7 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record
+from hpcddm.schema import default_at
 
 LOOK_BACK = 20
 """Number of newest attempts that are searched for an attempt with progress."""
@@ -110,11 +112,10 @@ def _state_of(
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {
-        key: (before.get(key), now.get(key))
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-    }
+    """Return the settings that differ, (before, now); a fingerprint may leave out what has its default."""
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    defaults = {key: default_at(Experiment, key) for key in changed}
+    return {key: (before.get(key, defaults[key]), now.get(key, defaults[key])) for key in changed}
 
 
 def check_stale(states: list[UnitStatus], redo: set[str]) -> None:

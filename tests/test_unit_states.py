@@ -75,6 +75,12 @@ def test_a_changed_setting_is_named_with_its_old_and_new_value(run, tmp_path):
     assert stale == {"route/router", "train/monolith"} and found[EXPERT].state is State.COMPLETE
 
 
+def test_a_setting_that_had_its_default_is_named_with_it(run, tmp_path):
+    changed = tiny(tmp_path, data__transform={"name": "resize"})
+    with pytest.raises(ConfigError, match=r"data\.transform\.name: 'centre_crop' -> 'resize'\. Stale: shard"):
+        check_stale(list(survey(plan(changed), run).values()), set())
+
+
 def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated(run, tmp_path):
     units = plan(tiny(tmp_path))
     (unit,) = [unit for unit in units if unit.key == "measuring/classifier"]
