@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from hpcddm import plugins
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.augmentations.settings import AugmentationSettings
@@ -86,7 +87,11 @@ class DataSettings(StrictModel):
     @classmethod
     def _several(cls, value: object) -> object:
         """Take a list of sources for the one that has them all."""
-        return {"name": "collections", "of": value} if isinstance(value, list) else value
+        if not isinstance(value, list):
+            return value
+        adopting = {name for name, own in plugins.settings_classes(SourceSettings).items() if own.adopts_tars}
+        has_tars = any(isinstance(entry, dict) and entry.get("name") in adopting for entry in value)
+        return {"name": "tar_collections" if has_tars else "collections", "of": value}
 
     @field_validator("keep")
     @classmethod

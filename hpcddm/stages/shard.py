@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import compress, islice
 from pathlib import Path
 
@@ -166,8 +165,7 @@ def _in_blocks(numbered: Iterable[tuple[int, Record]]) -> Iterator[list[tuple[in
 
 def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], collected: _Collected) -> Result:
     """Find the samples of this unit's split in its tars, which stay where they are."""
-    data, split = settings.data, split_of(unit.key)
-    tars, numbers = source.tars(split), tars_of(settings, unit.key)
+    data, tars, numbers = settings.data, source.tars(split_of(unit.key)), tars_of(settings, unit.key)
     require(
         data.content is None or source.content() == data.content,
         "data.source: the tars have changed since the run was submitted; bring them back, or submit with --redo shard",
@@ -184,10 +182,10 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     own: list[AdoptedTar] = []
     for number in numbers:
         unit.heartbeat.beat(number - numbers.start, len(numbers))
-        path = tars[number]
+        tar = tars[number]
+        path = tar.path
         collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        prefix, names = source.prefix_in(path), collected.filter.names
-        own.append(index_adopted(path, source.layout, prefix, check, names, partial(source.is_of, split)))
+        own.append(index_adopted(path, tar.layout, tar.prefix, check, collected.filter.names, tar.is_of_split))
         collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in own[-1].broken]
     # All at once, for a table is read whole.
     keys = [key for adopted in own for key in adopted.index.keys]

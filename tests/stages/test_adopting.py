@@ -123,6 +123,28 @@ def test_pictures_are_read_where_they_lie_and_every_sample_once(bench, folder):
     assert not list(made.run.root.glob("shard/*/*.tar"))
 
 
+def test_collections_in_a_list_are_read_each_where_it_lies(tmp_path, folder):
+    (tmp_path / "other").mkdir()
+    (folder / "00003.tar").rename(tmp_path / "other" / "x.tar")
+    own = [{"name": "webdataset", "folder": str(place), "label": None} for place in (folder, tmp_path / "other")]
+    own[0] |= {"collection": "a", "heldout": {"shards": 1}}
+    own[1] |= {"collection": "b", "heldout": {"share": 0.3}, "caption": "json:caption"}
+    made = Bench(tmp_path, "run", data__source=own, **ADOPTED)
+    made.settings = with_tars(made.settings)
+    assert (made.settings.data.shards, made.settings.data.heldout_shards) == (3, 2)
+    made.make_data()
+    a, b = members(folder), members(tmp_path / "other")
+    train, heldout = keys_of(made, "train"), keys_of(made, "heldout")
+    expected = [f"a/{name[:-4]}" for name in a if name.endswith(".jpg")]
+    expected += [f"b/{name[:-4]}" for name in b if name.endswith(".jpg")]
+    assert sorted(train + heldout) == sorted(expected)
+    reader = samples.reader(made.unit(MONOLITH), "train")
+    captions = {f"{name}/{key}": text for name, of in (("a", a), ("b", b)) for key, text in of.items()}
+    assert reader.captions(range(len(train))) == [captions[f"{key}.txt"].decode() for key in train]
+    assert {key[0] for key in train} == {key[0] for key in heldout} == {"a", "b"}
+    assert reader.images([0, len(train) - 1]).shape == (2, 16, 16, 3)
+
+
 def test_a_share_by_the_keys_hash_splits_the_same_tars(bench):
     made = bench({"share": 0.3})
     made.make_data()

@@ -1,6 +1,7 @@
 """Bases of the sources of images: records that are written as tars, or tars that are adopted where they lie."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -84,25 +85,26 @@ class Source(Variant[S]):
         """Hash the images, or what tells them from others, in seconds: it is computed at every submit."""
 
 
+@dataclass(frozen=True)
+class SourceTar:
+    """A tar as it lies in a collection, with the samples of one split.
+
+    layout: roles of the members of a sample; prefix: stands before the keys of the members in those of the samples;
+    is_of_split: tells by its key whether a sample belongs to the split.
+    """
+
+    path: Path
+    layout: Layout
+    prefix: str
+    is_of_split: Callable[[str], bool]
+
+
 class TarSource(Source[S]):
     """A source of tars that are read where they lie: samples are found in them, and no tar is written."""
 
-    @property
     @abstractmethod
-    def layout(self) -> Layout:
-        """Return the roles of the members of a sample."""
-
-    @abstractmethod
-    def prefix_in(self, tar: Path) -> str:
-        """Return the prefix of the keys of a tar's samples, before the keys of their members."""
-
-    @abstractmethod
-    def tars(self, split: str) -> list[Path]:
+    def tars(self, split: str) -> list[SourceTar]:
         """List the tars with samples of a split, in the order in which these are numbered.
 
         Raises `UserError` naming the folder that is missing, or has none.
         """
-
-    @abstractmethod
-    def is_of(self, split: str, key: str) -> bool:
-        """Tell if a sample of such a tar belongs to a split."""

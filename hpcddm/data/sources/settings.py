@@ -21,6 +21,25 @@ class SourceSettings(VariantSettings):
     """Name that stands before every key: COLLECTION/KEY."""
 
 
+class SeveralSettings(SourceSettings):
+    """A list of collections, each a source with a name of its own as `collection`."""
+
+    of: list[SourceSettings] = Field(min_length=1)
+
+    def check(self, experiment: object) -> None:
+        names = [source.collection for source in self.of]
+        if None in names or len(set(names)) < len(names):
+            raise ValueError("every collection needs a name of its own, as its key 'collection'")
+        nested = [source.collection for source in self.of if isinstance(source, SeveralSettings)]
+        if nested:
+            raise ValueError(f"{nested[0]}: a list within a list; name its sources in one")
+        other = next((source.collection for source in self.of if source.adopts_tars != self.adopts_tars), None)
+        if other is not None:
+            pack = f"pack it (tar --sort=name -cf {other}.tar -C FOLDER .) and name the tar as webdataset"
+            what = f"its pictures cannot stand among tars; {pack}" if self.adopts_tars else "tars are tar_collections"
+            raise ValueError(f"{other}: {what}")
+
+
 class HeldoutShare(StrictModel):
     """Held-out images: a share of all, chosen by a hash of their keys (`sources.shares`)."""
 

@@ -7,6 +7,9 @@ entry `caption` of the JSON object beside the image.
 
 import hashlib
 import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -17,7 +20,7 @@ from hpcddm.data.adopted import AdoptedTar, index_adopted
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout
 from hpcddm.data.pictures import PictureError
-from hpcddm.data.sources.base import KNOWN, SPLITS, Record, Split, TarSource
+from hpcddm.data.sources.base import KNOWN, SPLITS, Record, SourceTar, Split, TarSource
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
@@ -25,6 +28,8 @@ from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""
+TARS_TRIED = 10
+"""Tars of which the first with a sample stands for all, before they are read; others may be empty."""
 
 
 class Settings(SourceSettings):
@@ -47,7 +52,7 @@ class Settings(SourceSettings):
 
 
 class AdoptedSplit(Split):
-    """Samples of one split as far as they can be known before all tars are read: those of the first tar."""
+    """Samples of one split as far as they can be known before all tars are read: those of the first that has any."""
 
     is_exact = False
     labels = None
@@ -55,8 +60,7 @@ class AdoptedSplit(Split):
     def __init__(self, source: "WebDatasetTars", split: str) -> None:
         self.class_names = []
         self._tars, self._share = source.tars(split), source.share_of(split)
-        first = index_adopted(self._tars[0], source.layout)
-        require(first.index.keys != [], f"{self._tars[0]}: no samples with an image; {_reason(first)}")
+        first = _first_with_samples(self._tars)
         self._index, self.known = first.index, KNOWN | first.entries
         self.has_captions = first.index.captions is not None
 
@@ -65,12 +69,12 @@ class AdoptedSplit(Split):
         return self._index.labels is not None
 
     def __len__(self) -> int:
-        """Estimate the number of samples: as many in proportion to the bytes as in the first tar."""
-        sizes = [path.stat().st_size for path in self._tars]
-        return max(round(len(self._index.keys) * self._share * sum(sizes) / sizes[0]), 1)
+        """Estimate the number of samples: as many in proportion to the bytes as in that tar."""
+        size = sum(tar.path.stat().st_size for tar in self._tars)
+        return max(round(len(self._index.keys) * self._share * size / self._index.path.stat().st_size), 1)
 
     def __getitem__(self, number: int) -> Record:
-        """Read a sample of the first tar."""
+        """Read a sample of that tar."""
         row = number % len(self._index.keys)
         with open(self._index.path, "rb") as file:
             content = os.pread(file.fileno(), int(self._index.sizes[row]), int(self._index.offsets[row]))
@@ -83,17 +87,40 @@ class AdoptedSplit(Split):
 class WebDatasetTars(TarSource[Settings]):
     """Tars in the order of their paths."""
 
-    @property
-    def layout(self) -> Layout:
+    def open_split(self, split: str) -> AdoptedSplit:
+        return AdoptedSplit(self, split)
+
+    def tars(self, split: str) -> list[SourceTar]:
+        layout, is_of_split = self._layout(), partial(self._is_of, split)
+        return [SourceTar(path, layout, self._prefix_in(path), is_of_split) for path in self._paths(split)]
+
+    def share_of(self, split: str) -> float:
+        """Return the share of the samples in a split's tars that belong to it."""
+        share = self.settings.heldout.share
+        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
+
+    def content(self) -> str:
+        """Hash path, size and time of the last change of every tar; their digest would take days."""
+        tars = dict.fromkeys(path for split in SPLITS for path in self._paths(split))
+        seen = [(path.relative_to(self.settings.folder).as_posix(), *stamp_of(path)) for path in tars]
+        return hashlib.sha256(repr(seen).encode()).hexdigest()
+
+    def _layout(self) -> Layout:
         own = self.settings
         label, caption = (None if place is None else Field.parsed(place) for place in (own.label, own.caption))
         images = IMAGES if own.image is None else frozenset(extension.lower() for extension in own.image)
         return Layout(images, label, caption, own.metadata.lower())
 
-    def open_split(self, split: str) -> AdoptedSplit:
-        return AdoptedSplit(self, split)
+    def _prefix_in(self, tar: Path) -> str:
+        if not self.settings.qualified:
+            return self.prefix
+        return f"{self.prefix}{tar.relative_to(self.settings.folder).with_suffix('').as_posix()}/"
 
-    def tars(self, split: str) -> list[Path]:
+    def _is_of(self, split: str, key: str) -> bool:
+        share = self.settings.heldout.share
+        return share is None or is_heldout(key, share) == (split == "heldout")
+
+    def _paths(self, split: str) -> list[Path]:
         heldout, every = self.settings.heldout, self._matching(self.settings.tars)
         if heldout.share is not None:
             return every
@@ -106,31 +133,11 @@ class WebDatasetTars(TarSource[Settings]):
         require(chosen != [], f"data.source.heldout: of {len(every)} tars none is left for {split}")
         return chosen
 
-    def is_of(self, split: str, key: str) -> bool:
-        share = self.settings.heldout.share
-        return share is None or is_heldout(key, share) == (split == "heldout")
-
-    def share_of(self, split: str) -> float:
-        """Return the share of the samples in a split's tars that belong to it."""
-        share = self.settings.heldout.share
-        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
-
-    def prefix_in(self, tar: Path) -> str:
-        if not self.settings.qualified:
-            return self.prefix
-        return f"{self.prefix}{tar.relative_to(self.settings.folder).with_suffix('').as_posix()}/"
-
-    def content(self) -> str:
-        """Hash path, size and time of the last change of every tar; their digest would take days."""
-        tars = dict.fromkeys(path for split in SPLITS for path in self.tars(split))
-        seen = [(path.relative_to(self.settings.folder).as_posix(), *stamp_of(path)) for path in tars]
-        return hashlib.sha256(repr(seen).encode()).hexdigest()
-
     def _matching(self, pattern: str) -> list[Path]:
         folder = Path(self.settings.folder)
         require(folder.is_dir(), f"data.source.folder: {folder} is no folder")
         try:
-            tars = sorted(path for path in folder.glob(pattern) if path.is_file())
+            tars = sorted(path for path in set(_fitting(folder, pattern.split("/"))) if path.is_file())
         except (ValueError, NotImplementedError) as error:
             raise UserError(f"data.source: {pattern!r} is no pattern of paths in the folder ({error})") from None
         if not tars:
@@ -140,6 +147,41 @@ class WebDatasetTars(TarSource[Settings]):
         return tars
 
 
-def _reason(tar: AdoptedTar) -> str:
-    """Say why a tar has no sample."""
-    return ": ".join(tar.broken[0]) if tar.broken else "its members have other extensions than data.source says"
+def _first_with_samples(tars: Sequence[SourceTar]) -> AdoptedTar:
+    """Index the first of the tars that has a sample; raises `UserError` where the first `TARS_TRIED` have none."""
+    broken: list[tuple[str, str]] = []
+    tried = tars[:TARS_TRIED]
+    for tar in tried:
+        adopted = index_adopted(tar.path, tar.layout)
+        if adopted.index.keys:
+            return adopted
+        broken += adopted.broken
+    reason = ": ".join(broken[0]) if broken else "the members have other extensions than data.source says"
+    more = f", nor in the {len(tried) - 1} tars behind it" * (len(tried) > 1)
+    raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason}")
+
+
+def _fitting(folder: Path, pattern: list[str]) -> Iterator[Path]:
+    """Yield what fits a pattern, split at its slashes; `**` follows links to folders, as `Path.glob` does not."""
+    if "**" not in pattern:
+        yield from folder.glob("/".join(pattern))
+        return
+    place = pattern.index("**")
+    for start in folder.glob("/".join(pattern[:place])) if place else [folder]:
+        for inner in _folders(start):
+            yield from _fitting(inner, pattern[place + 1 :])
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Yield a folder and all below it; behind links, which may lead in circles, those that no other path leads to."""
+    seen = set[tuple[int, int]]()
+    waiting = deque([folder])
+    while waiting:
+        for place, names, _ in os.walk(waiting.popleft()):
+            status = os.stat(place)
+            if (status.st_dev, status.st_ino) in seen:
+                names.clear()
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            yield Path(place)
+            waiting += sorted(path for name in names if (path := Path(place, name)).is_symlink())

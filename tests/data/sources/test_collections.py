@@ -75,7 +75,7 @@ def test_an_experiment_names_them_in_a_list(two):
     [
         ({"collection": "red"}, "needs a name of its own"),
         ({"collection": None}, "needs a name of its own"),
-        ({"name": "webdataset", "heldout": {"share": 0.1}}, "blue: tars are adopted as the only source"),
+        ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot stand among tars; pack "),
         ({"colection": "x"}, "unknown key"),
     ],
 )

@@ -32,3 +32,41 @@ def test_a_broken_picture_at_the_beginning_does_not_keep_a_run_from_starting(tmp
     with pytest.raises(PictureError, match=r"00000\.tar: "):
         records[0]
     _check_readable(records)
+
+
+def empty(path):
+    tarfile.open(path, "w").close()
+    return path
+
+
+def test_the_first_tar_may_be_empty(tmp_path):
+    shutil.copytree(IMG2DATASET, tmp_path / "tars")
+    whole = split_of("webdataset", folder=str(IMG2DATASET), heldout={"shards": 1})
+    empty(tmp_path / "tars" / "0000.tar")
+    records = split_of("webdataset", folder=str(tmp_path / "tars"), heldout={"shards": 1})
+    assert records[0].key == whole[0].key and records.has_captions and len(records) >= len(whole)
+    for path in (tmp_path / "tars").glob("0*.tar"):
+        empty(path)
+    with pytest.raises(UserError, match=r"0000\.tar: no samples with an image, nor in the 3 tars behind it; the memb"):
+        split_of("webdataset", folder=str(tmp_path / "tars"), heldout={"shards": 1})
+
+
+def paths_of(folder, **keys):
+    tars = source("webdataset", folder=str(folder), heldout={"share": 0.5}, **keys).tars("train")
+    return [tar.path.relative_to(folder).as_posix() for tar in tars]
+
+
+def test_folders_behind_links_are_found_once_even_in_a_circle(tmp_path):
+    elsewhere = shutil.copytree(IMG2DATASET, tmp_path / "disk" / "part", ignore=shutil.ignore_patterns("*[!r]"))
+    folder = tmp_path / "collection"
+    (folder / "inner").mkdir(parents=True)
+    shutil.copy(IMG2DATASET / "00000.tar", folder / "inner" / "own.tar")
+    (folder / "inner" / "up").symlink_to(folder)
+    (folder / "again").symlink_to(folder / "inner")
+    (folder / "linked").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(tmp_path / "disk")
+    (folder / "one.tar").symlink_to(elsewhere / "00001.tar")
+    found = ["inner/own.tar", *(f"linked/0000{number}.tar" for number in range(4)), "one.tar"]
+    assert paths_of(folder) == found
+    assert paths_of(folder, tars="linked/**/*1.tar") == ["linked/00001.tar"]
+    assert paths_of(folder, tars="*/own.tar") == ["again/own.tar", "inner/own.tar"]

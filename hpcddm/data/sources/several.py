@@ -1,0 +1,78 @@
+"""What lists of collections have in common: the samples of one stand behind those of another, with its name."""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm import plugins
+from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.sources.settings import SeveralSettings, SourceSettings
+
+S = TypeVar("S", bound=SeveralSettings)
+
+
+class SeveralSplit(Split):
+    """The records of one split of every collection, one collection behind the other."""
+
+    def __init__(self, sources: Sequence[Source[SourceSettings]], split: str) -> None:
+        self.splits = {source.prefix: source.open_split(split) for source in sources}
+        own_splits = list(self.splits.values())
+        self._ends = list(accumulate(map(len, own_splits)))
+        self.has_captions = all(own.has_captions for own in own_splits)
+        self.is_exact = all(own.is_exact for own in own_splits)
+        self.known = frozenset.intersection(*(own.known for own in own_splits))
+        # Numbers without names may mean anything in another collection.
+        has_classes = all(own.class_names for own in own_splits)
+        self.class_names = sorted({name for own in own_splits for name in own.class_names}) if has_classes else []
+        self.labels = np.concatenate([self._labels(own) for own in own_splits]) if has_classes else None
+
+    @property
+    def has_labels(self) -> bool:
+        # Of tars the classes are numbers, which the catalog knows.
+        return self.labels is not None or (not self.is_exact and all(own.has_labels for own in self.splits.values()))
+
+    def _labels(self, own: Split) -> Int64[np.ndarray, " n"]:
+        """Number the classes of one collection's records as those of all."""
+        numbers = np.array([self.class_names.index(name) for name in own.class_names], np.int64)
+        return numbers[own.labels]
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def _place(self, number: int) -> tuple[str, Split, int]:
+        """Return prefix and split of a record's collection, and the record's number in it."""
+        place = bisect_right(self._ends, number)
+        prefix, own = list(self.splits.items())[place]
+        return prefix, own, number - (self._ends[place - 1] if place else 0)
+
+    def key(self, number: int) -> str:
+        prefix, own, place = self._place(number)
+        return prefix + own.key(place)
+
+    def __getitem__(self, number: int) -> Record:
+        prefix, own, place = self._place(number)
+        record = own[place]
+        return replace(
+            record,
+            key=prefix + record.key,
+            label=None if self.labels is None else int(self.labels[number]),
+            caption=record.caption if self.has_captions else None,
+        )
+
+
+class Several(Source[S]):
+    """Sources, opened together."""
+
+    def open_split(self, split: str) -> SeveralSplit:
+        return SeveralSplit([plugins.create(Source, settings) for settings in self.settings.of], split)
+
+    def content(self) -> str:
+        """Hash what each source hashes."""
+        hashes = [(own.collection, plugins.create(Source, own).content()) for own in self.settings.of]
+        return hashlib.sha256(repr(hashes).encode()).hexdigest()
