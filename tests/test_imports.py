@@ -71,7 +71,7 @@ MAY_IMPORT = {
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "paths"},
-    "unit_states": {"errors", "config", "rundir", "runtime", "pipeline"},
+    "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics"},
