@@ -3,7 +3,7 @@ import shutil
 import pytest
 from PIL import Image
 
-from hpcddm.config import DataSettings
+from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError
 from hpcddm.schema import hashed, validate
 from tests.data.sources.opening import records_of, source, split_of

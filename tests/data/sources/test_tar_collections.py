@@ -5,8 +5,8 @@ import tarfile
 
 import pytest
 
-from hpcddm.config import DataSettings
 from hpcddm.data.layout import Field
+from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.schema import hashed, validate
 from tests.data.sources.opening import source, split_of
