@@ -4,113 +4,25 @@ import fractions
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm import plugins
 from hpcddm.clusterings.settings import ClusteringSettings
-from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.data.augmentations.settings import AugmentationSettings
-from hpcddm.data.orders.settings import OrderSettings
-from hpcddm.data.readings.settings import ReadingSettings
-from hpcddm.data.settings import Shape
-from hpcddm.data.sources.settings import SourceSettings
-from hpcddm.data.transforms.settings import TransformSettings
+from hpcddm.data_settings import DataSettings
 from hpcddm.encoders.settings import ImageEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.strategies.settings import is_strategy
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import Fraction, Name, PathSetting, Positive, StrictModel, default_variant, variants_of
-from hpcddm.spaces.settings import SpaceSettings
+from hpcddm.schema import Fraction, Name, Positive, StrictModel, variants_of
 from hpcddm.training.settings import Expert, ExpertOverride, ExpertVariation, InitialWeights, JoinedExpert, Training
 
 FEWEST_IMAGES = 20
 """Number of images of every arm that the report shows."""
 TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 """Names of units and of arms, which no expert that joins may have."""
-
-
-class TableSettings(StrictModel):
-    """Table of what is known of the samples: CSV, JSON lines or parquet."""
-
-    file: PathSetting
-    key: str = "key"
-    """Column of the samples' keys."""
-    content: str | None = None
-    """The file's SHA-256; filled in by submit, so that other values are never taken for these."""
-
-
-class DataSettings(StrictModel):
-    """Source of the images, and their form for a model."""
-
-    not_hashed: ClassVar[frozenset[str]] = frozenset(
-        {"augmentations", "broken", "condition", "order", "reading", "space"}
-    )
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "table", "transform"})
-
-    source: SourceSettings
-    image_size: Positive
-    channels: Literal[1, 3] = 3
-    num_classes: Positive | None = None
-    """Number of classes; without it the images have no labels, or nothing looks at them."""
-    shards: Positive = 4
-    """Tars that hold the training images; units of the stages shard, encode and assign are ranges of them.
-
-    Of tars that are adopted, submit counts them, and those of the held-out images.
-    """
-    heldout_shards: Positive = 1
-    keep: str | None = None
-    """Condition on what is known of a sample, such as 'aesthetic >= 5 and width >= 256'; without it all are kept."""
-    table: TableSettings | None = None
-    """Further values of the samples, by key, for `keep`."""
-    content: str | None = None
-    """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
-    broken: Fraction = 0.001
-    """Share of the samples that may be broken: they are named, and left out."""
-    condition: ConditionSettings = default_variant("class_label")
-    """Condition of the networks: nothing, the class of an image, or text."""
-    order: OrderSettings = default_variant("uniform")
-    """Order in which every training sees its samples, each once in an epoch."""
-    reading: ReadingSettings = default_variant("indexed")
-    """Way in which trainings read their images; it changes no bit, and makes nothing stale."""
-    transform: TransformSettings = default_variant("centre_crop")
-    """Way in which every picture becomes a square of `image_size`."""
-    augmentations: list[AugmentationSettings] = []
-    """Random changes of the training images of experts, monolith, student and router, in their order."""
-    space: SpaceSettings = default_variant("pixels")
-    """Space in which denoisers, routers and samplers see the images; clustering and measures always see pixels."""
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _several(cls, value: object) -> object:
-        """Take a list of sources for the one that has them all."""
-        if not isinstance(value, list):
-            return value
-        adopting = {name for name, own in plugins.settings_classes(SourceSettings).items() if own.adopts_tars}
-        has_tars = any(isinstance(entry, dict) and entry.get("name") in adopting for entry in value)
-        return {"name": "tar_collections" if has_tars else "collections", "of": value}
-
-    @field_validator("keep")
-    @classmethod
-    def _understood(cls, value: str | None) -> str | None:
-        if value is not None:
-            # Only a filter needs numpy here.
-            from hpcddm.data import keep
-
-            try:
-                keep.Keep(value)
-            except UserError as error:
-                text = str(error).removeprefix(f"{keep.KEY}: ")
-                raise PydanticCustomError("variant", "{text}", {"text": text}) from None
-        return value
-
-    @property
-    def x_shape(self) -> Shape:
-        """Shape (C, H, W) of x in the space."""
-        return self.space.shape(self.channels, self.image_size)
 
 
 class EncodeSettings(StrictModel):

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "schema": {"errors", "plugins", "renamed", "pretrained"},
     "paths": {"plugins", "schema"},
     "settings": {"errors", "plugins", "renamed", "schema", "pretrained"},
-    "config": {"errors", "plugins", "schema", "settings"},
+    "data_settings": {"errors", "plugins", "schema", "settings"},
+    "config": {"errors", "schema", "settings", "data_settings"},
     "flags": set(),
     "site": {"schema", "flags"},
     "package_data": {"errors"},
@@ -90,7 +91,7 @@ MAY_IMPORT = {
     "planning": NUMERIC | {"models", "encoders", "training", "ensemble", "networks", "site"},
 }
 LATE = {
-    "config": {"data"},
+    "data_settings": {"data"},
     "launch": {"data"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
