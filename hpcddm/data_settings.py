@@ -32,7 +32,7 @@ class DataSettings(StrictModel):
     """Source of the images, and their form for a model."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset(
-        {"augmentations", "broken", "condition", "order", "reading", "space"}
+        {"augmentations", "broken", "condition", "duplicates", "order", "reading", "space"}
     )
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "table", "transform"})
 
@@ -55,6 +55,8 @@ class DataSettings(StrictModel):
     """Hash of the source's content; filled in by submit, so that other images are never taken for these."""
     broken: Fraction = 0.001
     """Share of the samples that may be broken: they are named, and left out."""
+    duplicates: Literal["refuse", "drop"] = "refuse"
+    """Samples whose key another one has: they stop the run, or the first one is kept, training samples first."""
     condition: ConditionSettings = default_variant("class_label")
     """Condition of the networks: nothing, the class of an image, or text."""
     order: OrderSettings = default_variant("uniform")

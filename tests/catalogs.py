@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hpcddm.data import tar
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar
-from hpcddm.data.columns import write_columns
+from hpcddm.data.column_files import write_columns
 
 
 def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:

@@ -1,8 +1,7 @@
 """Catalog of a run: the numbers 0 ... N - 1 of the samples of each split, and where their columns and tars lie."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,6 +17,8 @@ from hpcddm.rundir.layout import RunDir
 
 N = TypeVar("N", bound=Numbers)
 SAMPLES_AT_ONCE = 65536
+TEXTS = frozenset({"key", "caption"})
+"""Names of the columns of texts."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ class Catalog:
         """Map one of the columns of texts, `key` and `caption`; raises `UserError` naming a file that is damaged."""
         return TextColumn(name, {self._root / part.file: part.samples for part in self._filled})
 
+    def rows(self, name: str, numbers: Numbers) -> np.ndarray | list[str]:
+        """Copy the rows of some samples, of a column of values or of texts."""
+        return (self.texts(name) if name in TEXTS else self.column(name)).gather(numbers)
+
     def made_by(self, stage: str, file: str, name: str) -> Column:
         """Map a column that the units of a stage made, each that of its range; raises `UserError` as `column` does."""
         return Column(name, {self._root / stage / part.name / file: part.samples for part in self._filled})
@@ -203,27 +208,3 @@ def blocks_of(numbers: N, size: int = SAMPLES_AT_ONCE) -> Iterator[N]:
     """Split numbers into consecutive blocks."""
     for start in range(0, len(numbers), size):
         yield cast(N, numbers[start : start + size])
-
-
-def duplicates(columns: Sequence[TextColumn]) -> list[str]:
-    """List the keys that several samples share."""
-    hashes = np.concatenate(
-        [
-            np.fromiter(map(hash, keys.gather(block)), np.int64, len(block))
-            for keys in columns
-            for block in blocks_of(range(len(keys)))
-        ]
-    )
-    ordered = np.sort(hashes)
-    shared = ordered[1:][ordered[1:] == ordered[:-1]]
-    places = np.flatnonzero(np.isin(hashes, shared))
-    counts = Counter(_keys_at(columns, places))
-    return [key for key, count in counts.items() if count > 1]
-
-
-def _keys_at(columns: Iterable[TextColumn], places: np.ndarray) -> Iterator[str]:
-    """Yield the keys at some places of all columns one behind the other."""
-    for keys in columns:
-        inside = places[(places >= 0) & (places < len(keys))]
-        yield from keys.gather(inside)
-        places = places - len(keys)

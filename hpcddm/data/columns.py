@@ -1,4 +1,7 @@
-"""Columns: what is known of every sample, memory-mapped from contiguous HDF5 datasets in one or several files."""
+"""Columns: what is known of every sample, memory-mapped from contiguous HDF5 datasets in one or several files.
+
+`column_files` writes them.
+"""
 
 import errno
 import math
@@ -7,9 +10,8 @@ import os
 import resource
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -17,35 +19,13 @@ import h5py
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
+from hpcddm.data.column_files import BYTES, OFFSETS
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
 
 Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""
-BYTES, OFFSETS = "bytes", "offsets"
-"""Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""
 MOST_OPEN = 8192
 """Number of open files that is enough for two splits of 256 ranges, with several files of columns each, and tars."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Rows of a column that need not be in memory together: consecutive blocks of `shape[0]` rows in all."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    blocks: Iterable[np.ndarray]
-
-
-def write_columns(path: Path, columns: Mapping[str, np.ndarray | list[str] | Blocks]) -> None:
-    """Write columns of equal length into one HDF5 file that `Column` and `TextColumn` can map.
-
-    Raises ValueError, and leaves the file as it was, for lengths that differ or rows that are missing.
-    """
-    with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
-        counts = {name: _write(file, name, values) for name, values in columns.items()}
-        if len(set(counts.values())) > 1:
-            raise ValueError(f"{path}: columns of one file have equally many rows, not {counts}")
 
 
 class Column:
@@ -83,6 +63,11 @@ class Column:
                 gathered[places] = self._rows[part][numbers[places] - self._starts[part]]
         return gathered
 
+    def mapped(self) -> Shaped[np.ndarray, "n ..."]:
+        """Map the rows of a column of one file; none is read, or takes memory, before it is looked at."""
+        (rows,) = self._rows
+        return rows
+
     def find(self, values: Numbers) -> Int64[np.ndarray, " n"]:
         """Return the rows of some values, in a column of one file whose values ascend; raises KeyError for others."""
         (rows,) = self._rows
@@ -95,9 +80,7 @@ class Column:
         return places
 
     def _consecutive(self, numbers: range) -> Shaped[np.ndarray, "n ..."]:
-        if len(numbers) and not 0 <= numbers.start < numbers.stop <= len(self):
-            raise IndexError(f"samples {numbers.start} to {numbers.stop - 1} of {len(self)}")
-        places = [slice(max(numbers.start - start, 0), max(numbers.stop - start, 0)) for start in self._starts[:-1]]
+        places = _places(numbers, self._starts)
         return np.concatenate([rows[place] for rows, place in zip(self._rows, places, strict=True)])
 
 
@@ -121,7 +104,19 @@ class TextColumn:
 
     def gather(self, numbers: Numbers) -> list[str]:
         """Copy the texts of some numbers, in their order; raises IndexError for one that no sample has."""
+        if isinstance(numbers, range) and numbers.step == 1:
+            return self._consecutive(numbers)
         return [self._text(int(number)) for number in numbers]
+
+    def _consecutive(self, numbers: range) -> list[str]:
+        texts: list[str] = []
+        for place, offsets, column in zip(_places(numbers, self._starts), self._offsets, self._texts, strict=True):
+            if place.start < place.stop:
+                ends = offsets[place.start : place.stop + 1].astype(np.int64)
+                content = column[ends[0] : ends[-1]].tobytes()
+                for begin, end in pairwise((ends - ends[0]).tolist()):
+                    texts.append(content[begin:end].decode(errors="surrogateescape"))
+        return texts
 
     def _text(self, number: int) -> str:
         if not 0 <= number < len(self):
@@ -206,25 +201,16 @@ def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int
             yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
 
 
+def _places(numbers: range, starts: Sequence[int]) -> list[slice]:
+    """Return the rows of consecutive samples in every part; raises IndexError for one that no sample has."""
+    if len(numbers) and not 0 <= numbers.start < numbers.stop <= starts[-1]:
+        raise IndexError(f"samples {numbers.start} to {numbers.stop - 1} of {starts[-1]}")
+    return [
+        slice(min(max(numbers.start - start, 0), end - start), min(max(numbers.stop - start, 0), end - start))
+        for start, end in pairwise(starts)
+    ]
+
+
 def _starts(counts: Iterable[int]) -> list[int]:
     """Return the number of the first sample of every part, and behind them the number of all."""
     return [0, *accumulate(counts)]
-
-
-def _write(file: h5py.File, name: str, values: np.ndarray | list[str] | Blocks) -> int:
-    """Write one column and return its number of rows."""
-    if isinstance(values, np.ndarray):
-        file.create_dataset(name, data=values)
-        return len(values)
-    if isinstance(values, list):
-        texts = [text.encode(errors="surrogateescape") for text in values]
-        file.create_dataset(f"{name}/{BYTES}", data=np.frombuffer(b"".join(texts), np.uint8))
-        file.create_dataset(f"{name}/{OFFSETS}", data=np.array(_starts(map(len, texts)), dtype="<u8"))
-        return len(values)
-    dataset, start = file.create_dataset(name, values.shape, values.dtype), 0
-    for block in values.blocks:
-        dataset[start : start + len(block)] = block
-        start += len(block)
-    if start != len(dataset):
-        raise ValueError(f"{name}: {start} of {len(dataset)} rows")
-    return start

@@ -9,7 +9,7 @@ from jaxtyping import Integer
 from PIL import Image
 
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_catalog, write_catalog
-from hpcddm.data.columns import write_columns
+from hpcddm.data.column_files import write_columns
 from hpcddm.data.images import TarImages
 from hpcddm.data.tar import Sample, TarIndex, checksums, columns_of, index_tar, write_samples
 from hpcddm.errors import UserError, require

@@ -1,7 +1,7 @@
 """Choice of samples by what is known of them: `data.keep`, over their own values and a table by key."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ class Filter:
     def __init__(self, expression: str | None, table: Path | None = None, key: str = "key") -> None:
         self._keep = None if expression is None else Keep(expression)
         self._table = None if table is None else Table(table, key)
-        self._rows: dict[str, tuple[object, ...]] | None = None
+        self._looked_up: tuple[str, ...] = ()
+        self._rows: dict[str, tuple[object, ...]] = {}
         self.dropped, self.reasons = 0, Counter[str]()
 
     @property
@@ -29,31 +30,34 @@ class Filter:
         """Names of the columns that the expression reads."""
         return [] if self._keep is None else self._keep.names
 
-    def look_up(self, own: Iterable[str]) -> None:
-        """Read the table for keys that `mask` will be given some at a time: each reading goes through all of it."""
+    @property
+    def has_table(self) -> bool:
+        """Tell if values are looked up in a table."""
+        return self._table is not None and self._keep is not None
+
+    def look_up(self, keys: Iterable[str], known: Collection[str] = KNOWN) -> None:
+        """Read the table for the keys that `mask` will be given; all of it is gone through each time.
+
+        known: names of the values that it will be given, too, which are not looked up.
+        """
         if self._table is not None and self._keep is not None:
-            keys = list(own)
-            lacking = [name for name in self.names if name not in KNOWN]
-            columns = self._table.columns(lacking, keys)
-            cells = [columns.get(name, [None] * len(keys)) for name in self.names]
-            self._rows = dict(zip(keys, zip(*cells, strict=True), strict=True))
+            listed = list(keys)
+            columns = self._table.columns([name for name in self.names if name not in known], listed)
+            self._looked_up = tuple(columns)
+            self._rows = dict(zip(listed, zip(*columns.values(), strict=True), strict=True)) if columns else {}
 
     def mask(self, keys: Sequence[str], values: Mapping[str, Sequence[object]]) -> Bool[np.ndarray, " n"]:
         """Tell which samples are kept.
 
-        values: what else is known of them, by name; those of the table are read where the expression names them.
-        Raises `UserError` naming a column that is missing, or of another kind than the expression needs.
+        keys: some that were looked up; values: what else is known of the samples, by name. Raises `UserError` naming a
+        column that is missing, or of another kind than the expression needs.
         """
         # Of no samples nothing is known, and no column is missing.
         if self._keep is None or not keys:
             return np.ones(len(keys), dtype=bool)
         columns: dict[str, Sequence[object]] = {**values, "key": keys}
-        lacking = [name for name in self._keep.names if name not in columns]
-        if self._rows is not None and lacking:
-            rows = [self._rows[key] for key in keys]
-            columns |= {name: [row[self.names.index(name)] for row in rows] for name in lacking}
-        elif self._table is not None and lacking:
-            columns |= self._table.columns(lacking, keys)
+        for place, name in enumerate(self._looked_up):
+            columns[name] = [self._rows[key][place] for key in keys]
         mask = self._keep.mask(columns)
         self.dropped += int(np.sum(~mask))
         self.reasons.update(self._keep.drops(columns))

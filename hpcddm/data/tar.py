@@ -130,24 +130,19 @@ def index_tar(path: Path) -> TarIndex:
 
 
 def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[str]]:
-    """Return the columns of consecutive tars by name; indices: by the tars' numbers in their split.
+    """Return the columns of consecutive tars by name, which all have classes or captions, or none has.
 
-    tar, offset, size, crc32 (of the image's file), key; label and caption where there are any. Raises `UserError`
-    naming a tar without them among others that have them.
+    tar, offset, size, crc32 (of the image's file), key; label and caption where there are any. indices: by the tars'
+    numbers in their split.
     """
-    # A tar without a sample has neither classes nor captions.
-    parts = [index for index in indices.values() if index.keys] or list(indices.values())
+    parts = list(indices.values())
     columns: dict[str, np.ndarray | list[str]] = {
-        "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(index.keys) for index in indices.values()]),
+        "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(part.keys) for part in parts]),
         "offset": np.concatenate([part.offsets for part in parts]),
         "size": np.concatenate([part.sizes for part in parts]),
         "crc32": np.concatenate([checksums(part) for part in parts]),
         "key": [key for part in parts for key in part.keys],
     }
-    for what, values in (("classes", [part.labels for part in parts]), ("captions", [part.captions for part in parts])):
-        lacking = [part.path for part, value in zip(parts, values, strict=True) if value is None]
-        if 0 < len(lacking) < len(parts):
-            raise UserError(f"{lacking[0]}: its images have no {what}, those of other tars have")
     if labels := [part.labels for part in parts if part.labels is not None]:
         columns["label"] = np.concatenate(labels)
     if captions := [part.captions for part in parts if part.captions is not None]:

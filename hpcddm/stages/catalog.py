@@ -1,9 +1,15 @@
-"""Stage catalog: numbers all samples; refuses keys that several share, and too many broken samples."""
+"""Stage catalog: numbers all samples; refuses, or drops, repeated keys, and refuses too many broken samples."""
 
-from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Int64
 
 from hpcddm.config import Experiment
-from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, duplicates, write_catalog
+from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, blocks_of, write_catalog
+from hpcddm.data.column_files import Spool
+from hpcddm.data.columns import TextColumn
+from hpcddm.data.duplicates import repeated
 from hpcddm.data.samples import evaluation_numbers
 from hpcddm.errors import require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
@@ -11,6 +17,7 @@ from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
+from hpcddm.rundir.layout import relative_to_run
 from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
 
@@ -21,11 +28,11 @@ NAMED = 5
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write where the tars and the columns of each split lie; samples are numbered by tar, and in a tar by member."""
     entries = {split: _entry(settings, unit, split) for split in SPLITS}
+    broken = _check_broken(settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts))
+    entries, dropped, files = _with_unique_keys(settings, unit, entries)
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
-    broken = _check_broken(settings, unit, sum(map(len, catalogs.values())))
     for split, catalog in catalogs.items():
         require(len(catalog) > 0, f"data: no {split} sample is left; see data.keep and data.source.heldout")
-    _check_keys(settings, catalogs.values())
     write_catalog(unit.folder / CATALOG_FILE, entries)
     described = {
         split: catalog.described(range(len(catalog)), settings.data.num_classes) for split, catalog in catalogs.items()
@@ -35,8 +42,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     evaluation_numbers(catalogs[HELDOUT], settings, all_names(settings, names))
     digests = {split: catalog.digest(range(len(catalog))) for split, catalog in catalogs.items()}
     digests[ALL] = digest(digests)
-    results = {"splits": described, DIGESTS: digests, "class_names": names, "broken": broken}
-    return Result([CATALOG_FILE], results)
+    results = {"splits": described, DIGESTS: digests, "class_names": names, "broken": broken, "duplicates": dropped}
+    return Result([CATALOG_FILE, *files], results)
 
 
 def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
@@ -56,14 +63,69 @@ def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
     return SplitEntry(columns or [], tars, parts, form if data.source.adopts_tars else None)
 
 
-def _check_keys(settings: Experiment, catalogs: Iterable[Catalog]) -> None:
-    """Raise `UserError` naming the first keys that several samples share."""
-    shared = duplicates([catalog.texts("key") for catalog in catalogs])
-    listed = ", ".join(shared[:NAMED]) + f" and {len(shared) - NAMED} more" * (len(shared) > NAMED)
+def _with_unique_keys(
+    settings: Experiment, unit: Unit, entries: dict[str, SplitEntry]
+) -> tuple[dict[str, SplitEntry], int, list[str]]:
+    """Drop the samples whose key a sample before them has, training samples first, where `data.duplicates` says so.
+
+    Returns the entries, the number of dropped samples, and the files of the columns that were written for it. Raises
+    `UserError` naming the first keys where they are to be refused.
+    """
+    catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
+    columns = [catalog.texts("key") for catalog in catalogs.values() if len(catalog)]
+    places = repeated(columns, unit.folder)
+    if settings.data.duplicates == "refuse":
+        _refuse(settings, columns, places)
+    unique: dict[str, SplitEntry] = {}
+    files: list[str] = []
+    start = 0
+    for split, catalog in catalogs.items():
+        inside = places[(places >= start) & (places < start + len(catalog))] - start
+        unique[split], written = _without(unit, entries[split], catalog, inside)
+        start, files = start + len(catalog), files + written
+    return unique, len(places), files
+
+
+def _refuse(settings: Experiment, columns: list[TextColumn], places: Int64[np.ndarray, " n"]) -> None:
+    """Raise `UserError` naming the first keys that are repeated; places: through all columns."""
+    keys: list[str] = []
+    for column in columns:
+        keys += column.gather(places[(places >= 0) & (places < len(column))][:NAMED])
+        places = places - len(column)
+    shared = list(dict.fromkeys(keys))
+    listed = ", ".join(shared[:NAMED]) + " ..." * (len(places) > NAMED)
     advice = (
         "; with data.source.qualified: true, the tar's path stands before every key" * settings.data.source.adopts_tars
     )
-    require(not shared, f"data: several samples have the key {listed}; a key names one sample of all data{advice}")
+    require(
+        not shared,
+        f"data: {len(places)} samples have a key that another one has, {listed}; a key names one sample of all data;"
+        f" with data.duplicates: drop, the first one is kept{advice}",
+    )
+
+
+def _without(
+    unit: Unit, entry: SplitEntry, catalog: Catalog, dropped: Int64[np.ndarray, " n"]
+) -> tuple[SplitEntry, list[str]]:
+    """Return the entry without some samples, and the files that were written: columns of the parts that had them."""
+    parts: list[Part] = []
+    files: list[str] = []
+    for part in entry.parts:
+        numbers = catalog.numbers_of(part.name)
+        own = dropped[(dropped >= numbers.start) & (dropped < numbers.stop)]
+        if len(own):
+            kept = np.setdiff1d(np.arange(numbers.start, numbers.stop), own)
+            path = unit.folder / f"{part.name}.h5"
+            with Spool(unit.folder) as spool:
+                for block in blocks_of(kept):
+                    spool.append({name: catalog.rows(name, block) for name in entry.columns})
+                spool.write(path)
+            file, cut = relative_to_run(path, unit.run), digest([part.digest, own.tolist()])
+            parts.append(Part(part.name, file, len(kept), cut))
+            files.append(path.name)
+        else:
+            parts.append(part)
+    return replace(entry, parts=parts), files
 
 
 def _check_broken(settings: Experiment, unit: Unit, kept: int) -> int:

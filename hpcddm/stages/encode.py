@@ -8,7 +8,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
-from hpcddm.data.columns import Blocks, write_columns
+from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import Reader
 from hpcddm.devices import own_device
 from hpcddm.encoders.base import ImageEncoder

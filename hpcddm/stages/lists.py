@@ -1,15 +1,17 @@
 """Stage lists: the numbers of every expert's samples, and what all ranges' clusters are."""
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jaxtyping import Integer
+from jaxtyping import Int64, Integer, UInt32
 
 from hpcddm.config import Experiment
 from hpcddm.data import sample_keys, samples
 from hpcddm.data.catalog import Catalog, blocks_of
-from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data.columns import Column
 from hpcddm.data.samples import NUMBERS
 from hpcddm.errors import require
 from hpcddm.pipeline.fingerprints import ALL
@@ -21,6 +23,8 @@ from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.settings import Expert
 
+NUMBER_TYPE = np.dtype("<u4")
+
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write lists of sample numbers, in ascending order, with the digests of their samples: by clusters, or by keys."""
@@ -30,17 +34,17 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def _by_clusters(settings: Experiment, unit: Unit) -> Result:
     num_experts, catalog = settings.cluster.experts, samples.catalog(unit, TRAIN)
     clusters = samples.clusters(catalog)
+    sizes = cluster_sizes(clusters, num_experts).tolist()
     lists: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
-    for expert in range(num_experts):
+    for expert, size in enumerate(sizes):
         unit.stop_if_requested()
-        numbers = members(clusters, expert)
-        require(len(numbers) > 0, f"cluster.clustering: cluster {expert} is empty; use another seed or fewer experts")
-        lists |= _write(settings, unit, catalog, expert, numbers)
-        digests[list_name(expert)] = catalog.digest(numbers)
+        require(size > 0, f"cluster.clustering: cluster {expert} is empty; use another seed or fewer experts")
+        numbers = Blocks((size,), NUMBER_TYPE, members(clusters, expert))
+        name = list_name(expert)
+        lists[name], digests[name] = _write(settings, unit, catalog, expert, numbers)
         unit.heartbeat.beat(expert + 1, num_experts)
     digests[ALL] = digest([digests, _heldout_digest(unit)])
-    sizes = [entry["samples"] for entry in lists.values()]
     print(f"cluster sizes {sizes}, largest / mean {max(sizes) * num_experts / sum(sizes):.2f}", flush=True)
     ranges = {key: assigned.digest for key, assigned in unit.inputs_of("assign").items()}
     atomic.write_json(unit.folder / LISTS_FILE, {"lists": lists, DIGESTS: digests, "clusters": ranges})
@@ -60,17 +64,20 @@ def _by_keys(settings: Experiment, unit: Unit) -> Result:
         unit.heartbeat.beat(done, len(catalog))
 
     numbers = sample_keys.numbers_of(keys, path, catalog.texts("key"), advance)
-    lists = _write(settings, unit, catalog, joined.name, numbers)
+    described, samples_digest = _write(settings, unit, catalog, joined.name, numbers)
     print(f"{len(numbers)} samples", flush=True)
-    return Result([list_file(joined.name)], {"lists": lists, DIGESTS: {joined.name: catalog.digest(numbers)}})
+    results = {"lists": {joined.name: described}, DIGESTS: {joined.name: samples_digest}}
+    return Result([list_file(joined.name)], results)
 
 
 def _write(
-    settings: Experiment, unit: Unit, catalog: Catalog, expert: Expert, numbers: Integer[np.ndarray, " n"]
-) -> dict[str, dict[str, Any]]:
-    """Write one list; return its description by its name."""
-    write_columns(unit.folder / list_file(expert), {NUMBERS: numbers})
-    return {list_name(expert): catalog.described(numbers, settings.data.num_classes)}
+    settings: Experiment, unit: Unit, catalog: Catalog, expert: Expert, numbers: Integer[np.ndarray, " n"] | Blocks
+) -> tuple[dict[str, Any], str]:
+    """Write one list; return its description, and the digest of its samples."""
+    path = unit.folder / list_file(expert)
+    write_columns(path, {NUMBERS: numbers})
+    written = Column(NUMBERS, {path: numbers.shape[0]}).mapped()
+    return catalog.described(written, settings.data.num_classes), catalog.digest(written)
 
 
 def _heldout_digest(unit: Unit) -> str:
@@ -81,8 +88,15 @@ def _heldout_digest(unit: Unit) -> str:
     return hashed.hexdigest()
 
 
-def members(clusters: Column, cluster: int) -> np.ndarray:
-    """List the numbers of a cluster's samples, uint32 (N,), in ascending order."""
-    blocks = blocks_of(range(len(clusters)))
-    found = [block[0] + np.flatnonzero(clusters.gather(block) == cluster) for block in blocks]
-    return np.concatenate(found).astype("<u4")
+def cluster_sizes(clusters: Column, num_clusters: int) -> Int64[np.ndarray, " {num_clusters}"]:
+    """Count the samples of every cluster."""
+    sizes = np.zeros(num_clusters, dtype=np.int64)
+    for block in blocks_of(range(len(clusters))):
+        sizes += np.bincount(clusters.gather(block), minlength=num_clusters)
+    return sizes
+
+
+def members(clusters: Column, cluster: int) -> Iterator[UInt32[np.ndarray, " n"]]:
+    """Yield the numbers of a cluster's samples in ascending order, block by block."""
+    for block in blocks_of(range(len(clusters))):
+        yield (block[0] + np.flatnonzero(clusters.gather(block) == cluster)).astype(NUMBER_TYPE)

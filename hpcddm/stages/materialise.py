@@ -10,8 +10,7 @@ from hpcddm.runtime.unit import Result, Unit
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Copy the samples of a list; an attempt that continues another one keeps the tars that are complete."""
-    listed = samples.expert_list(unit, copied_expert(unit.key))
-    numbers = listed.gather(range(len(listed)))
+    numbers = samples.expert_list(unit, copied_expert(unit.key)).mapped()
 
     def advance(done: int) -> None:
         unit.stop_if_requested()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path
+from typing import TypeVar
 
 from PIL import Image
 
@@ -13,10 +14,10 @@ from hpcddm import paths, plugins
 from hpcddm.config import Experiment
 from hpcddm.data.adopted import AdoptedTar, index_adopted, values_of
 from hpcddm.data.catalog import Tar, stamp_of
-from hpcddm.data.columns import write_columns
+from hpcddm.data.column_files import Spool
 from hpcddm.data.filtering import Filter
 from hpcddm.data.pictures import PictureError, read_picture, shaped
-from hpcddm.data.sources.base import Record, Source, Split, TarSource
+from hpcddm.data.sources.base import KNOWN, Record, Source, Split, TarSource
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.tar import TarIndex, columns_of, index_tar, write_tar
 from hpcddm.data.transforms.base import Transform
@@ -29,8 +30,11 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import relative_to_run
 from hpcddm.runtime.unit import Result, Unit
 
+T = TypeVar("T")
 IMAGES_AT_ONCE, PIXELS_AT_ONCE = 256, 16_000_000
 """Most pictures, and pixels, that wait for the filter together."""
+KEYS_AT_ONCE = 1 << 20
+"""Number of keys that are looked up in a table together: each time, all of it is read."""
 IMAGES_TIMED = 64
 """Images that a benchmark writes at once."""
 NAMED = 20
@@ -42,9 +46,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     data = paths.located(settings.data, unit.run.root)
     source = plugins.create(Source, data.source)
     chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
-    if isinstance(source, TarSource):
-        return _adopt(settings, unit, source, _Collected(chosen))
-    return _write(settings, unit, source, _Collected(chosen))
+    with Spool(unit.folder) as spool:
+        collected = _Collected(chosen, spool)
+        if isinstance(source, TarSource):
+            return _adopt(settings, unit, source, collected)
+        return _write(settings, unit, source, collected)
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -57,27 +63,38 @@ class _Collected:
     """Samples, tars and broken samples that a unit has collected."""
 
     filter: Filter
-    indices: dict[int, TarIndex] = field(default_factory=dict)
-    """Samples of every tar, by the tar's number in the split."""
+    spool: Spool
+    """Columns of the samples."""
     tars: list[Tar] = field(default_factory=list)
     broken: list[dict[str, str]] = field(default_factory=list)
     """Samples that cannot be used: tar, key, reason."""
 
     def add(self, number: int, index: TarIndex, num_classes: int | None) -> None:
-        """Add the samples of a tar; raises `UserError` where they lack a class, or have one too many."""
+        """Add the samples of a tar, by its number in the split.
+
+        Raises `UserError` where they lack a class or have one too many, or lack what those of other tars have.
+        """
         if num_classes is not None and index.keys:
             _check_classes(num_classes, index)
-        self.indices[number] = index
+        columns = columns_of({number: index})
+        # A tar without a sample has neither classes nor captions.
+        if index.keys and self.spool.names and self.spool.names != list(columns):
+            own, others = (", ".join(names) for names in (columns, self.spool.names))
+            raise UserError(f"{index.path}: its samples have {own}; those of other tars have {others}")
+        self.spool.append(columns)
+
+    def look_up_at_once(self, keys: int) -> float:
+        """Return the share that so many keys of a tar are of those that are looked up together."""
+        return keys / KEYS_AT_ONCE if self.filter.has_table else 1.0
 
     def result(self, unit: Unit, class_names: list[str], written: list[str]) -> Result:
         """Write the columns, and what is broken; written: the unit's own tars."""
-        columns = columns_of(self.indices)
-        write_columns(unit.folder / COLUMNS, columns)
+        self.spool.write(unit.folder / COLUMNS)
         if self.broken:
             atomic.write_text(unit.folder / BROKEN, "".join(f"{json.dumps(sample)}\n" for sample in self.broken))
         results = {
-            "images": len(columns["key"]),
-            "columns": sorted(columns),
+            "images": self.spool.rows,
+            "columns": sorted(self.spool.names),
             "class_names": class_names,
             "tars": [asdict(tar) for tar in self.tars],
             "broken": {"samples": len(self.broken), "first": self.broken[:NAMED]},
@@ -93,21 +110,22 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], col
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
-    collected.filter.look_up(source.prefix + records.key(number) for number in span)
     transform = plugins.create(Transform, data.transform)
 
     def fit(image: Image.Image) -> Image.Image:
         return shaped(image, data.channels, data.image_size, transform)
 
-    for number in tars:
-        path = unit.folder / tar_file(number)
-        with atomic.replacing(path, durable=False) as staged:
-            picked = _pick(_sound(records, images[number], source.prefix, collected), span, unit, collected, fit)
-            count = write_tar(staged, picked, data.image_size, data.channels, transform)
-        index = index_tar(path)
-        require(len(index.keys) == count, f"{path}: {count} images written, others found")
-        collected.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
-        collected.add(number, index, data.num_classes)
+    for group in _grouped(tars, lambda number: collected.look_up_at_once(len(images[number]))):
+        collected.filter.look_up(source.prefix + records.key(place) for number in group for place in images[number])
+        for number in group:
+            path = unit.folder / tar_file(number)
+            with atomic.replacing(path, durable=False) as staged:
+                picked = _pick(_sound(records, images[number], source.prefix, collected), span, unit, collected, fit)
+                count = write_tar(staged, picked, data.image_size, data.channels, transform)
+            index = index_tar(path)
+            require(len(index.keys) == count, f"{path}: {count} images written, others found")
+            collected.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
+            collected.add(number, index, data.num_classes)
     return collected.result(unit, records.class_names, [tar_file(number) for number in tars])
 
 
@@ -122,7 +140,7 @@ def _pick(
 
     span: the numbers of all records of the unit; fit: makes a square of a picture, or raises `PictureError`.
     """
-    for block in _in_blocks(numbered):
+    for block in _grouped(numbered, _memory_share):
         unit.stop_if_requested()
         unit.heartbeat.beat(block[-1][0] + 1 - span.start, len(span))
         own = [record for _, record in block]
@@ -149,18 +167,23 @@ def _sound(records: Split, images: range, prefix: str, collected: _Collected) ->
             collected.broken.append({"tar": "", "key": prefix + records.key(number), "reason": str(error)})
 
 
-def _in_blocks(numbered: Iterable[tuple[int, Record]]) -> Iterator[list[tuple[int, Record]]]:
-    """Yield some records at a time, of great pictures fewer."""
-    block: list[tuple[int, Record]] = []
-    pixels = 0
-    for number, record in numbered:
-        block.append((number, record))
-        pixels += math.prod(record.image.size)
-        if len(block) == IMAGES_AT_ONCE or pixels >= PIXELS_AT_ONCE:
-            yield block
-            block, pixels = [], 0
-    if block:
-        yield block
+def _memory_share(numbered: tuple[int, Record]) -> float:
+    """Return the share of the memory for waiting records that one takes."""
+    return 1 / IMAGES_AT_ONCE + math.prod(numbered[1].image.size) / PIXELS_AT_ONCE
+
+
+def _grouped(items: Iterable[T], share: Callable[[T], float]) -> Iterator[list[T]]:
+    """Yield consecutive items in groups that end where their shares add up to 1."""
+    group: list[T] = []
+    total = 0.0
+    for item in items:
+        group.append(item)
+        total += share(item)
+        if total >= 1:
+            yield group
+            group, total = [], 0.0
+    if group:
+        yield group
 
 
 def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], collected: _Collected) -> Result:
@@ -179,19 +202,24 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         shaped(picture, data.channels, data.image_size, transform)
         return picture.size
 
-    own: list[AdoptedTar] = []
-    for number in numbers:
+    def indexed(number: int) -> AdoptedTar:
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         tar = tars[number]
         path = tar.path
         collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        own.append(index_adopted(path, tar.layout, tar.prefix, check, collected.filter.names, tar.is_of_split))
-        collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in own[-1].broken]
-    # All at once, for a table is read whole.
-    keys = [key for adopted in own for key in adopted.index.keys]
-    kept = iter(collected.filter.mask(keys, values_of(own, collected.filter.names)).tolist())
-    for number, adopted in zip(numbers, own, strict=True):
-        collected.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
+        adopted = index_adopted(path, tar.layout, tar.prefix, check, collected.filter.names, tar.is_of_split)
+        collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in adopted.broken]
+        return adopted
+
+    numbered = ((number, indexed(number)) for number in numbers)
+    for group in _grouped(numbered, lambda pair: collected.look_up_at_once(len(pair[1].index.keys))):
+        own = [adopted for _, adopted in group]
+        keys = [key for adopted in own for key in adopted.index.keys]
+        values = values_of(own, collected.filter.names)
+        collected.filter.look_up(keys, KNOWN | values.keys())
+        kept = iter(collected.filter.mask(keys, values).tolist())
+        for number, adopted in group:
+            collected.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
     return collected.result(unit, [], [])
 
 

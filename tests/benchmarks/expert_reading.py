@@ -20,7 +20,7 @@ from rich.table import Table
 
 from hpcddm.data.adopted import index_adopted
 from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, stamp_of
-from hpcddm.data.columns import write_columns
+from hpcddm.data.column_files import write_columns
 from hpcddm.data.images import TarImages
 from hpcddm.data.layout import Layout
 from hpcddm.data.pictures import decode

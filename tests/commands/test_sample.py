@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from hpcddm import plugins
 from hpcddm.commands.sample import _class_of
 from hpcddm.data.catalog import Part, SplitEntry, write_catalog
-from hpcddm.data.columns import write_columns
+from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.networks import denoisers

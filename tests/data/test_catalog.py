@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 
 from hpcddm.data import tar
-from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, duplicates, open_catalog, write_catalog
-from hpcddm.data.columns import TextColumn, write_columns
+from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, open_catalog, write_catalog
+from hpcddm.data.column_files import write_columns
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import CATALOG
@@ -81,31 +81,12 @@ def test_samples_are_described_with_the_classes_that_they_have(tmp_path):
     assert not unlabelled.has("label") and not unlabelled.has("caption")
 
 
-@pytest.mark.parametrize("what, named", [("label", "classes"), ("caption", "captions")])
-def test_a_tar_without_what_others_have_is_named(tmp_path, what, named):
-    made = records(**{what: dict.fromkeys(range(5, 9))})
-    with pytest.raises(UserError, match=f"1.tar: its images have no {named}, those of other tars have"):
-        written(tmp_path, made=made)
-
-
 @pytest.mark.parametrize("size", [1, 5, 100])
 @pytest.mark.parametrize("numbers", [range(3, 15), list(range(12)), np.arange(13)], ids=["range", "list", "array"])
 def test_blocks_are_all_numbers_in_order(numbers, size):
     blocks = list(blocks_of(numbers, size))
     assert [number for block in blocks for number in block] == list(numbers)
     assert all(0 < len(block) <= size for block in blocks)
-
-
-def texts(path, keys):
-    write_columns(path, {"key": keys})
-    return TextColumn("key", {path: len(keys)})
-
-
-def test_keys_that_several_samples_share_are_found_wherever_they_are(tmp_path):
-    first = texts(tmp_path / "a", [f"key-{number}" for number in range(1000)])
-    second = texts(tmp_path / "b", ["key-7", "other", "twice", "twice", "key-999"])
-    assert duplicates([first]) == [] and duplicates([second]) == ["twice"]
-    assert sorted(duplicates([first, second])) == ["key-7", "key-999", "twice"]
 
 
 def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):

@@ -1,10 +1,13 @@
 import random
+from itertools import pairwise
 
 import h5py
 import numpy as np
 import pytest
 
-from hpcddm.data.columns import Blocks, Column, TextColumn, write_columns
+from hpcddm.data import column_files
+from hpcddm.data.column_files import Blocks, Spool, write_columns
+from hpcddm.data.columns import Column, TextColumn
 from hpcddm.errors import UserError
 from tests.helpers import python
 
@@ -69,6 +72,35 @@ def test_blocks_are_the_rows_that_they_make_together(tmp_path):
     rows = np.arange(24, dtype="<f4").reshape(8, 3)
     write_columns(tmp_path / "x.h5", {"f": Blocks(rows.shape, rows.dtype, iter([rows[:3], rows[3:4], rows[4:]]))})
     assert np.array_equal(Column("f", {tmp_path / "x.h5": 8}).gather(range(8)), rows)
+
+
+ROWS = {"n": np.arange(9, dtype="<u2"), "v": np.arange(18.0).reshape(9, 2), "t": ["a", "", "\udcff", *"\u00e9bcdef"]}
+
+
+@pytest.mark.parametrize("ends", [[9], [0, 4, 4, 9], range(1, 10)], ids=str)
+def test_columns_that_come_in_blocks_are_those_that_came_at_once(tmp_path, monkeypatch, ends):
+    monkeypatch.setattr(column_files, "BYTES_AT_ONCE", 20)
+    write_columns(tmp_path / "whole.h5", ROWS)
+    with Spool(tmp_path) as spool:
+        for start, end in pairwise([0, *ends]):
+            spool.append({name: rows[start:end] for name, rows in ROWS.items()})
+        spool.write(tmp_path / "spooled.h5")
+    assert spool.rows == 9 and spool.names == list(ROWS)
+    for kind, names in ((Column, "nv"), (TextColumn, "t")):
+        for name in names:
+            whole, spooled = (kind(name, {tmp_path / file: 9}) for file in ("whole.h5", "spooled.h5"))
+            assert np.array_equal(whole.gather(range(9)), spooled.gather(range(9)))
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.h5", "spooled.h5"}
+
+
+@pytest.mark.parametrize(
+    "block", [{"n": np.arange(2)}, {"t": ["x"], "n": np.arange(1)}, {"n": np.arange(2), "t": [""]}]
+)
+def test_a_block_of_other_columns_is_an_error(tmp_path, block):
+    with Spool(tmp_path) as spool:
+        spool.append({"n": np.arange(3), "t": ["x"] * 3})
+        with pytest.raises(ValueError, match="n, t"):
+            spool.append(block)
 
 
 def test_equal_columns_are_equal_bytes(tmp_path):

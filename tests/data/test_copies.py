@@ -6,7 +6,8 @@ import pytest
 from PIL import Image
 
 from hpcddm.data import copies, pictures, tar
-from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import Column
 from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
 from hpcddm.data.images import CopiedImages, TarImages
 from hpcddm.errors import UserError

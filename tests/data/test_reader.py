@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from hpcddm.data import tar
-from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import Column
 from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError

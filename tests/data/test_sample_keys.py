@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hpcddm.data import sample_keys
-from hpcddm.data.columns import TextColumn, write_columns
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import TextColumn
 from hpcddm.errors import UserError
 
 KEYS = ["a", "b c", "\N{LATIN SMALL LETTER E WITH ACUTE}", "d", "e", "\udcff"]

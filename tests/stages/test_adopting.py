@@ -22,6 +22,7 @@ from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.networks.batches import noisy_batches
+from hpcddm.pipeline import ranges
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -206,7 +207,7 @@ def test_a_tar_that_was_changed_after_it_had_been_indexed_is_refused(bench, fold
 
 def test_keys_that_several_tars_have_are_refused_with_the_key_that_tells_them_apart(bench, folder):
     shutil.copy(folder / "00000.tar", folder / "00004.tar")
-    with pytest.raises(UserError, match=r"several samples have the key .*data\.source\.qualified: true"):
+    with pytest.raises(UserError, match=r"have a key that another one has, .*data\.source\.qualified: true"):
         bench().make_data()
 
 
@@ -222,6 +223,22 @@ def test_a_tar_without_samples_and_one_of_which_none_is_kept_are_passed_over(ben
     reader = samples.reader(made.unit(MONOLITH), "train")
     assert reader.images(range(len(train))).shape == (len(train), 16, 16, 3)
     assert len(reader.captions(range(len(train)))) == len(train)
+
+
+def test_a_tar_without_captions_among_tars_that_have_them_is_named(bench, folder, monkeypatch):
+    with tarfile.open(folder / "00001.tar") as whole, tarfile.open(folder / "00000a.tar", "w") as cut:
+        for member in whole:
+            if not member.name.endswith("txt"):
+                cut.addfile(member, whole.extractfile(member))
+    (folder / "00001.tar").unlink()
+    # In one range or in several, it is one of them that finds it.
+    for most, error in (
+        (1, r"00000a\.tar: its samples have .*those of other tars have .*caption"),
+        (256, "have caption, "),
+    ):
+        monkeypatch.setattr(ranges, "MOST_RANGES", most)
+        with pytest.raises(UserError, match=error):
+            bench().make_data()
 
 
 def test_a_filter_that_keeps_nothing_is_named(bench):

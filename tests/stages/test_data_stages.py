@@ -1,6 +1,7 @@
 """The data stages one after the other on a few images: numbers, ranges, lists."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,9 +37,9 @@ def made(tmp_path, monkeypatch):
     """Make all data stages with so many ranges at most."""
     write_source(tmp_path / "images")
 
-    def make(most):
+    def make(most, **changes):
         monkeypatch.setattr(ranges, "MOST_RANGES", most)
-        bench = Bench(tmp_path, f"run-{most}", **TINY)
+        bench = Bench(tmp_path, f"run-{most}", **TINY, **changes)
         bench.make_data()
         return bench
 
@@ -108,16 +109,37 @@ def test_other_clusters_of_a_range_are_another_output_of_the_lists(made):
     assert stored["clusters"]["assign/heldout-000"] == manifest.read(bench.run.unit("assign/heldout-000")).digest
 
 
-def test_keys_that_samples_share_are_named(tmp_path, made, monkeypatch):
+@pytest.fixture
+def shared_keys(monkeypatch):
+    """Give three training samples, of two tars, the key of the first, and a held-out sample that of a training one."""
     real = IdxSplit.__getitem__
 
     def shared(split, number):
         record = real(split, number)
-        return type(record)("twice" if number in (3, 90) and split.split == "train" else record.key, record.image, 0)
+        keys = {3: "twice", 30: "twice", 90: "twice"} if split.split == "train" else {2: "train-0000005"}
+        return replace(record, key=keys.get(number, record.key))
 
     monkeypatch.setattr(IdxSplit, "__getitem__", shared)
-    with pytest.raises(UserError, match="several samples have the key twice; a key names one sample"):
+
+
+@pytest.mark.usefixtures("shared_keys")
+def test_keys_that_samples_share_are_named(made):
+    with pytest.raises(
+        UserError, match="3 samples have a key that another one has, twice, train-0000005; .*data.duplicates: drop"
+    ):
         made(256)
+
+
+@pytest.mark.usefixtures("shared_keys")
+def test_of_samples_that_share_a_key_the_first_is_kept_on_request(made):
+    bench = made(256, data__duplicates="drop")
+    train, heldout = (samples.reader(bench.unit(MONOLITH), split) for split in ("train", "heldout"))
+    keys = train.keys(range(len(train)))
+    assert keys == [f"train-{number:07d}" if number != 3 else "twice" for number in range(96) if number not in (30, 90)]
+    assert train.labels(range(94)).tolist() == [number % 4 for number in range(96) if number not in (30, 90)]
+    assert train.images(range(94)).shape == (94, 8, 8, 1) and train.clusters(range(94)).shape == (94,)
+    assert len(heldout) == 39 and "train-0000005" not in heldout.keys(range(39))
+    assert manifest.read(bench.run.unit(CATALOG)).results["duplicates"] == 3
 
 
 @pytest.mark.parametrize("transform, edges", [("centre_crop", [120, 120]), ("resize", [40, 200])])

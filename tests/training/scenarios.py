@@ -23,7 +23,8 @@ from torch import nn
 
 from hpcddm.data import tar
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
-from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import Column
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.sources.base import Record

@@ -113,7 +113,7 @@ class StagedImages(Images):
         # What an execution left that was killed here.
         self._remove(self._folder.parent)
         try:
-            listed = range(len(self._catalog)) if self._numbers is None else _all(self._numbers)
+            listed = range(len(self._catalog)) if self._numbers is None else self._numbers.mapped()
             require(private.make(self._folder.parent), f"{self._folder.parent} belongs to somebody else")
             self._folder.mkdir(mode=0o700)
             needed, free = largest_bytes(self._catalog, listed), atomic.free_bytes(self._folder)
@@ -141,7 +141,3 @@ class StagedImages(Images):
     @staticmethod
     def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _all(numbers: Column) -> np.ndarray:
-    return numbers.gather(range(len(numbers)))

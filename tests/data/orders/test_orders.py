@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import Column
 from hpcddm.data.orders.base import Listed, Turns
 from hpcddm.data.samples import balanced_order
 from tests.helpers import tiny

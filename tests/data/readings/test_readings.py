@@ -12,7 +12,8 @@ from PIL import Image
 from hpcddm import plugins
 from hpcddm.data import tar
 from hpcddm.data.batch import NoisyBatches
-from hpcddm.data.columns import Column, write_columns
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import Column
 from hpcddm.data.copies import write_copy
 from hpcddm.data.draws import Draws
 from hpcddm.data.loader import Loader

@@ -1,0 +1,140 @@
+"""Writing columns into HDF5 files of contiguous datasets: rows that are in memory, or that come block by block."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import h5py
+import numpy as np
+
+from hpcddm.rundir import atomic
+
+BYTES, OFFSETS = "bytes", "offsets"
+"""Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""
+BYTES_AT_ONCE = 1 << 22
+"""Bytes of a spooled column that are in memory together while it is written."""
+Rows = np.ndarray | Sequence[str]
+"""Rows of a column in memory."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows of a column that need not be in memory together: consecutive blocks of `shape[0]` rows in all."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    blocks: Iterable[np.ndarray]
+
+
+def write_columns(path: Path, columns: Mapping[str, Rows | Blocks]) -> None:
+    """Write columns of equal length into one HDF5 file that `Column` and `TextColumn` can map.
+
+    Raises ValueError, and leaves the file as it was, for lengths that differ or rows that are missing.
+    """
+    with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+        counts = {name: _write(file, name, values) for name, values in columns.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"{path}: columns of one file have equally many rows, not {counts}")
+
+
+class Spool:
+    """Columns whose number of rows is known at the end only: their blocks wait on disk; a context manager.
+
+    folder: gets files without a name, of which a killed process leaves nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._datasets = folder, dict[str, _Spooled]()
+        self.names: list[str] = []
+        self.rows = 0
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for spooled in self._datasets.values():
+            spooled.file.close()
+
+    def append(self, columns: Mapping[str, Rows]) -> None:
+        """Append a block of rows, which has the columns of all blocks before it; a block of none may have any.
+
+        Raises ValueError for other columns, or for lengths that differ.
+        """
+        counts = {len(rows) for rows in columns.values()}
+        if counts == {0}:
+            return
+        if len(counts) != 1 or (self.names and list(columns) != self.names):
+            raise ValueError(f"{', '.join(columns)}: not equally many rows of {', '.join(self.names)}")
+        self.names = list(columns)
+        self.rows += counts.pop()
+        for name, rows in columns.items():
+            if isinstance(rows, np.ndarray):
+                self._add(name, rows)
+            else:
+                texts = [text.encode(errors="surrogateescape") for text in rows]
+                first = self._datasets[f"{name}/{BYTES}"].rows if f"{name}/{BYTES}" in self._datasets else 0
+                ends = np.array([*accumulate(map(len, texts), initial=first)], dtype="<u8")
+                self._add(f"{name}/{BYTES}", np.frombuffer(b"".join(texts), np.uint8))
+                self._add(f"{name}/{OFFSETS}", ends[1:] if f"{name}/{OFFSETS}" in self._datasets else ends)
+
+    def write(self, path: Path) -> None:
+        """Write all rows into one HDF5 file as `write_columns` does."""
+        with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+            for name, spooled in self._datasets.items():
+                _write(file, name, spooled.blocks())
+
+    def _add(self, name: str, rows: np.ndarray) -> None:
+        if name not in self._datasets:
+            file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (closed by `__exit__`)
+            self._datasets[name] = _Spooled(file, rows.dtype, rows.shape[1:])
+        spooled = self._datasets[name]
+        spooled.file.write(np.ascontiguousarray(rows, spooled.dtype).data)
+        spooled.rows += len(rows)
+
+
+@dataclass
+class _Spooled:
+    """A dataset that waits in a file."""
+
+    file: BinaryIO
+    dtype: np.dtype
+    item_shape: tuple[int, ...]
+    rows: int = field(default=0)
+
+    def blocks(self) -> Blocks:
+        """Return the rows as blocks that are read when they are needed."""
+        return Blocks((self.rows, *self.item_shape), self.dtype, self._read())
+
+    def _read(self) -> Iterator[np.ndarray]:
+        item = np.dtype((self.dtype, self.item_shape))
+        at_once = max(BYTES_AT_ONCE // item.itemsize, 1)
+        self.file.seek(0)
+        for start in range(0, self.rows, at_once):
+            content = self.file.read(min(at_once, self.rows - start) * item.itemsize)
+            yield np.frombuffer(content, self.dtype).reshape(-1, *self.item_shape)
+
+
+def _write(file: h5py.File, name: str, values: Rows | Blocks) -> int:
+    """Write one column and return its number of rows."""
+    if isinstance(values, np.ndarray):
+        file.create_dataset(name, data=values)
+        return len(values)
+    if not isinstance(values, Blocks):
+        texts = [text.encode(errors="surrogateescape") for text in values]
+        file.create_dataset(f"{name}/{BYTES}", data=np.frombuffer(b"".join(texts), np.uint8))
+        ends = accumulate(map(len, texts), initial=0)
+        file.create_dataset(f"{name}/{OFFSETS}", data=np.array([*ends], dtype="<u8"))
+        return len(values)
+    dataset, start = file.create_dataset(name, values.shape, values.dtype), 0
+    for block in values.blocks:
+        dataset[start : start + len(block)] = block
+        start += len(block)
+    if start != len(dataset):
+        raise ValueError(f"{name}: {start} of {len(dataset)} rows")
+    return start
