@@ -51,6 +51,8 @@ class ExpertSettings(StrictModel):
     """Exceptions, cluster by cluster; monolith and student have none."""
     init_from: InitialWeights | None = None
     """Initial weights of experts, monolith and student; without it they are random."""
+    foreign_share: Fraction = 0.0
+    """Share of the samples of every cluster's expert that are drawn from the other clusters."""
     joined: list[JoinedExpert] = []
     """Experts that come later, outside `cluster.experts`."""
     sites: list[Name] | None = None

@@ -38,6 +38,16 @@ def chosen(seed: int, stream: str, size: int, count: int) -> Int64[np.ndarray, "
     return Bijection(f"{seed}/{stream}", size)(np.arange(min(count, size)))
 
 
+def are_chosen(
+    seed: int, stream: str, size: int, count: int, numbers: Int64[np.ndarray, " n"]
+) -> Bool[np.ndarray, " n"]:
+    """Tell of some of the numbers 0 ... size - 1 whether they are among `count` of them that are chosen at random.
+
+    Those of a larger count are these and more.
+    """
+    return Bijection(f"{seed}/{stream}", size)(numbers) < count
+
+
 @dataclass(frozen=True)
 class Draws:
     """Random numbers of one training; its samples are numbered in the order in which they are seen.

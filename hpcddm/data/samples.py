@@ -21,7 +21,7 @@ from hpcddm.data.readings.base import Reading
 from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
 from hpcddm.pipeline.keys import CATALOG, LISTS
-from hpcddm.pipeline.lists import list_file, list_key, list_results
+from hpcddm.pipeline.lists import list_file, list_key, list_results, training_file
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.settings import Expert
@@ -71,9 +71,18 @@ def clusters(own: Catalog) -> Column:
 
 
 def expert_list(unit: Unit, expert: Expert) -> Column:
-    """Map the numbers of an expert's samples, in ascending order."""
+    """Map the numbers of an expert's own samples, of a cluster all of them, in ascending order."""
     path = unit.input(list_key(expert), list_file(expert))
     return Column(NUMBERS, {path: list_results(unit.inputs, expert)["samples"]})
+
+
+def training_list(unit: Unit, expert: Expert) -> Column:
+    """Map the numbers of the samples that an expert is trained on: its own, and those of `experts.foreign_share`."""
+    described = list_results(unit.inputs, expert)
+    if "foreign" not in described:
+        return expert_list(unit, expert)
+    path = unit.input(list_key(expert), training_file(expert))
+    return Column(NUMBERS, {path: described["samples"] + described["foreign"]})
 
 
 def order_of(settings: Experiment, seed: int, stream: str, size: int) -> EpochOrder[OrderSettings]:

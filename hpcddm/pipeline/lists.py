@@ -1,5 +1,6 @@
 """Stage lists: the samples of every expert, by clusters or by keys; behind it nothing needs a unit of a range."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,8 +37,16 @@ def list_file(expert: Expert) -> str:
     return f"{list_name(expert)}.h5"
 
 
+def training_file(expert: Expert) -> str:
+    """Return the file of the list that an expert is trained on where that has samples of other clusters."""
+    return f"{list_name(expert)}-training.h5"
+
+
 def list_results(inputs: Mapping[str, Manifest], expert: Expert) -> dict[str, Any]:
-    """Return what is known of an expert's list: `samples` and, with classes, `class_counts`."""
+    """Return what is known of an expert's list: `samples` and, with classes, `class_counts`.
+
+    Both are of its cluster; `foreign` is the number of samples of others that it is trained on, where there are any.
+    """
     return inputs[list_key(expert)].results["lists"][list_name(expert)]
 
 
@@ -61,15 +70,19 @@ class ListsStage(Stage):
         return {} if key == LISTS else {CATALOG: TRAIN}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the number of experts, or the content of a file of keys."""
+        """Cover the number of experts and, where there are any, the foreign samples; or a file of keys."""
         if key == LISTS:
-            return {"cluster.experts": experiment.cluster.experts}
+            settings = {"cluster.experts": experiment.cluster.experts}
+            share = experiment.experts.foreign_share
+            return settings | ({"experts.foreign_share": share, "seed": experiment.seed} if share else {})
         return {"experts.joined.content": experiment.experts.joined_expert(name_of(key)).content}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the numbers of all training samples, the most that a list of keys can name."""
         if key != LISTS:
             return DiskSpace(images["train"] * LIST_ENTRY_BYTES + ENTRY_BYTES, 0, 1)
-        experts = experiment.cluster.experts
+        experts, share = experiment.cluster.experts, experiment.experts.foreign_share
         entries = experts + len(range_keys(experiment, "assign"))
-        return DiskSpace(images["train"] * LIST_ENTRY_BYTES + entries * ENTRY_BYTES, 0, experts + 2)
+        lists = DiskSpace(images["train"] * LIST_ENTRY_BYTES + entries * ENTRY_BYTES, 0, experts + 2)
+        trained = DiskSpace(math.ceil(images["train"] / (1 - share)) * LIST_ENTRY_BYTES, 0, experts)
+        return lists + trained if share else lists

@@ -1,5 +1,6 @@
 """Stage materialise: the samples of a list once more, as tars of their own; only where `data.reading` reads them."""
 
+import math
 from typing import Any
 
 from hpcddm.config import Experiment
@@ -57,5 +58,5 @@ class MaterialiseStage(Stage):
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a list of middle length; of a list of keys, whose length is not known, as many samples."""
-        samples = -(-images["train"] // experiment.cluster.experts)
+        samples = math.ceil(images["train"] / experiment.cluster.experts / (1 - experiment.experts.foreign_share))
         return DiskSpace(samples * disk.sample_bytes(experiment), 0, 3)

@@ -12,11 +12,12 @@ from hpcddm.data import sample_keys, samples
 from hpcddm.data.catalog import Catalog, blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.columns import Column
+from hpcddm.data.foreign import foreign_count, with_foreign
 from hpcddm.data.samples import NUMBERS
 from hpcddm.errors import require
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import LISTS
-from hpcddm.pipeline.lists import LISTS_FILE, list_file, list_name
+from hpcddm.pipeline.lists import LISTS_FILE, list_file, list_name, training_file
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import DIGESTS, digest
@@ -45,10 +46,38 @@ def _by_clusters(settings: Experiment, unit: Unit) -> Result:
         lists[name], digests[name] = _write(settings, unit, catalog, expert, numbers)
         unit.heartbeat.beat(expert + 1, num_experts)
     digests[ALL] = digest([digests, _heldout_digest(unit)])
+    trained = _with_foreign(settings, unit, clusters, lists, digests) if settings.experts.foreign_share else []
     print(f"cluster sizes {sizes}, largest / mean {max(sizes) * num_experts / sum(sizes):.2f}", flush=True)
     ranges = {key: assigned.digest for key, assigned in unit.inputs_of("assign").items()}
     atomic.write_json(unit.folder / LISTS_FILE, {"lists": lists, DIGESTS: digests, "clusters": ranges})
-    return Result([LISTS_FILE, *map(list_file, range(num_experts))], {"lists": lists, DIGESTS: digests, "sizes": sizes})
+    outputs = [LISTS_FILE, *map(list_file, range(num_experts)), *trained]
+    return Result(outputs, {"lists": lists, DIGESTS: digests, "sizes": sizes})
+
+
+def _with_foreign(
+    settings: Experiment, unit: Unit, clusters: Column, lists: dict[str, dict[str, Any]], digests: dict[str, str]
+) -> list[str]:
+    """Write the lists that the experts are trained on, with samples of other clusters, and return their files.
+
+    lists, digests: of the clusters' own; the lists get the number of foreign samples, the digests those of both.
+    """
+    catalog, share = samples.catalog(unit, TRAIN), settings.experts.foreign_share
+    files = []
+    for expert in range(settings.cluster.experts):
+        unit.stop_if_requested()
+        name, file = list_name(expert), training_file(expert)
+        own = lists[name]["samples"]
+        others = len(clusters) - own
+        count = foreign_count(share, own, others, expert)
+        numbers = with_foreign(clusters, expert, others, count, settings.seed)
+        write_columns(unit.folder / file, {NUMBERS: Blocks((own + count,), NUMBER_TYPE, numbers)})
+        written = Column(NUMBERS, {unit.folder / file: own + count}).mapped()
+        digests[name] = digest([digests[name], catalog.digest(written)])
+        lists[name]["foreign"] = count
+        files.append(file)
+        unit.heartbeat.beat(expert + 1, settings.cluster.experts)
+    print(f"samples of other clusters {[entry['foreign'] for entry in lists.values()]}", flush=True)
+    return files
 
 
 def _by_keys(settings: Experiment, unit: Unit) -> Result:

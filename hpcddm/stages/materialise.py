@@ -10,7 +10,7 @@ from hpcddm.runtime.unit import Result, Unit
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Copy the samples of a list; an attempt that continues another one keeps the tars that are complete."""
-    numbers = samples.expert_list(unit, copied_expert(unit.key)).mapped()
+    numbers = samples.training_list(unit, copied_expert(unit.key)).mapped()
 
     def advance(done: int) -> None:
         unit.stop_if_requested()

@@ -31,7 +31,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         seen = split_results(unit.inputs, TRAIN)
     else:
         training = trainings.expert_training(settings, expert)
-        listed = samples.expert_list(unit, expert)
+        listed = samples.training_list(unit, expert)
         order = samples.list_order(settings, unit.key, listed)
         seen = list_results(unit.inputs, expert)
     start = denoisers.start(settings, unit)

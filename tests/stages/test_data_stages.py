@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from hpcddm.data import samples, tar
+from hpcddm.data.copies import open_copy
 from hpcddm.data.pictures import decode
 from hpcddm.data.sources.idx import IdxSplit
 from hpcddm.errors import UserError
@@ -100,6 +101,34 @@ def test_another_file_than_was_submitted_is_refused(made, tmp_path):
     bench.settings = bench.experiment(**TINY, experts__joined=[entry])
     with pytest.raises(UserError, match="hats.txt: has changed since the run was submitted"):
         bench.make("lists/hats")
+
+
+def test_experts_are_trained_on_a_share_of_other_clusters_which_changes_no_cluster(made, tmp_path):
+    bench = made(2)
+    before, unit = manifest.read(bench.run.unit(LISTS)).results, bench.unit(MONOLITH)
+    own = [numbers_in(samples.expert_list(unit, expert)) for expert in range(3)]
+    assert [numbers_in(samples.training_list(unit, expert)) for expert in range(3)] == own
+    bench.settings = bench.experiment(**TINY, experts__foreign_share=0.2, data__reading={"name": "materialised"})
+    bench.make(LISTS, "materialise/expert-01")
+    after, unit = manifest.read(bench.run.unit(LISTS)).results, bench.unit(MONOLITH)
+    assert [numbers_in(samples.expert_list(unit, expert)) for expert in range(3)] == own
+    assert after["sizes"] == before["sizes"] and after["digests"]["all"] == before["digests"]["all"]
+    for expert, numbers in enumerate(own):
+        mixed, name = numbers_in(samples.training_list(unit, expert)), f"expert-{expert:02d}"
+        count = round(len(numbers) / 4)
+        assert set(numbers) < set(mixed) and len(mixed) == len(numbers) + count and mixed == sorted(set(mixed))
+        assert after["lists"][name] == before["lists"][name] | {"foreign": count}
+        assert after["digests"][name] != before["digests"][name]
+    copy = open_copy(bench.run.unit("materialise/expert-01"))
+    reader, mixed = samples.reader(unit, "train"), numbers_in(samples.training_list(unit, 1))
+    assert copy.texts("key").gather(range(len(copy))) == reader.keys(mixed)
+    bench.settings = bench.experiment(**TINY, experts__foreign_share=0.9)
+    with pytest.raises(UserError, match=r"experts\.foreign_share: cluster 0 has \d+ samples, and only"):
+        bench.make(LISTS)
+
+
+def numbers_in(listed):
+    return listed.gather(range(len(listed))).tolist()
 
 
 def test_other_clusters_of_a_range_are_another_output_of_the_lists(made):
