@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data_settings import DataSettings
-from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.encoders.settings import SampleEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.strategies.settings import is_strategy
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
@@ -28,7 +28,7 @@ TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 class EncodeSettings(StrictModel):
     """The features that the clustering sees."""
 
-    encoder: ImageEncoderSettings
+    encoder: SampleEncoderSettings
 
 
 class ClusterSettings(StrictModel):

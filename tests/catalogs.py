@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcddm.data import tar
+from hpcddm.data import tar_index
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar
 from hpcddm.data.column_files import write_columns
 
@@ -13,7 +13,7 @@ def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:
     parts, names = [], []
     for number in range(ranges):
         own = range(len(tars) * number // ranges, len(tars) * (number + 1) // ranges)
-        columns = tar.columns_of({index: tar.index_tar(tars[index]) for index in own})
+        columns = tar_index.columns_of({index: tar_index.index_tar(tars[index]) for index in own})
         file, names = f"columns-{number}.h5", sorted(columns)
         write_columns(folder / file, columns)
         parts.append(Part(f"train-{number:03d}", file, len(columns["key"]), f"digest {number}"))

@@ -13,8 +13,8 @@ import numpy as np
 
 from hpcddm.data.layout import Field, Layout
 from hpcddm.data.pictures import PictureError
-from hpcddm.data.tar import TarIndex, split_name
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
+from hpcddm.data.tar_index import TarIndex, split_name
 from hpcddm.errors import UserError
 
 LONGEST_KEY = 1000
@@ -48,6 +48,24 @@ def values_of(tars: Sequence[AdoptedTar], names: Iterable[str]) -> dict[str, lis
         columns["label"] += nothing if index.labels is None else index.labels.tolist()
         columns["caption"] += nothing if index.captions is None else index.captions
     return columns
+
+
+@dataclass(frozen=True)
+class SourceTar:
+    """A tar as it lies in a collection, with the samples of one split.
+
+    layout: roles of the members of a sample; prefix: stands before the keys of the members in those of the samples;
+    is_of_split: tells by its key whether a sample belongs to the split.
+    """
+
+    path: Path
+    layout: Layout
+    prefix: str
+    is_of_split: Callable[[str], bool]
+
+    def index(self, check: Callable[[bytes], tuple[int, int]], names: Collection[str]) -> AdoptedTar:
+        """Find the samples of the split as `index_adopted` does."""
+        return index_adopted(self.path, self.layout, self.prefix, check, names, self.is_of_split)
 
 
 class _BrokenSample(Exception):  # noqa: N818

@@ -11,7 +11,8 @@ from PIL import Image
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_catalog, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.images import TarImages
-from hpcddm.data.tar import Sample, TarIndex, checksums, columns_of, index_tar, write_samples
+from hpcddm.data.tar import Sample, write_samples
+from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.ranges import TRAIN

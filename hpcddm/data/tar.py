@@ -1,52 +1,18 @@
-"""WebDataset tars: writing them, and finding where each sample's image lies, its class and its caption."""
+"""Writing WebDataset tars."""
 
 import io
-import os
-import zlib
-from array import array
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import numpy as np
 import webdataset
-from jaxtyping import Int32, UInt32, UInt64
 
-from hpcddm.data.layout import CAPTION, IMAGES, LABEL
+from hpcddm.data.layout import CAPTION, LABEL
 from hpcddm.data.pictures import CENTRE_CROP, PictureError, shaped
-from hpcddm.data.sources.base import Record
-from hpcddm.data.tar_headers import Kind, Member, TarHeaders
+from hpcddm.data.record import Record
 from hpcddm.data.transforms.base import Transform
-from hpcddm.errors import UserError, require
-
-V = TypeVar("V")
-
-
-@dataclass(frozen=True)
-class TarIndex:
-    """Samples of one tar in its order: key, place of the image's bytes, class, caption.
-
-    offsets, sizes: in bytes; labels, captions: None for a tar without them; crc32: of the images' files, None where
-    they have not been read.
-    """
-
-    path: Path
-    keys: list[str]
-    offsets: UInt64[np.ndarray, " n"]
-    sizes: UInt32[np.ndarray, " n"]
-    labels: Int32[np.ndarray, " n"] | None
-    captions: list[str] | None
-    crc32: UInt32[np.ndarray, " n"] | None = None
-
-    def taken(self, is_taken: Sequence[bool]) -> "TarIndex":
-        """Return some of the samples."""
-        rows = np.flatnonzero(np.asarray(is_taken, dtype=bool))
-        keys = [self.keys[row] for row in rows]
-        captions = None if self.captions is None else [self.captions[row] for row in rows]
-        arrays = (self.labels, self.crc32)
-        labels, checksums = (None if values is None else values[rows] for values in arrays)
-        return TarIndex(self.path, keys, self.offsets[rows], self.sizes[rows], labels, captions, checksums)
+from hpcddm.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -86,143 +52,6 @@ def write_tar(
     Raises `UserError` naming the record whose picture cannot be used.
     """
     return write_samples(path, (_as_png(record, image_size, channels, transform) for record in records))
-
-
-def index_tar(path: Path) -> TarIndex:
-    """Find the samples of a tar; members that are neither image nor class nor caption are passed over, as are links.
-
-    Raises `UserError` naming the tar and the sample when it is torn, an image is stored as a sparse file, a sample has
-    two images, or some samples have a class or a caption and others have none.
-    """
-    keys: list[str] = []
-    offsets, sizes, labels = array("Q"), array("I"), array("i")
-    captions: list[str] = []
-    label_of, caption_of = _Values[int]("class", labels, 0), _Values[str]("caption", captions, "")
-    with TarHeaders(path) as members:
-        for member in members:
-            key, extension = split_name(member.name)
-            if extension in IMAGES and member.kind in (Kind.FILE, Kind.SPARSE):
-                _check_image(path, member)
-                keys.append(key)
-                offsets.append(member.offset)
-                sizes.append(member.size)
-                label_of.begin(key)
-                caption_of.begin(key)
-            elif extension in (LABEL, CAPTION) and member.kind is Kind.FILE:
-                content = members.read(member)
-                try:
-                    if extension == LABEL:
-                        label_of.set(key, int(np.int32(int(content))))
-                    else:
-                        caption_of.set(key, content.decode())
-                except (ValueError, OverflowError) as error:
-                    raise UserError(f"{path}: a torn or foreign tar ({member.name}: {error})") from None
-    twice = _first_twice(keys)
-    require(twice is None, f"{path}: sample {twice} has two images")
-    return TarIndex(
-        path,
-        keys,
-        np.array(offsets, dtype=np.uint64),
-        np.array(sizes, dtype=np.uint32),
-        labels=np.array(labels, dtype=np.int32) if label_of.are_there(path, keys) else None,
-        captions=captions if caption_of.are_there(path, keys) else None,
-    )
-
-
-def columns_of(indices: Mapping[int, TarIndex]) -> dict[str, np.ndarray | list[str]]:
-    """Return the columns of consecutive tars by name, which all have classes or captions, or none has.
-
-    tar, offset, size, crc32 (of the image's file), key; label and caption where there are any. indices: by the tars'
-    numbers in their split.
-    """
-    parts = list(indices.values())
-    columns: dict[str, np.ndarray | list[str]] = {
-        "tar": np.repeat(np.array(list(indices), dtype=np.uint32), [len(part.keys) for part in parts]),
-        "offset": np.concatenate([part.offsets for part in parts]),
-        "size": np.concatenate([part.sizes for part in parts]),
-        "crc32": np.concatenate([checksums(part) for part in parts]),
-        "key": [key for part in parts for key in part.keys],
-    }
-    if labels := [part.labels for part in parts if part.labels is not None]:
-        columns["label"] = np.concatenate(labels)
-    if captions := [part.captions for part in parts if part.captions is not None]:
-        columns["caption"] = [caption for part in captions for caption in part]
-    return columns
-
-
-def checksums(index: TarIndex) -> UInt32[np.ndarray, " n"]:
-    """Compute the CRC-32 of every image's file, where it is not known."""
-    if index.crc32 is not None:
-        return index.crc32
-    with open(index.path, "rb") as file:
-        places = zip(index.offsets.tolist(), index.sizes.tolist(), strict=True)
-        return np.array([zlib.crc32(os.pread(file.fileno(), size, offset)) for offset, size in places], dtype=np.uint32)
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Split a member's name into key and extension at the first dot of its base name, as WebDataset does.
-
-    The extension is in lower case; the key is empty for a name that belongs to no sample.
-    """
-    folder, slash, base = name.rpartition("/")
-    stem, _, extension = base.partition(".")
-    return (folder + slash + stem, extension.lower()) if stem and extension else ("", "")
-
-
-class _Values(Generic[V]):
-    """Fills the rows of one column of a tar, whose members may come in any order.
-
-    rows: gets one value of each sample; filler: stands for what is not known yet.
-    """
-
-    def __init__(self, what: str, rows: MutableSequence[V], filler: V) -> None:
-        self._what, self._rows, self._filler = what, rows, filler
-        self._known, self._last = bytearray(), ""
-        # In the order that WebDataset prescribes, nothing waits but for the image behind it.
-        self._waiting: dict[str, V] = {}
-
-    def begin(self, key: str) -> None:
-        """Begin the row of a sample, whose image was found."""
-        self._known.append(key in self._waiting)
-        self._rows.append(self._waiting.pop(key, self._filler))
-        self._last = key
-
-    def set(self, key: str, value: V) -> None:
-        """Set the value of a sample, whose row has begun or will begin."""
-        if key == self._last:
-            self._rows[-1], self._known[-1] = value, True
-        else:
-            self._waiting[key] = value
-
-    def are_there(self, path: Path, keys: list[str]) -> bool:
-        """Tell if all samples have values, not none; raises `UserError` naming one without among others."""
-        for row, key in enumerate(keys if self._waiting else ()):
-            if key in self._waiting:
-                self._rows[row], self._known[row] = self._waiting[key], True
-        if not any(self._known):
-            return False
-        lacking = self._known.find(False)
-        require(lacking < 0, f"{path}: sample {keys[lacking]} has no {self._what}, others have one")
-        return True
-
-
-def _check_image(path: Path, member: Member) -> None:
-    if member.kind is Kind.SPARSE:
-        raise UserError(f"{path}: {member.name} is stored as a sparse file; make the tar anew without --sparse")
-    require(member.size < 1 << 32, f"{path}: {member.name} has {member.size} bytes, which is no image")
-
-
-def _first_twice(keys: list[str]) -> str | None:
-    """Return the first key that was there before; hashes find out whether there is one in 16 bytes per key."""
-    hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
-    if not (hashes[1:] == hashes[:-1]).any():
-        return None
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
 
 
 def _as_png(record: Record, image_size: int, channels: int, transform: Transform[Any]) -> Sample:

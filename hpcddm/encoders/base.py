@@ -6,14 +6,27 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
+from hpcddm.data.columns import Numbers
+from hpcddm.data.reader import Reader
 from hpcddm.plugins import S, Variant
 
 
-class ImageEncoder(Variant[S]):
-    """Encoder of images, ready to be used when it is created.
+class SampleEncoder(Variant[S]):
+    """Encoder of samples to the features by which they are clustered, ready to be used when it is created.
 
     Creating it raises `UserError` when its pretrained weights were not fetched.
     """
+
+    @abstractmethod
+    def features(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
+        """Compute the features of some samples, each independent of the others; d is the settings' `dimensions`."""
+
+
+class ImageEncoder(SampleEncoder[S]):
+    """Encoder of images alone, which need not be those of samples."""
+
+    def features(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
+        return self.encode(reader.images(numbers))
 
     @abstractmethod
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:

@@ -1,4 +1,4 @@
-"""Settings that encoders have in common in an experiment's YAML: those of images, and those of text."""
+"""Settings that encoders have in common in an experiment's YAML: those of samples, of images, and of text."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -7,8 +7,8 @@ from hpcddm.data.settings import ImageShape
 from hpcddm.schema import VariantSettings
 
 
-class ImageEncoderSettings(VariantSettings):
-    """Settings of an encoder from images to features."""
+class SampleEncoderSettings(VariantSettings):
+    """Settings of an encoder from samples to the features by which they are clustered."""
 
     room: ClassVar[str] = "encoders"
     uses_gpu: ClassVar[bool] = True
@@ -16,7 +16,11 @@ class ImageEncoderSettings(VariantSettings):
 
     @abstractmethod
     def dimensions(self, data: ImageShape) -> int:
-        """Return the number of features per image."""
+        """Return the number of features per sample."""
+
+
+class ImageEncoderSettings(SampleEncoderSettings):
+    """Settings of an encoder from images to features."""
 
 
 class TextEncoderSettings(VariantSettings):

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -23,7 +22,6 @@ from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
-from hpcddm.encoders.base import ImageEncoder
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR
 from hpcddm.planning.costs import Costs
 from hpcddm.runtime.environment import Ranks
@@ -50,7 +48,7 @@ def serve() -> None:
 def _step(
     costs: Costs, folder: Path, network: str, is_training: bool, batch: int, on_gpu: bool
 ) -> Callable[[], object]:
-    data, encoder = costs.settings.data, costs.settings.encode.encoder
+    data = costs.settings.data
     if network == TAR:
         records = plugins.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]
@@ -60,9 +58,7 @@ def _step(
         path = folder / "x.tar"
         return lambda: tar.write_tar(path, (records[number] for number in numbers), size, channels, transform)
     if network == ENCODER:
-        encode = plugins.create(ImageEncoder, encoder).encode
-        images = np.zeros((batch, data.image_size, data.image_size, data.channels), dtype=np.uint8)
-        return lambda: encode(images)
+        return costs.encoding(batch)
     device = current_device() if on_gpu else torch.device("cpu")
     make = _training_step if is_training else _inference_step
     step = make(costs, network, batch, device)

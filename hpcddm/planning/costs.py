@@ -1,5 +1,7 @@
 """Costs of every unit: the FLOPs of the work that its stage lists."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import nn
@@ -7,7 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins, rooms
 from hpcddm.config import Experiment
-from hpcddm.encoders.base import ImageEncoder
+from hpcddm.data.reader import ArrayReader
+from hpcddm.encoders.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR, Work, Workload
@@ -58,6 +61,14 @@ class Costs:
             return (torch.zeros(count, *measuring.pixels(self.settings).shape),)
         return tuple(part.expand(count, *part.shape[1:]).clone() for part in denoisers.one_image(self.settings))
 
+    def encoding(self, count: int) -> Callable[[], object]:
+        """Return the encoder's run on so many images."""
+        data = self.settings.data
+        encoder = plugins.create(SampleEncoder, self.settings.encode.encoder)
+        images = np.zeros((count, data.image_size, data.image_size, data.channels), dtype=np.uint8)
+        reader = ArrayReader(images, labels=np.zeros(count, np.int64), clusters=np.zeros(count, np.int64))
+        return lambda: encoder.features(reader, range(count))
+
     def _count(self, name: str, is_training: bool) -> int:
         if name == TAR:
             return 0
@@ -67,9 +78,7 @@ class Costs:
         return counted(self.network(name), *self.inputs(name, 1))
 
     def _encoder_flops(self) -> int:
-        data, encoder = self.settings.data, self.settings.encode.encoder
-        function = plugins.create(ImageEncoder, encoder).encode
-        image = np.zeros((1, data.image_size, data.image_size, data.channels), dtype=np.uint8)
+        encode = self.encoding(1)
         with FlopCounterMode(display=False) as counter:
-            function(image)
+            encode()
         return counter.get_total_flops()

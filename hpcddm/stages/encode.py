@@ -11,7 +11,7 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import Reader
 from hpcddm.devices import own_device
-from hpcddm.encoders.base import ImageEncoder
+from hpcddm.encoders.base import SampleEncoder
 from hpcddm.networks.workload import ENCODER, Work, Workload
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.ranges import split_of
@@ -27,7 +27,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if encoder.uses_gpu:
         own_device(unit)
     shape = len(numbers), encoder.dimensions(settings.data)
-    blocks = _features(plugins.create(ImageEncoder, encoder), reader, numbers, unit)
+    blocks = _features(plugins.create(SampleEncoder, encoder), reader, numbers, unit)
     write_columns(unit.folder / FEATURES, {"features": Blocks(shape, np.dtype("<f4"), blocks)})
     return Result([FEATURES], {"images": shape[0], "dimensions": shape[1]})
 
@@ -37,9 +37,9 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(ENCODER, False, workload.images_of(key), IMAGES_AT_ONCE)]
 
 
-def _features(encoder: ImageEncoder, reader: Reader, numbers: range, unit: Unit) -> Iterator[np.ndarray]:
+def _features(encoder: SampleEncoder, reader: Reader, numbers: range, unit: Unit) -> Iterator[np.ndarray]:
     """Yield the features (n, d) of consecutive images."""
     for block in blocks_of(numbers, IMAGES_AT_ONCE):
         unit.stop_if_requested()
-        yield encoder.encode(reader.images(block))
+        yield encoder.features(reader, block)
         unit.heartbeat.beat(block[-1] + 1 - numbers.start, len(numbers))

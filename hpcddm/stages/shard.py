@@ -12,14 +12,16 @@ from PIL import Image
 
 from hpcddm import paths, plugins
 from hpcddm.config import Experiment
-from hpcddm.data.adopted import AdoptedTar, index_adopted, values_of
+from hpcddm.data.adopted import AdoptedTar, values_of
 from hpcddm.data.catalog import Tar, stamp_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.filtering import Filter
 from hpcddm.data.pictures import PictureError, read_picture, shaped
-from hpcddm.data.sources.base import KNOWN, Record, Source, Split, TarSource
+from hpcddm.data.record import Record
+from hpcddm.data.sources.base import KNOWN, Source, Split, TarSource
 from hpcddm.data.sources.settings import SourceSettings
-from hpcddm.data.tar import TarIndex, columns_of, index_tar, write_tar
+from hpcddm.data.tar import write_tar
+from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
@@ -207,7 +209,7 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         tar = tars[number]
         path = tar.path
         collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
-        adopted = index_adopted(path, tar.layout, tar.prefix, check, collected.filter.names, tar.is_of_split)
+        adopted = tar.index(check, collected.filter.names)
         collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in adopted.broken]
         return adopted
 

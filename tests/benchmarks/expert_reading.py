@@ -24,7 +24,7 @@ from hpcddm.data.column_files import write_columns
 from hpcddm.data.images import TarImages
 from hpcddm.data.layout import Layout
 from hpcddm.data.pictures import decode
-from hpcddm.data.tar import columns_of
+from hpcddm.data.tar_index import columns_of
 from tests import pictures
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
@@ -32,11 +32,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 QUALITY = 88
 
 
-def write_tars(folder: Path) -> list[Path]:
-    """Write real pictures, enlarged and with the grain of a camera."""
+def write_tars(folder: Path, count: int = TARS) -> list[Path]:
+    """Write real pictures, enlarged and with the grain of a camera; 1000 in each tar."""
     sheet = Image.open(pictures.EMOJI / "sheet.png").convert("RGB")
     generator = np.random.default_rng(0)
-    paths = [folder / f"{number:05d}.tar" for number in range(TARS)]
+    paths = [folder / f"{number:05d}.tar" for number in range(count)]
     for number, path in enumerate(paths):
         with webdataset.TarWriter(str(path)) as writer:
             for row in range(IN_A_TAR):

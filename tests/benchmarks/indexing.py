@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.data.tar import index_tar
 from hpcddm.data.tar_headers import BLOCK, TarHeaders
+from hpcddm.data.tar_index import index_tar
 
 TARS = {"10,000 members of 700 B": (10_000, 700), "1,000 members of 100 kB": (1_000, 100_000)}
 ROUNDS = 5

@@ -5,7 +5,7 @@ from PIL import Image
 from hpcddm.data import tar
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, open_catalog, write_catalog
 from hpcddm.data.column_files import write_columns
-from hpcddm.data.sources.base import Record
+from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.rundir.layout import RunDir

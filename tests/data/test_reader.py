@@ -10,7 +10,7 @@ from hpcddm.data import tar
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import ArrayReader, TarReader
-from hpcddm.data.sources.base import Record
+from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
 from tests.helpers import SIDE

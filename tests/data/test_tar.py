@@ -7,9 +7,9 @@ import webdataset
 from PIL import Image
 from webdataset.tariterators import base_plus_ext
 
-from hpcddm.data import tar
+from hpcddm.data import tar, tar_index
 from hpcddm.data.layout import IMAGES
-from hpcddm.data.sources.base import Record
+from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from tests.helpers import SIDE
 
@@ -46,7 +46,7 @@ def test_the_same_records_give_the_same_bytes(written, tmp_path, monkeypatch):
 
 
 def test_the_index_points_at_the_bytes_that_tarfile_finds(written):
-    index = tar.index_tar(written)
+    index = tar_index.index_tar(written)
     content = written.read_bytes()
     with tarfile.open(written) as file:
         entries = [entry for entry in file if entry.name.endswith(".png")]
@@ -61,7 +61,7 @@ def test_captions_of_any_language_come_back_and_classes_need_not_be_there(tmp_pa
     images = pictures(len(captions))
     samples = [Record(str(number), images[number], caption=caption) for number, caption in enumerate(captions)]
     tar.write_tar(tmp_path / "x.tar", samples, SIDE, 1)
-    index = tar.index_tar(tmp_path / "x.tar")
+    index = tar_index.index_tar(tmp_path / "x.tar")
     assert (index.captions, index.labels) == (captions, None)
     found = webdataset.WebDataset(str(tmp_path / "x.tar"), shardshuffle=False).decode()
     assert [sample["txt"] for sample in found] == captions
@@ -72,7 +72,7 @@ def test_a_tar_that_is_torn_anywhere_gives_no_whole_index(written):
     for end in range(0, len(whole) - 10240, 500):
         written.write_bytes(whole[:end])
         try:
-            index = tar.index_tar(written)
+            index = tar_index.index_tar(written)
         except UserError as error:
             assert str(written) in str(error)
         else:
@@ -104,7 +104,7 @@ def write_members(path, members):
 def test_a_foreign_tar_is_named(tmp_path, members, message):
     write_members(tmp_path / "foreign.tar", members)
     with pytest.raises(UserError, match=f"foreign.tar: {message}"):
-        tar.index_tar(tmp_path / "foreign.tar")
+        tar_index.index_tar(tmp_path / "foreign.tar")
 
 
 NAMES = ["a.png", "v1.2/a.png", "v1.2/b.c/d.e.png", "./x.y/00.JPG", "x/y/z.jpeg", "x.png", "deep.er/x.cls.png"]
@@ -114,17 +114,17 @@ def test_samples_have_the_keys_that_webdataset_gives_them(tmp_path):
     """Folders may have dots in their names; further extensions belong to the member and not to the key."""
     others = ["v1.2/a.cls", "no-extension", "v1.2/none", ".hidden", "v1.2/a.json", "x.txt"]
     write_members(tmp_path / "x.tar", [(name, b"1") for name in NAMES])
-    images = [name for name in NAMES if tar.split_name(name)[1] in IMAGES]
-    assert tar.index_tar(tmp_path / "x.tar").keys == [base_plus_ext(name)[0] for name in images]
+    images = [name for name in NAMES if tar_index.split_name(name)[1] in IMAGES]
+    assert tar_index.index_tar(tmp_path / "x.tar").keys == [base_plus_ext(name)[0] for name in images]
     for name in NAMES + others:
         key, extension = base_plus_ext(name)
-        assert tar.split_name(name) == ((key, extension.lower()) if key else ("", ""))
+        assert tar_index.split_name(name) == ((key, extension.lower()) if key else ("", ""))
 
 
 def test_a_file_that_is_no_tar_is_named(tmp_path):
     (tmp_path / "x.tar").write_bytes(b"no tar" * 1000)
     with pytest.raises(UserError, match="x.tar: a torn or foreign tar"):
-        tar.index_tar(tmp_path / "x.tar")
+        tar_index.index_tar(tmp_path / "x.tar")
 
 
 @pytest.mark.parametrize("mode, channels", [("L", 1), ("L", 3), ("RGB", 1), ("RGB", 3), ("RGBA", 3)])
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_tar_is_named(tmp_path):
 def test_every_picture_becomes_a_square_of_the_wanted_bands(tmp_path, mode, channels, size):
     (image,) = pictures(1, size, mode)
     tar.write_tar(tmp_path / "x.tar", [Record("k", image, 0)], SIDE, channels)
-    index = tar.index_tar(tmp_path / "x.tar")
+    index = tar_index.index_tar(tmp_path / "x.tar")
     content = (tmp_path / "x.tar").read_bytes()[int(index.offsets[0]) :][: int(index.sizes[0])]
     pixels = np.asarray(Image.open(io.BytesIO(content)))
     assert pixels.shape == ((SIDE, SIDE) if channels == 1 else (SIDE, SIDE, 3))

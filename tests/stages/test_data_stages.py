@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import samples, tar
+from hpcddm.data import samples, tar_index
 from hpcddm.data.copies import open_copy
 from hpcddm.data.pictures import decode
 from hpcddm.data.sources.idx import IdxSplit
@@ -184,7 +184,7 @@ def test_tars_have_pictures_as_the_experiments_transform_makes_them(tmp_path, mo
     monkeypatch.setattr(IdxSplit, "__getitem__", wide)
     bench = Bench(tmp_path, "run", **TINY, data__transform={"name": transform})
     bench.make("shard/train-000")
-    index = tar.index_tar(bench.run.unit("shard/train-000") / "images-00000.tar")
+    index = tar_index.index_tar(bench.run.unit("shard/train-000") / "images-00000.tar")
     content = index.path.read_bytes()[int(index.offsets[0]) :][: int(index.sizes[0])]
     assert np.abs(decode(content, 1, SIDE)[:, [0, -1], 0].astype(int) - edges).max() <= 1
 

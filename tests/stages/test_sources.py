@@ -11,7 +11,7 @@ from PIL import Image
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import Table
-from hpcddm.data.tar import index_tar
+from hpcddm.data.tar_index import index_tar
 from hpcddm.launch import storage
 from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.keys import CATALOG

@@ -27,7 +27,7 @@ from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
-from hpcddm.data.sources.base import Record
+from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Int64
 from PIL import Image
 
+from hpcddm.data.record import Record
 from hpcddm.data.sources import array_files
-from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.settings import HeldoutFile, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require

@@ -1,16 +1,13 @@
 """Bases of the sources of images: records that are written as tars, or tars that are adopted where they lie."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int64
-from PIL import Image
 
-from hpcddm.data.layout import Layout
+from hpcddm.data.adopted import SourceTar
+from hpcddm.data.record import Record
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.plugins import Variant
 
@@ -18,16 +15,6 @@ S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")
 KNOWN = frozenset({"key", "label", "caption", "width", "height"})
 """Names of the values of any sample that a filter may ask for; a sample may lack some of them."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """One image of a source: a key that never changes, the picture, and its class and its caption where it has them."""
-
-    key: str
-    image: Image.Image
-    label: int | None = None
-    caption: str | None = None
 
 
 class Split(ABC):
@@ -83,20 +70,6 @@ class Source(Variant[S]):
     @abstractmethod
     def content(self) -> str:
         """Hash the images, or what tells them from others, in seconds: it is computed at every submit."""
-
-
-@dataclass(frozen=True)
-class SourceTar:
-    """A tar as it lies in a collection, with the samples of one split.
-
-    layout: roles of the members of a sample; prefix: stands before the keys of the members in those of the samples;
-    is_of_split: tells by its key whether a sample belongs to the split.
-    """
-
-    path: Path
-    layout: Layout
-    prefix: str
-    is_of_split: Callable[[str], bool]
 
 
 class TarSource(Source[S]):

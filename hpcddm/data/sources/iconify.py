@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from hpcddm.data.record import Record
 from hpcddm.data.sources import icon_sets
-from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.icon_sets import Icon, IconSet
 from hpcddm.data.sources.settings import HeldoutShare, SourceSettings
 from hpcddm.data.sources.shares import is_heldout

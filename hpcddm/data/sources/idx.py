@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from PIL import Image
 
-from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic

@@ -21,7 +21,8 @@ from jaxtyping import Int64
 
 from hpcddm.data.layout import IMAGES
 from hpcddm.data.pictures import PictureError, read_picture
-from hpcddm.data.sources.base import SPLITS, Record, Source, Split
+from hpcddm.data.record import Record
+from hpcddm.data.sources.base import SPLITS, Source, Split
 from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm import plugins
-from hpcddm.data.sources.base import Record, Source, Split
+from hpcddm.data.record import Record
+from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.settings import SeveralSettings, SourceSettings
 
 S = TypeVar("S", bound=SeveralSettings)

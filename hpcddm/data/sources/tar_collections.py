@@ -6,7 +6,8 @@ In an experiment `data.source` is the list of them. Classes are numbers without 
 from typing import ClassVar
 
 from hpcddm import plugins
-from hpcddm.data.sources.base import SourceTar, TarSource
+from hpcddm.data.adopted import SourceTar
+from hpcddm.data.sources.base import TarSource
 from hpcddm.data.sources.settings import SeveralSettings
 from hpcddm.data.sources.several import Several, SeveralSplit
 from hpcddm.errors import UserError

@@ -8,19 +8,18 @@ entry `caption` of the JSON object beside the image.
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import Field as SchemaField
 
-from hpcddm.data import pictures
-from hpcddm.data.adopted import AdoptedTar, index_adopted
+from hpcddm.data.adopted import SourceTar
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout
-from hpcddm.data.pictures import PictureError
-from hpcddm.data.sources.base import KNOWN, SPLITS, Record, SourceTar, Split, TarSource
+from hpcddm.data.sources.adopted_split import AdoptedSplit
+from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
@@ -28,8 +27,6 @@ from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""
-TARS_TRIED = 10
-"""Tars of which the first with a sample stands for all, before they are read; others may be empty."""
 
 
 class Settings(SourceSettings):
@@ -51,59 +48,26 @@ class Settings(SourceSettings):
     """Extension of the JSON object whose entries `data.keep` may name."""
 
 
-class AdoptedSplit(Split):
-    """Samples of one split as far as they can be known before all tars are read: those of the first that has any."""
-
-    is_exact = False
-    labels = None
-
-    def __init__(self, source: "WebDatasetTars", split: str) -> None:
-        self.class_names = []
-        self._tars, self._share = source.tars(split), source.share_of(split)
-        first = _first_with_samples(self._tars)
-        self._index, self.known = first.index, KNOWN | first.entries
-        self.has_captions = first.index.captions is not None
-
-    @property
-    def has_labels(self) -> bool:
-        return self._index.labels is not None
-
-    def __len__(self) -> int:
-        """Estimate the number of samples: as many in proportion to the bytes as in that tar."""
-        size = sum(tar.path.stat().st_size for tar in self._tars)
-        return max(round(len(self._index.keys) * self._share * size / self._index.path.stat().st_size), 1)
-
-    def __getitem__(self, number: int) -> Record:
-        """Read a sample of that tar."""
-        row = number % len(self._index.keys)
-        with open(self._index.path, "rb") as file:
-            content = os.pread(file.fileno(), int(self._index.sizes[row]), int(self._index.offsets[row]))
-        try:
-            return Record(self._index.keys[row], pictures.read_picture(content))
-        except PictureError as error:
-            raise PictureError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
-
-
 class WebDatasetTars(TarSource[Settings]):
     """Tars in the order of their paths."""
 
     def open_split(self, split: str) -> AdoptedSplit:
-        return AdoptedSplit(self, split)
+        return AdoptedSplit(self.tars(split), self._share_of(split))
 
     def tars(self, split: str) -> list[SourceTar]:
         layout, is_of_split = self._layout(), partial(self._is_of, split)
         return [SourceTar(path, layout, self._prefix_in(path), is_of_split) for path in self._paths(split)]
-
-    def share_of(self, split: str) -> float:
-        """Return the share of the samples in a split's tars that belong to it."""
-        share = self.settings.heldout.share
-        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
 
     def content(self) -> str:
         """Hash path, size and time of the last change of every tar; their digest would take days."""
         tars = dict.fromkeys(path for split in SPLITS for path in self._paths(split))
         seen = [(path.relative_to(self.settings.folder).as_posix(), *stamp_of(path)) for path in tars]
         return hashlib.sha256(repr(seen).encode()).hexdigest()
+
+    def _share_of(self, split: str) -> float:
+        """Return the share of the samples in a split's tars that belong to it."""
+        share = self.settings.heldout.share
+        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
 
     def _layout(self) -> Layout:
         own = self.settings
@@ -145,20 +109,6 @@ class WebDatasetTars(TarSource[Settings]):
             advice = f"; {packed[0].name} is compressed, decompress it" if packed else ""
             raise UserError(f"data.source: no file of {folder} fits {pattern}{advice}")
         return tars
-
-
-def _first_with_samples(tars: Sequence[SourceTar]) -> AdoptedTar:
-    """Index the first of the tars that has a sample; raises `UserError` where the first `TARS_TRIED` have none."""
-    broken: list[tuple[str, str]] = []
-    tried = tars[:TARS_TRIED]
-    for tar in tried:
-        adopted = index_adopted(tar.path, tar.layout)
-        if adopted.index.keys:
-            return adopted
-        broken += adopted.broken
-    reason = ": ".join(broken[0]) if broken else "the members have other extensions than data.source says"
-    more = f", nor in the {len(tried) - 1} tars behind it" * (len(tried) > 1)
-    raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason}")
 
 
 def _fitting(folder: Path, pattern: list[str]) -> Iterator[Path]:

@@ -22,7 +22,7 @@ from hpcddm.data.reader import TarReader
 from hpcddm.data.readings import staged
 from hpcddm.data.readings.base import Reading
 from hpcddm.data.readings.settings import ReadingSettings
-from hpcddm.data.sources.base import Record
+from hpcddm.data.record import Record
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.materialise import copy_key
 from hpcddm.rundir.layout import RunDir

@@ -1,0 +1,64 @@
+"""Samples of adopted tars before all of them are indexed: what a submission can know in seconds."""
+
+import os
+from collections.abc import Sequence
+
+from hpcddm.data import pictures
+from hpcddm.data.adopted import AdoptedTar, SourceTar, index_adopted
+from hpcddm.data.pictures import PictureError
+from hpcddm.data.record import Record
+from hpcddm.data.sources.base import KNOWN, Split
+from hpcddm.errors import UserError
+
+TARS_TRIED = 10
+"""Tars of which the first with a sample stands for all, before they are read; others may be empty."""
+
+
+class AdoptedSplit(Split):
+    """Samples of one split as far as they can be known before all tars are read: those of the first that has any.
+
+    share: of the samples in the tars that are of the split.
+    """
+
+    is_exact = False
+    labels = None
+
+    def __init__(self, tars: Sequence[SourceTar], share: float) -> None:
+        self.class_names = []
+        self._tars, self._share = tars, share
+        first = _first_with_samples(tars)
+        self._index, self.known = first.index, KNOWN | first.entries
+        self.has_captions = first.index.captions is not None
+
+    @property
+    def has_labels(self) -> bool:
+        return self._index.labels is not None
+
+    def __len__(self) -> int:
+        """Estimate the number of samples: as many in proportion to the bytes as in that tar."""
+        size = sum(tar.path.stat().st_size for tar in self._tars)
+        return max(round(len(self._index.keys) * self._share * size / self._index.path.stat().st_size), 1)
+
+    def __getitem__(self, number: int) -> Record:
+        """Read a sample of that tar."""
+        row = number % len(self._index.keys)
+        with open(self._index.path, "rb") as file:
+            content = os.pread(file.fileno(), int(self._index.sizes[row]), int(self._index.offsets[row]))
+        try:
+            return Record(self._index.keys[row], pictures.read_picture(content))
+        except PictureError as error:
+            raise PictureError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
+
+
+def _first_with_samples(tars: Sequence[SourceTar]) -> AdoptedTar:
+    """Index the first of the tars that has a sample; raises `UserError` where the first `TARS_TRIED` have none."""
+    broken: list[tuple[str, str]] = []
+    tried = tars[:TARS_TRIED]
+    for tar in tried:
+        adopted = index_adopted(tar.path, tar.layout)
+        if adopted.index.keys:
+            return adopted
+        broken += adopted.broken
+    reason = ": ".join(broken[0]) if broken else "the members have other extensions than data.source says"
+    more = f", nor in the {len(tried) - 1} tars behind it" * (len(tried) > 1)
+    raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason}")

@@ -1,0 +1,126 @@
+"""Invented samples for load tests of what is larger than any collection at hand: catalog, columns, lists, reading.
+
+Keys and captions, whose words are Zipf-distributed, are invented; the pictures are those of a few real tars, again and
+again. The encoder of the same name invents features. Nothing can be learned from such data.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from hpcddm.data.adopted import AdoptedTar, SourceTar, index_adopted
+from hpcddm.data.catalog import stamp_of
+from hpcddm.data.layout import Layout
+from hpcddm.data.sources.adopted_split import AdoptedSplit
+from hpcddm.data.sources.base import SPLITS, TarSource
+from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.data.tar_index import TarIndex, checksums
+from hpcddm.errors import require
+from hpcddm.schema import PathSetting, Positive
+
+FEWEST_WORDS, MOST_WORDS = 4, 16
+"""Number of words of a caption."""
+
+
+class Settings(SourceSettings):
+    """Folder of the real tars, numbers of invented samples and tars, size of the vocabulary."""
+
+    adopts_tars: ClassVar[bool] = True
+
+    folder: PathSetting
+    samples: Positive
+    heldout_samples: Positive = 10_000
+    samples_per_tar: Positive = 10_000
+    words: Positive = 50_000
+
+
+@dataclass(frozen=True)
+class InventedTar(SourceTar):
+    """Tar of invented samples, whose pictures are those of the real tar in turn; no picture is decoded."""
+
+    seed: tuple[int, ...]
+    samples: int
+    words: int
+
+    def index(self, check: Callable[[bytes], tuple[int, int]], names: Collection[str]) -> AdoptedTar:
+        real = index_adopted(self.path, self.layout).index
+        require(real.keys != [], f"{self.path}: has no pictures; data.source.folder needs tars of real ones")
+        rows = np.arange(self.samples) % len(real.keys)
+        index = TarIndex(
+            self.path,
+            [f"{self.prefix}{number:06d}" for number in range(self.samples)],
+            real.offsets[rows],
+            real.sizes[rows],
+            labels=None,
+            captions=captions(np.random.default_rng(self.seed), self.samples, self.words),
+            crc32=checksums(real)[rows],
+        )
+        return AdoptedTar(index, [{}] * self.samples, frozenset(), [])
+
+
+class InventedSplit(AdoptedSplit):
+    """The invented samples of one split, seen through the first real tar."""
+
+    def __init__(self, tars: Sequence[InventedTar]) -> None:
+        super().__init__(tars, share=1.0)
+        self.has_captions, self._samples = True, sum(tar.samples for tar in tars)
+
+    def __len__(self) -> int:
+        return self._samples
+
+
+class SyntheticLoad(TarSource[Settings]):
+    """Invented tars, each of which lies in one of the real ones."""
+
+    def open_split(self, split: str) -> InventedSplit:
+        return InventedSplit(self._invented(split))
+
+    def tars(self, split: str) -> list[SourceTar]:
+        return list(self._invented(split))
+
+    def content(self) -> str:
+        """Hash what is invented, and path, size and time of the last change of the real tars."""
+        seen = [(path.name, *stamp_of(path)) for path in self._real()]
+        return hashlib.sha256(repr((self.settings.model_dump(exclude={"folder"}), seen)).encode()).hexdigest()
+
+    def _invented(self, split: str) -> list[InventedTar]:
+        own, real = self.settings, self._real()
+        total = own.samples if split == "train" else own.heldout_samples
+        return [
+            InventedTar(
+                real[number % len(real)],
+                Layout(),
+                f"{self.prefix}{split}-{number:06d}-",
+                lambda key: True,
+                seed=(SPLITS.index(split), number),
+                samples=min(own.samples_per_tar, total - number * own.samples_per_tar),
+                words=own.words,
+            )
+            for number in range(-(-total // own.samples_per_tar))
+        ]
+
+    def _real(self) -> list[Path]:
+        real = sorted(Path(self.settings.folder).glob("*.tar"))
+        require(real != [], f"data.source.folder: {self.settings.folder} has no tars of real pictures")
+        return real
+
+
+def captions(generator: np.random.Generator, count: int, words: int) -> list[str]:
+    """Invent captions of `FEWEST_WORDS` to `MOST_WORDS` words, of which that of rank r has a probability ~ 1 / r."""
+    ends = np.cumsum(generator.integers(FEWEST_WORDS, MOST_WORDS, count, endpoint=True))
+    vocabulary, weights = _vocabulary(words)
+    ranks = np.searchsorted(weights, generator.random(ends[-1]) * weights[-1])
+    sequence = [vocabulary[rank] for rank in ranks.tolist()]
+    return [" ".join(sequence[start:end]) for start, end in pairwise([0, *ends.tolist()])]
+
+
+@cache
+def _vocabulary(words: int) -> tuple[list[str], np.ndarray]:
+    """Return the words by rank, and the sums of the first 1, 2, ... weights."""
+    return [f"word{rank}" for rank in range(1, words + 1)], np.cumsum(1 / np.arange(1, words + 1))

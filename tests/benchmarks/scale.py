@@ -1,0 +1,198 @@
+"""Data stages and reading at 0.1, 1 and 10 million samples, extrapolated to 158 and 400 million.
+
+    python -m tests.benchmarks.scale [FOLDER [SAMPLES ...]]
+
+The samples are those of the source `synthetic_load`, whose pictures are a gigabyte of real JPEGs, made in FOLDER where
+they are not there yet. Every unit of every stage runs in a process of its own, one after the other; its anonymous
+memory (RssAnon, without what a Python with torch takes before) is looked at every 20 ms.
+"""
+
+import json
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm.data import samples
+from hpcddm.data.images import TarImages
+from hpcddm.data.orders.base import EpochOrder, Listed
+from hpcddm.data.orders.settings import OrderSettings
+from hpcddm.loading import with_tars
+from hpcddm.pipeline.keys import stage_of
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
+from hpcddm.plugins import create
+from hpcddm.rundir import manifest
+from tests.benchmarks.expert_reading import write_tars
+from tests.stages.routes import Bench
+
+REAL_TARS = 70
+SAMPLES = (100_000, 1_000_000, 10_000_000)
+PAPERS = (158_000_000, 400_000_000)
+"""LAION-Aesthetics as arXiv 2501.05450 has it, and LAION-400M."""
+STAGES = ("shard", "catalog", "encode", "cluster", "assign", "lists")
+RANGES = MOST_RANGES + 1
+"""Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
+EXPERTS, BATCH, BATCHES = 8, 256, 40
+MEGABYTE = 1e6
+
+
+@dataclass
+class Cost:
+    """Cost of a stage: seconds of all of its units and of the slowest, largest growth of a process, its files."""
+
+    units: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+    anonymous: int = 0
+    disk: int = 0
+    files: int = 0
+
+
+def anonymous_bytes(process: int) -> int:
+    """Anonymous memory of a process, 0 when it is over."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
+
+
+def in_a_process(call: Callable[[], object]) -> tuple[float, int]:
+    """Seconds and growth of the anonymous memory of a call in a process of its own."""
+    before, started = anonymous_bytes(os.getpid()), time.perf_counter()
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            call()
+            code = 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    most = 0
+    try:
+        while os.waitpid(process, os.WNOHANG) == (0, 0):
+            most = max(most, anonymous_bytes(process))
+            time.sleep(0.02)
+    except BaseException:
+        os.kill(process, signal.SIGKILL)
+        raise
+    return time.perf_counter() - started, max(most - before, 0)
+
+
+def bench_of(folder: Path, real: Path, count: int) -> Bench:
+    """A run of so many invented samples."""
+    source = {"name": "synthetic_load", "folder": str(real), "samples": count}
+    bench = Bench(
+        folder,
+        f"run-{count}",
+        data__source=source,
+        data__num_classes=None,
+        data__condition={"name": "none"},
+        data__image_size=64,
+        data__channels=3,
+        measuring__classifier=None,
+        encode__encoder={"name": "synthetic_load"},
+        cluster__clustering={"name": "kmeans", "fine": 256, "iterations": 10, "nredo": 1},
+        cluster__experts=EXPERTS,
+    )
+    bench.settings = with_tars(bench.settings)
+    return bench
+
+
+def stage_costs(bench: Bench) -> dict[str, Cost]:
+    """Make all units of the data stages, one after the other."""
+    costs = {stage: Cost() for stage in STAGES}
+    for key in [unit.key for unit in plan(bench.settings) if unit.stage in STAGES]:
+        cost = costs[stage_of(key)]
+        seconds, grown = in_a_process(lambda key=key: bench.make(key))
+        assert manifest.read(bench.run.unit(key)) is not None, f"{key} failed"
+        cost.units += 1
+        cost.seconds += seconds
+        cost.slowest, cost.anonymous = max(cost.slowest, seconds), max(cost.anonymous, grown)
+    for stage, cost in costs.items():
+        files = [path for path in (bench.run.root / stage).rglob("*") if path.is_file()]
+        cost.files, cost.disk = len(files), sum(path.stat().st_size for path in files)
+    return costs
+
+
+def reading_costs(bench: Bench) -> dict[str, Cost]:
+    """Read some batches of one expert's pictures, as files, in both orders; seconds are those per million samples."""
+    costs = {}
+    for name in ("uniform", "windowed"):
+
+        def read(name: str = name) -> None:
+            unit = bench.unit("train/expert-00")
+            images, listed = TarImages(samples.catalog(unit, TRAIN)), samples.expert_list(unit, 0)
+            order = Listed(
+                listed, create(EpochOrder, OrderSettings.model_validate({"name": name}), 0, "x", len(listed))
+            )
+            for start in range(0, BATCH * BATCHES, BATCH):
+                images.files(order.rows(range(start, start + BATCH)))
+
+        seconds, grown = in_a_process(read)
+        costs[f"read {name}"] = Cost(1, seconds * 1e6 / (BATCH * BATCHES), 0.0, grown)
+    return costs
+
+
+def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
+    """Cost of so many samples by the line through the last two measurements."""
+
+    def line(name: str) -> float:
+        first, last = (getattr(cost, name) for cost in costs[-2:])
+        return last + (last - first) / (counts[-1] - counts[-2]) * (wanted - counts[-1])
+
+    units = costs[-1].units if costs[-1].units == 1 else RANGES
+    seconds = line("seconds")
+    files = round(costs[-1].files / costs[-1].units * units)
+    return Cost(units, seconds, seconds / units, round(line("anonymous")), round(line("disk")), files)
+
+
+def show(measured: dict[int, dict[str, Cost]]) -> None:
+    """Print what was measured, and what follows from it."""
+    counts = sorted(measured)
+    table = Table("stage", "samples", "units", "seconds", "slowest unit", "anonymous MB", "disk MB", "files")
+    for stage in measured[counts[0]]:
+        costs = [measured[count][stage] for count in counts]
+        rows = [(f"{count:,}", cost) for count, cost in zip(counts, costs, strict=True)]
+        if len(counts) > 1 and not stage.startswith("read"):
+            rows += [(f"{wanted:,} (line)", extrapolated(counts, costs, wanted)) for wanted in PAPERS]
+        for label, cost in rows:
+            values = (cost.seconds, cost.slowest, cost.anonymous / MEGABYTE, cost.disk / MEGABYTE)
+            table.add_row(stage, label, str(cost.units), *(f"{value:,.1f}" for value in values), f"{cost.files:,}")
+        if len(counts) > 1 and costs[-2].seconds:
+            ratio, allowed = costs[-1].seconds / costs[-2].seconds, counts[-1] * math.log(counts[-1])
+            allowed /= counts[-2] * math.log(counts[-2])
+            table.add_row(stage, f"x{ratio:.1f}; N log N: x{allowed:.1f}", end_section=True)
+    Console(width=140).print(table)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, and print one table."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(arguments[0] if arguments else temporary)
+        real = folder / "real"
+        if not real.is_dir():
+            real.mkdir(parents=True)
+            write_tars(real, REAL_TARS)
+        measured: dict[int, dict[str, Cost]] = {}
+        for count in map(int, arguments[1:] or SAMPLES):
+            bench = bench_of(folder, real, count)
+            measured[count] = stage_costs(bench) | reading_costs(bench)
+            report = {stage: asdict(cost) for stage, cost in measured[count].items()}
+            (folder / f"scale-{count}.json").write_text(json.dumps(report))
+            print(count, report, flush=True)
+        show(measured)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
