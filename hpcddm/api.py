@@ -22,7 +22,7 @@ from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
-from hpcddm.data.reader import TarReader
+from hpcddm.data.named import NamedReader
 from hpcddm.devices import current_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.settings import EvaluateSettings
@@ -77,16 +77,19 @@ class Run:
         content: dict[str, Any] = atomic.read_json(path) or {}
         return content
 
-    def data(self, split: str = TRAIN) -> TarReader:
+    def data(self, split: str = TRAIN) -> NamedReader:
         """Open the samples of a split, 'train' or 'heldout': images, labels, captions and clusters by number.
 
-        Raises `ConfigError` for another split, `UserError` where the data stages are not complete.
+        Also any column by its name, and batches of images and columns. Raises `ConfigError` for another split,
+        `UserError` where the data stages are not complete.
         """
         if split not in SPLITS:
             raise ConfigError(f"split {split}: valid names: {', '.join(SPLITS)}")
         catalog = open_catalog(self._run, split)
-        is_assigned = manifest.read(self._run.unit(LISTS)) is not None
-        return TarReader(catalog, samples.clusters(catalog) if is_assigned else None)
+        if manifest.read(self._run.unit(LISTS)) is None:
+            return NamedReader(catalog, None, {})
+        made = {samples.CLUSTER: samples.clusters, samples.FEATURE: samples.features}
+        return NamedReader(catalog, samples.clusters(catalog), made)
 
     def sample(
         self,

@@ -109,6 +109,11 @@ class Catalog:
         """Files of tars and columns, relative to the run, or to the folder of a copy."""
         return [tar.file for tar in self._entry.tars] + [part.file for part in self._entry.parts]
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that `column` and `texts` map."""
+        return self._entry.columns
+
     def has(self, name: str) -> bool:
         """Tell if a column of this name is there: only some data have `label` and `caption`."""
         return name in self._entry.columns

@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Generic
+from typing import Generic, TypeVar
 
-from hpcddm.data.batch import B
+T = TypeVar("T")
 
 
-class Loader(Generic[B]):
+class Loader(Generic[T]):
     """Iterator over the batches of `spans`, ranges of sample indices, made by `read` in threads ahead of their use.
 
     Its whole state is the position in `spans`: a training that continues begins with the next range. At most
@@ -18,14 +18,14 @@ class Loader(Generic[B]):
     its batch is taken.
     """
 
-    def __init__(self, read: Callable[[range], B], spans: Iterable[range], threads: int) -> None:
+    def __init__(self, read: Callable[[range], T], spans: Iterable[range], threads: int) -> None:
         self._read, self._spans, self._depth = read, iter(spans), threads + 1
         self._pool = ThreadPoolExecutor(threads, "data") if threads else None
-        self._queue: deque[Future[B]] = deque()
+        self._queue: deque[Future[T]] = deque()
         self._waited = 0.0
         self._fill()
 
-    def __enter__(self) -> "Loader[B]":
+    def __enter__(self) -> "Loader[T]":
         return self
 
     def __exit__(
@@ -35,10 +35,10 @@ class Loader(Generic[B]):
         if self._pool:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def __iter__(self) -> Iterator[B]:
+    def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self) -> B:
+    def __next__(self) -> T:
         """Return the next batch, waiting for it where it is not ready."""
         started = time.perf_counter()
         if self._pool is None:

@@ -20,14 +20,15 @@ from hpcddm.data.reader import TarReader
 from hpcddm.data.readings.base import Reading
 from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
+from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.pipeline.lists import list_file, list_key, list_results, training_file
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.settings import Expert
 
-NUMBERS, CLUSTER = "numbers", "cluster"
-"""Columns of a list and of the clusters."""
+NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
+"""Columns of a list, of the clusters and of the features."""
 
 
 def catalog(unit: Unit, split: str) -> Catalog:
@@ -68,6 +69,11 @@ def training_reader(
 def clusters(own: Catalog) -> Column:
     """Map the clusters of all samples of a split."""
     return own.made_by("assign", CLUSTERS, CLUSTER)
+
+
+def features(own: Catalog) -> Column:
+    """Map the features of all samples of a split, by which they were clustered."""
+    return own.made_by("encode", FEATURES, FEATURE)
 
 
 def expert_list(unit: Unit, expert: Expert) -> Column:

@@ -9,7 +9,6 @@ from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.errors import require
 from hpcddm.pipeline.cluster import PARTITION
-from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 
@@ -19,7 +18,7 @@ MOST_FITTED = 1 << 20
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Fit the partition to the features of the training images."""
-    features = samples.catalog(unit, TRAIN).made_by("encode", FEATURES, "features")
+    features = samples.features(samples.catalog(unit, TRAIN))
     numbers = fitted_numbers(len(features), settings.seed)
     clustering = plugins.create(Clustering, settings.cluster.clustering)
     try:

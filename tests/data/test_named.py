@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+import torch
+
+from hpcddm import api
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.plan import plan
+from tests.pictures import write_folder
+from tests.stages.routes import Bench
+
+STORED = ["caption", "crc32", "key", "offset", "size", "tar"]
+CAPTIONED = {
+    "data__image_size": 24,
+    "data__channels": 3,
+    "data__num_classes": None,
+    "data__condition": {"name": "none"},
+    "measuring__classifier": None,
+    "encode__encoder": {"name": "pixels", "size": 4},
+    "cluster__experts": 2,
+    "evaluate__images": 20,
+    "evaluate__batch": 10,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The data of a run on captioned pictures."""
+    folder = tmp_path_factory.mktemp("named")
+    source = {"name": "image_folder", "folder": str(write_folder(folder / "emoji"))}
+    bench = Bench(folder, "run", data__source=source, **CAPTIONED)
+    bench.make_data()
+    return api.Run(bench.run, bench.settings)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_batches_have_the_images_and_the_columns_that_are_asked_for(run, threads):
+    samples, numbers = run.data(), np.random.default_rng(0).permutation(100)
+    assert samples.columns == sorted([*STORED, "cluster", "features"])
+    batches = list(samples.batches(32, ["caption", "cluster", "features", "key"], numbers, threads))
+    assert [len(batch["images"]) for batch in batches] == [32, 32, 32, 4]
+    assert set(batches[0]) == {"images", "caption", "cluster", "features", "key"}
+    assert batches[0]["features"].shape == (32, 48) and batches[0]["features"].dtype == torch.float32
+    assert batches[0]["cluster"].dtype == torch.int64
+    for name, asked in {"images": samples.images, "cluster": samples.clusters}.items():
+        assert np.array_equal(torch.cat([batch[name] for batch in batches]), asked(numbers))
+    for name, texts in {"caption": samples.captions(numbers), "key": samples.keys(numbers)}.items():
+        assert [text for batch in batches for text in batch[name]] == texts
+
+
+def test_without_names_batches_are_images_of_all_samples_in_their_order(run):
+    heldout = run.data("heldout")
+    with heldout.batches(30) as batches:
+        images = torch.cat([batch["images"] for batch in batches])
+    assert np.array_equal(images, heldout.images(range(len(heldout))))
+
+
+def test_a_column_that_there_is_not_is_refused_at_once_with_those_that_there_are(run):
+    valid = "caption, cluster, crc32, features, key, offset, size, tar"
+    for ask in (lambda: run.data().batches(8, ["label"]), lambda: run.data().column("label", [0])):
+        with pytest.raises(ConfigError, match=f"columns: there is no label; valid names: {valid}"):
+            ask()
+
+
+def test_columns_of_stages_are_there_when_all_have_clusters(tmp_path):
+    source = {"name": "image_folder", "folder": str(write_folder(tmp_path / "emoji"))}
+    bench = Bench(tmp_path, "run", data__source=source, **CAPTIONED)
+    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("shard", "catalog")))
+    samples = api.Run(bench.run, bench.settings).data()
+    assert samples.columns == STORED and samples.column("size", [3, 1]).dtype == torch.int64
+    with pytest.raises(ConfigError, match="there is no cluster; valid names: caption, crc32"):
+        samples.column("cluster", [0])
+
+
+def test_a_file_of_a_column_that_is_gone_is_named(run):
+    path = next(run._run.root.glob("encode/train-*/features.h5"))
+    path.rename(path.with_suffix(".away"))
+    try:
+        samples = run.data()
+        with pytest.raises(UserError, match="features.h5: no usable columns"):
+            samples.batches(8, ["features"])
+    finally:
+        path.with_suffix(".away").rename(path)
