@@ -186,3 +186,10 @@ def test_looking_at_a_run_imports_no_torch(tmp_path, verb):
         call = ["status", run]
     code = f"from hpcddm.cli import main\ntry: main({call!r})\nexcept SystemExit as end: assert not end.code, end.code"
     assert heavy_modules(code, "deepspeed", "h5py", "faiss", "webdataset") == "heavy []"
+
+
+def test_a_training_does_not_import_the_compiler_of_torch_for_an_optimiser_that_it_has_not():
+    code = "import torch; from hpcddm.training import masters; masters.import_deepspeed(torch.device('cpu'))\n"
+    code += "from deepspeed.runtime.zero.utils import is_zero_supported_optimizer\n"
+    code += "from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam"
+    assert heavy_modules(code, "torch._inductor", "torch._dynamo") == "heavy ['torch']"

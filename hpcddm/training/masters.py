@@ -2,6 +2,7 @@
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -23,7 +24,25 @@ def import_deepspeed(device: torch.device) -> ModuleType:
     if device.type == "cpu":
         # DeepSpeed would compile a shared-memory op at start (29 s, and it needs a compiler) that training never uses.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    _import_muon_uncompiled()
     return deepspeed
+
+
+def _import_muon_uncompiled() -> None:
+    """Import the optimiser Muon without torch's compiler.
+
+    DeepSpeed imports it whatever the optimiser is, and it wraps its kernels for the compiler, whose import would make
+    every start of every rank seconds longer. They are never called here.
+    """
+    from deepspeed.runtime import compiler
+
+    wrap = compiler.compile
+    compiler.compile = lambda: compiler.dummy_decorator
+    try:
+        with suppress(ImportError):
+            import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
+    finally:
+        compiler.compile = wrap
 
 
 def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
