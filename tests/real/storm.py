@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from hpcddm.rooms import VARIABLE
 from hpcddm.runtime.records import AttemptRecord, records
-from tests.helpers import REPOSITORY
+from tests.helpers import DATA_STAGES, REPOSITORY
 from tests.runs import TINY, hpcddm
 
 KEY, NEIGHBOUR = "train/expert-00", "train/expert-01"
@@ -41,6 +43,8 @@ scheduler: {scheduler}
 stages:
   train: {shape}
 """
+PACED = ("experts.objective={name: paced}",)
+"""A training that takes its time while the storm lasts; alone, and after the storm, it hurries."""
 ON_SLURM = "partition: main\nnetwork_interface: lo\nsignal_lead_seconds: 30\nresources: {memory_gb: 1, minutes: 30}"
 
 
@@ -96,6 +100,8 @@ class Storm:
     """Of the site."""
     settings: tuple[str, ...] = ()
     """Further ones of the experiment."""
+    finished: Path | None = None
+    """A run from which everything before the training is taken."""
     targets: list[psutil.Process] = field(default_factory=list)
     """The ranks that a disturbance may strike."""
     neighbours_attempts: int = 0
@@ -105,6 +111,16 @@ class Storm:
     def run(self) -> Path:
         """The disturbed run."""
         return self.folder / "storm"
+
+    @property
+    def pace(self) -> Path:
+        """The file that lets a paced training take its time on Slurm."""
+        return self.folder / "pace"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the command line is told."""
+        return {"SLURM_CONF": self.conf, VARIABLE: str(REPOSITORY / "tests/real/variants")}
 
     def submit(self, run: Path, scheduler: str) -> None:
         """Submit the first expert of the tiny experiment, with a training long enough to be disturbed.
@@ -122,8 +138,11 @@ class Storm:
             f"experts.sites=[storm,{neighbour},nobody,nobody]",
             *self.settings,
         ]
+        if self.finished:
+            for stage in DATA_STAGES:
+                shutil.copytree(self.finished / stage, run / stage)
         where = ["--site", site, "--run-dir", run]
-        done = hpcddm("submit", "quickstart", *where, *own, SLURM_CONF=self.conf, timeout=1800)
+        done = hpcddm("submit", "quickstart", *where, *own, **self.environment, timeout=1800)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def rage(self, disturbances: list[Disturbance]) -> None:
@@ -136,7 +155,8 @@ class Storm:
             (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
         self.neighbours_attempts = len(records(self.run / "logs" / NEIGHBOUR))
         # It has shown what it was there for, and would only take time.
-        hpcddm("cancel", self.run, NEIGHBOUR, SLURM_CONF=self.conf)
+        hpcddm("cancel", self.run, NEIGHBOUR, **self.environment)
+        self.pace.unlink(missing_ok=True)
         self.until(lambda: self.complete(KEY), 1800, "the training to end")
         self.settle()
 
@@ -147,7 +167,8 @@ class Storm:
         time.sleep(one.delay)
         # A save is over in a moment: everything that takes time is looked up before it.
         self.targets = self.ranks()
-        self.until(lambda: self.complete(KEY) or self.phase() == one.phase or one.phase != "save", 600, "a save")
+        if one.phase == "save":
+            self.until(lambda: self.complete(KEY) or self.phase() == "save", 600, "a save", every=0.005)
         assert not self.complete(KEY), "the training was over before the storm was; give it more images"
         one.attempt, one.hit = self.last.number, self.phase()
         strike = getattr(self, "_" + one.kind.replace(" ", "_"))
@@ -192,12 +213,12 @@ class Storm:
                 continue
         return [found[rank] for rank in sorted(found)]
 
-    def until(self, condition, seconds: float, what: str) -> None:
-        """Wait, often enough to catch a save in the act."""
+    def until(self, condition, seconds: float, what: str, every: float = 0.05) -> None:
+        """Wait; to catch a save in the act one has to look more often than for the rest."""
         deadline = time.time() + seconds
         while not condition():
             assert time.time() < deadline, f"waited {seconds} s for {what}; see {self.run}"
-            time.sleep(0.005)
+            time.sleep(every)
 
     def slurm(self, *command: str) -> str:
         """Ask a Slurm command."""

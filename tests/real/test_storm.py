@@ -9,7 +9,7 @@ import pytest
 
 from hpcddm.runtime.records import records
 from tests.late_names.mounts import LATE
-from tests.real.storm import GENTLE, KEY, KINDS, PHASES, Disturbance, Storm, schedule, weights
+from tests.real.storm import GENTLE, KEY, KINDS, PACED, PHASES, Disturbance, Storm, schedule, weights
 
 pytestmark = pytest.mark.slurm
 LONG_ROUNDS = 3
@@ -23,9 +23,11 @@ def _all(kinds):
     return [Disturbance(kind, phase, 0.0) for kind, phase in kinds]
 
 
-def storm_of(folder, home, disturbances, images):
+def storm_of(folder, home, disturbances, images, finished=None):
     folder.mkdir(exist_ok=True)
-    storm = Storm(folder, home, seed=0, images=images)
+    storm = Storm(folder, home, seed=0, images=images, settings=PACED, finished=finished)
+    storm.keys += f"\nsetup: ['export HPCDDM_TEST_PACE={storm.pace}']"
+    storm.pace.touch()
     storm.submit(folder / "calm", "local")
     storm.submit(storm.run, "slurm")
     storm.rage(disturbances)
@@ -40,9 +42,9 @@ def require_nothing_lost(storm):
 
 
 @pytest.fixture(scope="module")
-def storm(home, tmp_path_factory):
+def storm(home, finished, tmp_path_factory):
     """A dead node, a signal, a dead rank and a preemption; `make test-long` has every kind."""
-    return storm_of(tmp_path_factory.mktemp("storm"), home, _all(SHORT), images=240_000)
+    return storm_of(tmp_path_factory.mktemp("storm"), home, _all(SHORT), images=32_000, finished=finished)
 
 
 def test_the_weights_are_the_same_to_the_last_bit_nothing_is_lost_on_a_signal_and_the_neighbour_never_stopped(storm):
