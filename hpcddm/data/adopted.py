@@ -55,13 +55,14 @@ class SourceTar:
     """A tar as it lies in a collection, with the samples of one split.
 
     layout: roles of the members of a sample; prefix: stands before the keys of the members in those of the samples;
-    is_of_split: tells by its key whether a sample belongs to the split.
+    is_of_split: tells by its key whether a sample belongs to the split; has_digest: true where its SHA-256 is wanted.
     """
 
     path: Path
     layout: Layout
     prefix: str
     is_of_split: Callable[[str], bool]
+    has_digest: bool
 
     def index(self, check: Callable[[bytes], tuple[int, int]], names: Collection[str]) -> AdoptedTar:
         """Find the samples of the split as `index_adopted` does."""

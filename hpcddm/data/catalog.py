@@ -44,6 +44,8 @@ class Tar:
     """Its bytes, by which a tar that is torn is recognised when it is opened."""
     changed: int | None = None
     """Time of the last change of an adopted tar, in seconds since 1970; None for one that the run has written."""
+    sha256: str | None = None
+    """Digest of an adopted tar where its source's `digests` asks for it."""
 
 
 @dataclass(frozen=True)

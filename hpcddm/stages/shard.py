@@ -208,7 +208,8 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         tar = tars[number]
         path = tar.path
-        collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path)))
+        sha256 = atomic.sha256(path) if tar.has_digest else None
+        collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path), sha256))
         adopted = tar.index(check, collected.filter.names)
         collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in adopted.broken]
         return adopted

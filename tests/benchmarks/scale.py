@@ -31,14 +31,15 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
 from hpcddm.plugins import create
 from hpcddm.rundir import manifest
+from hpcddm.runtime.unit import Result, Unit
 from tests.benchmarks.expert_reading import write_tars
-from tests.stages.routes import Bench
+from tests.stages.routes import STAGES, Bench
 
 REAL_TARS = 70
 SAMPLES = (100_000, 1_000_000, 10_000_000)
 PAPERS = (158_000_000, 400_000_000)
 """LAION-Aesthetics as arXiv 2501.05450 has it, and LAION-400M."""
-STAGES = ("shard", "catalog", "encode", "cluster", "assign", "lists")
+MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "lists")
 RANGES = MOST_RANGES + 1
 """Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
 EXPERTS, BATCH, BATCHES = 8, 256, 40
@@ -111,10 +112,12 @@ def bench_of(folder: Path, real: Path, count: int) -> Bench:
 
 def stage_costs(bench: Bench) -> dict[str, Cost]:
     """Make all units of the data stages, one after the other."""
-    costs = {stage: Cost() for stage in STAGES}
-    for key in [unit.key for unit in plan(bench.settings) if unit.stage in STAGES]:
+    costs = {stage: Cost() for stage in MEASURED}
+    for key in [unit.key for unit in plan(bench.settings) if unit.stage in MEASURED]:
         cost = costs[stage_of(key)]
-        seconds, grown = in_a_process(lambda key=key: bench.make(key))
+        # The plan, which finds a unit's inputs, is made once in a run.
+        unit = bench.unit(key)
+        seconds, grown = in_a_process(lambda unit=unit: bench.publish(unit, stage_run(bench, unit)))
         assert manifest.read(bench.run.unit(key)) is not None, f"{key} failed"
         cost.units += 1
         cost.seconds += seconds
@@ -123,6 +126,11 @@ def stage_costs(bench: Bench) -> dict[str, Cost]:
         files = [path for path in (bench.run.root / stage).rglob("*") if path.is_file()]
         cost.files, cost.disk = len(files), sum(path.stat().st_size for path in files)
     return costs
+
+
+def stage_run(bench: Bench, unit: Unit) -> Result:
+    """Run the stage of a unit."""
+    return STAGES[stage_of(unit.key)].run(bench.settings, unit)
 
 
 def reading_costs(bench: Bench) -> dict[str, Cost]:

@@ -1,5 +1,6 @@
 """Tars of img2dataset through the data stages, where they lie."""
 
+import hashlib
 import io
 import json
 import os
@@ -79,9 +80,9 @@ def folder(tmp_path):
 def bench(tmp_path, folder):
     """Return a function that prepares a run of the collection, with other keys of data."""
 
-    def make(heldout=None, **changes):
+    def make(heldout=None, own=None, **changes):
         source = {"name": "webdataset", "folder": str(folder), "heldout": heldout or {"shards": 1}, "label": None}
-        bench = Bench(tmp_path, "run", data__source=source, **(ADOPTED | changes))
+        bench = Bench(tmp_path, "run", data__source=source | (own or {}), **(ADOPTED | changes))
         bench.settings = with_tars(bench.settings)
         return bench
 
@@ -191,6 +192,14 @@ def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(bench, f
     assert len(keys_of(made, "train")) + len(keys_of(made, "heldout")) == 99
     assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
     assert broken_in(made)["key"] == key
+
+
+def test_the_digests_of_the_tars_are_in_the_manifests_on_request(bench, folder):
+    made = bench(own={"digests": True})
+    made.make_data()
+    for key in ("shard/train-000", "shard/heldout-000"):
+        (tar,) = manifest.read(made.run.unit(key)).results["tars"]
+        assert tar["sha256"] == hashlib.sha256((made.run.root / tar["file"]).read_bytes()).hexdigest()
 
 
 def test_a_tar_that_was_changed_after_it_had_been_indexed_is_refused(bench, folder):

@@ -33,6 +33,7 @@ class Settings(SourceSettings):
     """Folder of the tars, which of them, and what their members are."""
 
     adopts_tars: ClassVar[bool] = True
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"digests"})
 
     folder: PathSetting
     tars: str = "**/*.tar"
@@ -46,6 +47,8 @@ class Settings(SourceSettings):
     label: Place | None = LABEL
     metadata: str = "json"
     """Extension of the JSON object whose entries `data.keep` may name."""
+    digests: bool = False
+    """True adds the SHA-256 of every tar to size and time in the manifests of the stage shard and in the catalog."""
 
 
 class WebDatasetTars(TarSource[Settings]):
@@ -56,7 +59,8 @@ class WebDatasetTars(TarSource[Settings]):
 
     def tars(self, split: str) -> list[SourceTar]:
         layout, is_of_split = self._layout(), partial(self._is_of, split)
-        return [SourceTar(path, layout, self._prefix_in(path), is_of_split) for path in self._paths(split)]
+        paths, digests = self._paths(split), self.settings.digests
+        return [SourceTar(path, layout, self._prefix_in(path), is_of_split, digests) for path in paths]
 
     def content(self) -> str:
         """Hash path, size and time of the last change of every tar; their digest would take days."""
