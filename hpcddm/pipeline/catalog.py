@@ -14,6 +14,8 @@ from hpcddm.rundir.manifest import Manifest
 CATALOG_FILE = "catalog.json"
 ENTRY_BYTES = 200
 """Bytes that say where one tar, or one file of columns, lies."""
+HASH_BYTES = 8
+"""Bytes of a key's hash, which is sorted on disk."""
 
 
 def class_names(experiment: Experiment, inputs: Mapping[str, Manifest]) -> list[str]:
@@ -61,6 +63,7 @@ class CatalogStage(Stage):
         return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate the places of tars and columns."""
+        """Estimate the places of tars and columns, and the hashes of the keys."""
         keys = range_keys(experiment, "shard")
-        return DiskSpace(ENTRY_BYTES * sum(1 + len(tars_of(experiment, key)) for key in keys), 0, 1)
+        hashes = HASH_BYTES * sum(images.values())
+        return DiskSpace(ENTRY_BYTES * sum(1 + len(tars_of(experiment, key)) for key in keys), hashes, 1)

@@ -40,8 +40,9 @@ class ShardStage(Stage):
         return {"data": hashed(experiment.data)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate the tars and their columns."""
+        """Estimate the tars and their columns, which wait on disk before they are written."""
         count = images_of_range(experiment, key, images)
+        columns = count * COLUMN_BYTES
         if experiment.data.source.adopts_tars:
-            return DiskSpace(count * COLUMN_BYTES, 0, 2)
-        return DiskSpace(count * sample_bytes(experiment), 0, 1 + len(tars_of(experiment, key)))
+            return DiskSpace(columns, columns, 2)
+        return DiskSpace(count * sample_bytes(experiment), columns, 1 + len(tars_of(experiment, key)))
