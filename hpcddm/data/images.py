@@ -5,7 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
@@ -22,6 +24,7 @@ from hpcddm.schema import validate
 
 MOST_OPEN = 128
 """Largest number of tars that are open together; a process may usually have 1024 files open."""
+V = TypeVar("V")
 Pixels = Callable[[bytes], UInt8[np.ndarray, "h w c"]]
 """Decoder of a picture's file; raises `PictureError`."""
 
@@ -44,17 +47,20 @@ class TarImages(Images):
         self._pixels = _as_stored if catalog.form is None else pixels_by(catalog.form)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        return np.stack(
-            [self._tar(tar).image(offset, size, self._pixels) for tar, offset, size in self._places(numbers)]
-        )
+        return np.stack(self._read(numbers, lambda tar, offset, size: tar.image(offset, size, self._pixels)))
 
     def files(self, numbers: Numbers) -> list[bytes]:
         """Return the images' files as they stand in the tars."""
-        return [self._tar(tar).content(offset, size) for tar, offset, size in self._places(numbers)]
+        return self._read(numbers, _OpenTar.content)
 
-    def _places(self, numbers: Numbers) -> list[tuple[int, int, int]]:
+    def _read(self, numbers: Numbers, read: Callable[["_OpenTar", int, int], V]) -> list[V]:
+        """Read some samples by tar, offset and size, in each tar from front to back."""
         columns = (column.gather(numbers).tolist() for column in (self._tars, self._offsets, self._sizes))
-        return list(zip(*columns, strict=True))
+        places = list(enumerate(zip(*columns, strict=True)))
+        found = {}
+        for row, (tar, offset, size) in sorted(places, key=itemgetter(1)):
+            found[row] = read(self._tar(tar), offset, size)
+        return [found[row] for row, _ in places]
 
 
 class CopiedImages(Images):

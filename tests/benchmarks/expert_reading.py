@@ -2,7 +2,8 @@
 
 10,000 JPEGs of 10 to 20 kB in ten tars, one expert of eight. One core, warm, in processor seconds, the best of `ROUNDS`
 in turn. webdataset streams every tar and filters by key, before it decodes or behind it. Cold, where the file system
-lets go of its pages: the bytes that a disk gave, in proportion to the pages that the wanted bytes touch.
+lets go of its pages: the bytes that a disk gave, in proportion to the pages that the wanted bytes touch. Of each order
+one epoch of the expert: its read calls, and the jumps between them, batch by batch.
 """
 
 import io
@@ -10,7 +11,10 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import webdataset
@@ -18,18 +22,30 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from hpcddm import plugins
 from hpcddm.data.adopted import index_adopted
 from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, stamp_of
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.images import TarImages
 from hpcddm.data.layout import Layout
+from hpcddm.data.orders.base import EpochOrder, Listed
+from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.pictures import decode
 from hpcddm.data.tar_index import columns_of
+from hpcddm.schema import validate
 from tests import pictures
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
 PAGE = os.sysconf("SC_PAGE_SIZE")
 QUALITY = 88
+NEAR, CACHED = 1 << 20, 32
+"""Bytes of a gap that is no long seek, and of a block as a file system fetches it; blocks that its cache holds."""
+ORDERS: dict[str, dict[str, object]] = {
+    "uniform": {"name": "uniform"},
+    "windowed, 16 blocks of 16 rows": {"name": "windowed", "block": 16, "mixed": 16},
+    "windowed, 4 blocks of 16 rows": {"name": "windowed", "block": 16, "mixed": 4},
+    "windowed, 1 block of 64 rows": {"name": "windowed", "block": 64, "mixed": 1},
+}
 
 
 def write_tars(folder: Path, count: int = TARS) -> list[Path]:
@@ -116,6 +132,46 @@ def cold_ratio(catalog: Catalog, tars: list[Path], numbers: np.ndarray) -> float
     return fetched / (len(touched) * PAGE) if fetched else None
 
 
+def reads_of(catalog: Catalog, numbers: np.ndarray) -> list[tuple[int, int, int]]:
+    """Reads of an epoch in their order: number of the file, offset, size."""
+    made: list[tuple[int, int, int]] = []
+    read = os.pread
+
+    def pread(descriptor: int, size: int, offset: int) -> bytes:
+        made.append((os.fstat(descriptor).st_ino, offset, size))
+        return read(descriptor, size, offset)
+
+    images = TarImages(catalog)
+    with mock.patch.object(os, "pread", pread):
+        for block in batches(numbers):
+            images.files(block)
+    return made
+
+
+def jumps(reads: list[tuple[int, int, int]]) -> tuple[int, int]:
+    """Count long seeks, to another file or farther than `NEAR`, and blocks fetched past a cache of the latest."""
+    long = sum(
+        file != other or abs(offset - (before + size)) > NEAR
+        for (file, before, size), (other, offset, _) in pairwise(reads)
+    )
+    fetch = lru_cache(CACHED)(lambda file, block: None)
+    for file, offset, size in reads:
+        for block in range(offset // NEAR, (offset + size - 1) // NEAR + 1):
+            fetch(file, block)
+    return long, fetch.cache_info().misses
+
+
+def seeks(catalog: Catalog, own: np.ndarray) -> Table:
+    """Tabulate one epoch of an expert in several orders."""
+    table = Table("order", "read calls", "long seeks", f"MiB fetched, a cache of {CACHED} MiB")
+    for name, values in ORDERS.items():
+        order = plugins.create(EpochOrder, validate(OrderSettings, values, name), 0, "expert", len(own))
+        listed = Listed(np.sort(own), order)
+        reads = reads_of(catalog, listed.rows(range(len(own))))
+        table.add_row(name, f"{len(reads):,}", *(f"{count:,}" for count in jumps(reads)))
+    return table
+
+
 def main() -> None:
     """Print one table."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -140,6 +196,7 @@ def main() -> None:
         best = {side: min(taken[side] for taken in rounds) for side in calls}
         sizes = catalog.column("size").gather(everything)
         cold = cold_ratio(catalog, tars, own)
+        orders = seeks(catalog, own)
     table = Table("reading", "seconds", "ratio")
     for side, taken in best.items():
         mine = best[side.partition(",")[0]]
@@ -149,6 +206,7 @@ def main() -> None:
         f"{len(sizes):,} pictures of {sizes.min() / 1e3:.1f} to {sizes.max() / 1e3:.1f} kB, expert: {len(own):,}"
     )
     console.print(table)
+    console.print(orders)
     console.print(f"cold: disk bytes over pages wanted {cold:.3f}" if cold else "cold: the file system kept its pages")
 
 
