@@ -146,6 +146,16 @@ def test_how_samples_are_read_is_under_no_fingerprint(tmp_path, name):
         assert after[key].parts == {CATALOG: "", lists.get(name_of(key), LISTS): name_of(key)}
 
 
+def test_copies_without_exif_are_other_copies_and_the_same_training(tmp_path):
+    before, after = (
+        {unit.key: unit for unit in plan(tiny(tmp_path, data__reading={"name": "materialised"} | exif))}
+        for exif in ({"exif": "keep"}, {"exif": "drop"})
+    )
+    changed = [key for key in before if after[key].fingerprint_settings != before[key].fingerprint_settings]
+    assert changed == ["materialise/expert-00", "materialise/expert-01"]
+    assert all(counted(after[key]) == counted(before[key]) for key in before)
+
+
 def test_a_copy_is_made_where_its_expert_is_trained(tmp_path):
     changes = {"data__reading": {"name": "materialised"}, "experts__sites": ["north", "south"], "site": "north"}
     sites = {unit.key: unit.site for unit in plan(tiny(tmp_path, **changes))}

@@ -1,6 +1,7 @@
 """Copies of samples as tars of their own, with a catalog: for a partner, an object store, or the disk of a node."""
 
 import io
+import zlib
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from PIL import Image
 
 from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_catalog, write_catalog
 from hpcddm.data.column_files import write_columns
+from hpcddm.data.exif import without_exif
 from hpcddm.data.images import TarImages
+from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar import Sample, write_samples
 from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
 from hpcddm.errors import UserError, require
@@ -35,20 +38,24 @@ EXTENSIONS = {"JPEG": "jpg", "MPO": "jpg", "TIFF": "tif", "JPEG2000": "jp2"}
 """Extensions of formats whose name is none."""
 
 
-def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Callable[[int], None]) -> Catalog:
+def write_copy(
+    folder: Path, source: Catalog, numbers: ListNumbers, advance: Callable[[int], None], drops_exif: bool = False
+) -> Catalog:
     """Copy samples in their order, the images' files as they are, and return the catalog of the copy.
 
     Tars that an interrupted attempt completed stay, where they hold these samples. advance: called with the number of
-    samples that are copied; it may raise. Raises `UserError` naming a tar that cannot be read.
+    samples that are copied; it may raise. drops_exif: copy the files `without_exif`. Raises `UserError` naming a tar
+    that cannot be read, or a sample whose EXIF cannot be dropped.
     """
     columns = ["crc32", "key", "offset", "size", "tar", *filter(source.has, ("label", "caption"))]
     entry, indices, done = SplitEntry(sorted(columns), [], [], source.form), {}, 0
+    files = _FilesWithoutExif(source) if drops_exif else _Files(source)
     for block in _tars(source, numbers):
         path = folder / tar_file(len(entry.tars))
-        index = _kept(path, source, block)
+        index = _kept(path, files, block)
         if index is None:
             with atomic.replacing(path) as staged:
-                write_samples(staged, _samples(source, block, done, advance))
+                write_samples(staged, _samples(files, block, done, advance))
             index = index_tar(path)
         indices[len(entry.tars)] = index
         entry.tars.append(Tar(path.name, path.stat().st_size))
@@ -57,8 +64,10 @@ def write_copy(folder: Path, source: Catalog, numbers: ListNumbers, advance: Cal
             entry.parts.append(_write_part(folder, len(entry.parts), indices))
             indices = {}
     copy = Catalog(folder, entry)
-    is_same = len(copy) == len(numbers) and copy.digest(range(len(copy))) == source.digest(numbers)
-    require(is_same, f"{folder}: the samples that were copied are not those of the list; remove its tars, submit again")
+    require(
+        files.are_in(copy, numbers),
+        f"{folder}: the samples that were copied are not those of the list; remove its tars, submit again",
+    )
     _remove_others(folder, copy.files)
     # Last, so that a copy with a catalog is complete.
     write_catalog(folder / CATALOG_FILE, {TRAIN: entry})
@@ -95,17 +104,61 @@ def _tars(source: Catalog, numbers: ListNumbers) -> Iterator[ListNumbers]:
         yield numbers[start:]
 
 
-def _kept(path: Path, source: Catalog, numbers: ListNumbers) -> TarIndex | None:
+class _Files:
+    """Files of the images of samples, as they are."""
+
+    def __init__(self, source: Catalog) -> None:
+        self.source, self._images = source, TarImages(source)
+        self._sizes, self._checksums = source.column("size"), source.column("crc32")
+
+    def read(self, numbers: ListNumbers) -> list[bytes]:
+        """Return the files as they are copied."""
+        return self._images.files(numbers)
+
+    def sizes_and_checksums(self, numbers: ListNumbers) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bytes and the CRC-32 that the copied files have, each (N,)."""
+        return self._sizes.gather(numbers), self._checksums.gather(numbers)
+
+    def are_in(self, copy: Catalog, numbers: ListNumbers) -> bool:
+        """Tell if a copy has these samples and no other ones."""
+        return len(copy) == len(numbers) and copy.digest(range(len(copy))) == self.source.digest(numbers)
+
+
+class _FilesWithoutExif(_Files):
+    """Files of the images of samples without EXIF, of which nothing is known before they are made."""
+
+    def read(self, numbers: ListNumbers) -> list[bytes]:
+        keys, checksums = self.source.texts("key").gather(numbers), self._checksums.gather(numbers).tolist()
+        return [self._dropped(*file) for file in zip(keys, super().read(numbers), checksums, strict=True)]
+
+    def sizes_and_checksums(self, numbers: ListNumbers) -> tuple[np.ndarray, np.ndarray]:
+        blocks = blocks_of(numbers, SAMPLES_AT_ONCE)
+        made = np.array([(len(file), zlib.crc32(file)) for block in blocks for file in self.read(block)])
+        return made[:, 0], made[:, 1]
+
+    def are_in(self, copy: Catalog, numbers: ListNumbers) -> bool:
+        # Every file had its own checksum when it was read.
+        return len(copy) == len(numbers)
+
+    @staticmethod
+    def _dropped(key: str, content: bytes, checksum: int) -> bytes:
+        require(zlib.crc32(content) == checksum, f"{key}: its image is another one than was indexed")
+        try:
+            return without_exif(content)
+        except PictureError as error:
+            raise UserError(f"{key}: {error}; 'data.reading.exif: keep' copies it as it is") from None
+
+
+def _kept(path: Path, files: _Files, numbers: ListNumbers) -> TarIndex | None:
     """Index a tar that is there already; None where there is none, it is torn, or holds other samples than these."""
     try:
         index = index_tar(path)
     except UserError:
         return None
-    if index.keys != source.texts("key").gather(numbers):
+    if index.keys != files.source.texts("key").gather(numbers):
         return None
-    files = ((index.sizes, "size"), (checksums(index), "crc32"))
-    is_same = all(np.array_equal(values, source.column(name).gather(numbers)) for values, name in files)
-    return index if is_same else None
+    found = zip((index.sizes, checksums(index)), files.sizes_and_checksums(numbers), strict=True)
+    return index if all(np.array_equal(*values) for values in found) else None
 
 
 def _remove_others(folder: Path, names: Container[str]) -> None:
@@ -116,16 +169,16 @@ def _remove_others(folder: Path, names: Container[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _samples(source: Catalog, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:
+def _samples(files: _Files, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:
     """Yield the samples of one tar; done: number of those in the tars before it."""
-    images, keys = TarImages(source), source.texts("key")
+    source, keys = files.source, files.source.texts("key")
     labels = source.column("label") if source.has("label") else None
     captions = source.texts("caption") if source.has("caption") else None
     for block in blocks_of(numbers, SAMPLES_AT_ONCE):
         nothing = [None] * len(block)
         rows = (
             keys.gather(block),
-            images.files(block),
+            files.read(block),
             nothing if labels is None else labels.gather(block).tolist(),
             nothing if captions is None else captions.gather(block),
         )

@@ -79,14 +79,18 @@ def open_picture(content: bytes) -> Image.Image:
     return image
 
 
-def upright(image: Image.Image) -> Image.Image:
-    """Turn a picture as its EXIF orientation says; itself where nothing is to be turned."""
+def orientation_of(image: Image.Image) -> int:
+    """Return the orientation that EXIF tells; 1, which turns nothing, where there is none."""
     try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+        return image.getexif().get(ExifTags.Base.Orientation, 1)
     except FAILURES:
         # What cannot be read turns nothing: other programs show such a picture as it is stored.
-        return image
-    return image if orientation == 1 else ImageOps.exif_transpose(image)
+        return 1
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Turn a picture as its EXIF orientation says; itself where nothing is to be turned."""
+    return image if orientation_of(image) == 1 else ImageOps.exif_transpose(image)
 
 
 def to_pixels(image: Image.Image, channels: int) -> Image.Image:

@@ -49,8 +49,8 @@ class MaterialiseStage(Stage):
         return {CATALOG: "", list_key(expert): list_name(expert)}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover no setting: the list says all."""
-        return {}
+        """Cover whether EXIF is dropped; the list says all else."""
+        return {"data.reading.exif": "drop"} if experiment.data.reading.drops_exif else {}
 
     def site(self, experiment: Experiment, key: str) -> str | None:
         """Return the expert's own site, where the experiment names sites."""

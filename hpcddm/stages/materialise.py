@@ -16,5 +16,6 @@ def run(settings: Experiment, unit: Unit) -> Result:
         unit.stop_if_requested()
         unit.heartbeat.beat(done, len(numbers))
 
-    copy = write_copy(unit.folder, samples.catalog(unit, TRAIN), numbers, advance)
+    catalog, reading = samples.catalog(unit, TRAIN), settings.data.reading
+    copy = write_copy(unit.folder, catalog, numbers, advance, reading.drops_exif)
     return Result(files_of(copy), {"samples": len(copy)})

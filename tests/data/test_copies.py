@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from hpcddm.data import copies, pictures, tar
+from hpcddm.data.catalog import PictureForm
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
@@ -136,6 +137,56 @@ def test_a_copy_takes_no_more_bytes_than_were_estimated(tmp_path, catalog, tar_b
     copy(tmp_path / "copy", catalog)
     taken = sum(file.stat().st_size for file in (tmp_path / "copy").glob("*.tar"))
     assert taken < largest_bytes(catalog, LISTED)
+
+
+def placed(name, number):
+    """A picture of random pixels that EXIF turns, taken somewhere."""
+    pixels, stream, exif = np.random.default_rng(number).integers(0, 256, (SIDE, 2 * SIDE)), io.BytesIO(), Image.Exif()
+    exif[0x0112], exif[0x010F] = 6, "52N13E-camera"
+    Image.fromarray(pixels.astype(np.uint8)).convert("RGB").save(stream, format=name, exif=exif)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    samples = [
+        tar.Sample(str(number), placed(("JPEG", "PNG", "WEBP")[number % 3], number), "jpg") for number in range(9)
+    ]
+    tar.write_samples(tmp_path / "0.tar", samples)
+    return catalog_of(tmp_path, [tmp_path / "0.tar"])
+
+
+def test_copies_without_exif_show_the_same_pictures(tmp_path, photographs, monkeypatch):
+    monkeypatch.setattr(copies, "TAR_BYTES", 700)
+    (tmp_path / "copy").mkdir()
+    written = write_copy(tmp_path / "copy", photographs, range(9), lambda done: None, drops_exif=True)
+    form = PictureForm(3, SIDE, {"name": "resize"})
+    images = [TarImages(own.seen_in(form)).images(range(9)) for own in (written, photographs)]
+    assert np.array_equal(*images) and written.texts("key").gather(range(9)) == list(map(str, range(9)))
+    content = b"".join(path.read_bytes() for path in (tmp_path / "copy").glob("*.tar"))
+    assert b"52N13E" not in content and b"52N13E" in (tmp_path / "0.tar").read_bytes()
+
+
+def test_tars_without_exif_stay_where_a_copy_is_interrupted_and_no_others_do(tmp_path, photographs, monkeypatch):
+    monkeypatch.setattr(copies, "TAR_BYTES", 700)
+    (tmp_path / "copy").mkdir()
+
+    def write(drops_exif):
+        written = write_copy(tmp_path / "copy", photographs, range(9), lambda done: None, drops_exif)
+        return {name: (tmp_path / "copy" / name).stat().st_mtime_ns for name in written.files if name.endswith(".tar")}
+
+    without = write(True)
+    assert len(without) > 2 and write(True) == without
+    assert not set(write(False).values()) & set(without.values())
+    assert TarImages(open_copy(tmp_path / "copy")).files(range(9)) == TarImages(photographs).files(range(9))
+
+
+def test_a_picture_whose_exif_cannot_be_dropped_is_named_with_the_way_out(tmp_path):
+    tar.write_samples(tmp_path / "0.tar", [tar.Sample("cats/7", placed("TIFF", 7), "jpg")])
+    catalog = catalog_of(tmp_path, [tmp_path / "0.tar"])
+    with pytest.raises(UserError, match=r"cats/7: TIFF: its EXIF .*; 'data.reading.exif: keep' copies it"):
+        copy(tmp_path / "copy", catalog, range(1))
+        write_copy(tmp_path / "copy", catalog, range(1), lambda done: None, drops_exif=True)
 
 
 def test_pictures_of_every_format_are_copied_whatever_their_names_say(tmp_path):

@@ -278,6 +278,33 @@ def test_pictures_are_seen_in_another_form_without_another_copy_of_them(bench, t
     assert np.array_equal(seen, TarImages(catalog.seen_in(larger)).images(range(5)))
 
 
+def test_copies_for_others_show_the_same_pictures_without_exif(bench, folder):
+    exif = Image.Exif()
+    exif[0x0112], exif[0x010F] = 6, "52N13E-camera"
+    for path in folder.glob("*.tar"):
+        rewritten = io.BytesIO()
+        with tarfile.open(path) as old, tarfile.open(fileobj=rewritten, mode="w") as new:
+            for member in old:
+                content = old.extractfile(member).read()
+                if member.name.endswith(".jpg"):
+                    stream = io.BytesIO()
+                    Image.open(io.BytesIO(content)).save(stream, format="JPEG", exif=exif)
+                    content, member.size = stream.getvalue(), len(stream.getvalue())
+                new.addfile(member, io.BytesIO(content))
+        path.write_bytes(rewritten.getvalue())
+    made = bench(data__reading={"name": "materialised", "exif": "drop"})
+    made.make_data()
+    made.make("materialise/expert-00")
+    unit = made.unit("train/expert-00")
+    listed = samples.expert_list(unit, 0)
+    numbers = listed.gather(range(len(listed)))
+    with samples.training_reader(made.settings, unit, listed) as reader:
+        assert np.array_equal(reader.images(numbers), samples.reader(unit, "train").images(numbers))
+    assert b"52N13E" in (folder / "00000.tar").read_bytes()
+    copied = [path.read_bytes() for path in made.run.unit("materialise/expert-00").glob("*.tar")]
+    assert copied and not any(b"52N13E" in content for content in copied)
+
+
 @pytest.mark.parametrize("reading", ["indexed", "materialised"])
 def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(bench, reading):
     changes = {"data__reading": {"name": reading}, "data__augmentations": [{"name": "random_crop", "share": 0.5}]}

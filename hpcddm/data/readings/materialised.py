@@ -4,7 +4,7 @@ They lie together, where an indexed expert reads every tar of the run; who train
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
@@ -17,9 +17,16 @@ from hpcddm.runtime.unit import Unit
 
 
 class Settings(ReadingSettings):
-    """Settings of the materialised reading, which has none."""
+    """What becomes of EXIF, XMP and comments in the pictures of the copies."""
 
     reads_copies: ClassVar[bool] = True
+
+    exif: Literal["keep", "drop"] = "keep"
+
+    @property
+    def drops_exif(self) -> bool:
+        """Whether they are dropped."""
+        return self.exif == "drop"
 
 
 class MaterialisedReading(Reading[Settings]):

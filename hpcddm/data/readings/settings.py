@@ -11,3 +11,8 @@ class ReadingSettings(VariantSettings):
     room: ClassVar[str] = "data/readings"
     reads_copies: ClassVar[bool] = False
     """True where an expert reads the tars that the stage materialise makes of its list."""
+
+    @property
+    def drops_exif(self) -> bool:
+        """Whether these copies lack the EXIF of their pictures."""
+        return False

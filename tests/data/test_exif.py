@@ -1,0 +1,125 @@
+"""Pictures without EXIF: emoji with places, makers and comments in every way that a file can have them."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+from hpcddm.data import pictures
+from hpcddm.data.exif import without_exif
+from hpcddm.data.pictures import PictureError, read_picture, to_pixels
+from tests.pictures import EMOJI, SIDE
+
+SECRETS = (b"52N13E-camera", b"Jane Doe", b"GPSLatitude")
+XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf exif:GPSLatitude="52,30N" dc:creator="Jane Doe"/></x:xmpmeta>'
+PICTURE = Image.open(EMOJI / "sheet.png").convert("RGB").crop((0, 0, 3 * SIDE, 2 * SIDE))
+
+
+def exif_of(orientation):
+    exif = Image.Exif()
+    exif[0x010F] = "52N13E-camera"
+    if orientation:
+        exif[0x0112] = orientation
+    place = exif.get_ifd(0x8825)
+    place[1], place[2] = "N", (52.0, 30.0, 17.0)
+    return exif
+
+
+def saved(name, orientation=None, picture=PICTURE, **options):
+    stream = io.BytesIO()
+    picture.save(stream, format=name, exif=exif_of(orientation), **options)
+    return stream.getvalue()
+
+
+def png_info():
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Author", "Jane Doe")
+    info.add_itxt("XML:com.adobe.xmp", XMP.decode(), zip=False)
+    return info
+
+
+def jpeg_with_iptc(orientation):
+    """A JPEG with a segment of Photoshop's behind the EXIF, and a second picture behind the first."""
+    content = saved("JPEG", orientation)
+    place = 2 + 2 + struct.unpack_from(">H", content, 4)[0]
+    body = b"Photoshop 3.0\0" + b"Jane Doe"
+    segment = struct.pack(">BBH", 0xFF, 0xED, len(body) + 2) + body
+    return content[:place] + segment + content[place:] + saved("JPEG", 3)
+
+
+FILES = {
+    "JPEG": lambda orientation: saved("JPEG", orientation, xmp=XMP, comment="Jane Doe", quality=90),
+    "progressive JPEG with restarts": lambda orientation: saved(
+        "JPEG", orientation, progressive=True, restart_marker_rows=1, icc_profile=b"profile" * 30000
+    ),
+    "grey JPEG": lambda orientation: saved("JPEG", orientation, PICTURE.convert("L")),
+    "CMYK JPEG": lambda orientation: saved("JPEG", orientation, PICTURE.convert("CMYK")),
+    "JPEG with IPTC and more behind it": jpeg_with_iptc,
+    "MPO": lambda orientation: saved("MPO", orientation, save_all=True, append_images=[PICTURE.rotate(90)]),
+    "PNG": lambda orientation: saved("PNG", orientation, pnginfo=png_info()),
+    "PNG with a palette": lambda orientation: saved("PNG", orientation, PICTURE.convert("P"), transparency=3),
+    "animated PNG": lambda orientation: saved("PNG", orientation, save_all=True, append_images=[PICTURE.rotate(90)]),
+    "WebP": lambda orientation: saved("WEBP", orientation, xmp=XMP),
+    "lossless WebP": lambda orientation: saved("WEBP", orientation, PICTURE.convert("RGBA"), lossless=True),
+    "animated WebP": lambda orientation: saved("WEBP", orientation, save_all=True, append_images=[PICTURE.rotate(90)]),
+}
+
+
+def pixels(content):
+    return np.asarray(to_pixels(read_picture(content), 3))
+
+
+@pytest.mark.parametrize("orientation", [None, *range(1, 9)])
+@pytest.mark.parametrize("kind", FILES)
+def test_pixels_stay_upright_and_all_else_is_gone(kind, orientation):
+    content = FILES[kind](orientation)
+    dropped = without_exif(content)
+    assert any(secret in content for secret in SECRETS) and len(dropped) < len(content)
+    assert not any(secret in dropped for secret in SECRETS)
+    assert np.array_equal(pixels(dropped), pixels(content))
+    exif = Image.open(io.BytesIO(dropped)).getexif()
+    assert dict(exif) == ({0x0112: orientation} if orientation not in (None, 1) else {})
+    assert without_exif(dropped) == dropped
+
+
+def test_an_orientation_that_xmp_tells_is_kept():
+    turned = XMP.replace(b"dc:creator", b'tiff:Orientation="6" dc:creator')
+    stream = io.BytesIO()
+    PICTURE.save(stream, format="JPEG", xmp=turned)
+    dropped = without_exif(stream.getvalue())
+    assert pixels(dropped).shape == (3 * SIDE, 2 * SIDE, 3)
+    assert np.array_equal(pixels(dropped), pixels(stream.getvalue())) and b"Jane Doe" not in dropped
+
+
+@pytest.mark.parametrize("name", ["JPEG", "PNG", "WEBP", "BMP", "GIF"])
+def test_a_file_with_nothing_to_drop_is_as_it_was(name):
+    stream = io.BytesIO()
+    PICTURE.save(stream, format=name)
+    assert without_exif(stream.getvalue()) == stream.getvalue()
+
+
+@pytest.mark.parametrize("name", sorted({*pictures.FORMATS} - {"JPEG", "PNG", "WEBP", "BMP", "GIF"}))
+def test_what_would_be_encoded_anew_is_refused(name):
+    with pytest.raises(PictureError, match=f"{name}: its EXIF cannot be dropped"):
+        without_exif(saved(name))
+
+
+def test_a_gif_with_xmp_is_refused():
+    stream = io.BytesIO()
+    PICTURE.convert("P").save(stream, format="GIF")
+    content = stream.getvalue()
+    block = b"\x21\xff\x0bXMP DataXMP" + XMP + b"\x01" + bytes(range(255, -1, -1)) + b"\0"
+    with pytest.raises(PictureError, match="GIF: its EXIF"):
+        without_exif(content[:-1] + block + content[-1:])
+
+
+@pytest.mark.parametrize("name", ["JPEG", "WEBP"])
+def test_a_file_cut_anywhere_raises_nothing_but_a_picture_error(name):
+    content = saved(name, 6)
+    for length in range(0, len(content), 7):
+        try:
+            without_exif(content[:length])
+        except PictureError:
+            continue
