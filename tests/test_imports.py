@@ -13,6 +13,7 @@ FOUNDATION = {
     "schema",
     "paths",
     "settings",
+    "data_settings",
     "config",
     "site",
     "plugins",

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -26,6 +26,11 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
+if TYPE_CHECKING:
+    from hpcddm.planning.collection import Collection
+
+SHARD = "shard"
+"""Stage that indexes the images."""
 TABLE_COLUMNS = 160
 SAMPLES_IN_A_TAR = 10_000
 """Samples that img2dataset puts into a tar, unless it is told otherwise."""
@@ -77,16 +82,18 @@ def plan(
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
-    rows = _rows(units, experiment, site, run, counts, speed)
+    rows, images = _rows(units, experiment, site, run, counts, speed)
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
-        click.echo(json.dumps(content | {"total": total, "gpu_remarks": idle}, indent=1))
+        totals = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
+        click.echo(json.dumps(content | totals, indent=1))
         return
     click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
+    _print_collection(images)
     for text in idle:
         click.echo(f"GPUs      {text}")
 
@@ -116,9 +123,10 @@ def _rows(
     run: RunDir,
     counts: dict[str, int],
     speed: float | None,
-) -> list[StageRow]:
+) -> tuple[list[StageRow], "Collection"]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.planning.benchmark import Benchmark
+    from hpcddm.planning.collection import collection
     from hpcddm.planning.costs import Costs
     from hpcddm.planning.timing import Clock
 
@@ -138,7 +146,9 @@ def _rows(
                 for unit, many in zip(group, slots, strict=True)
             ]
             rows.append(_row(name, resources, estimates, slots, sum(needs, DiskSpace())))
-    return rows
+        index = next(row for row in rows if row.stage == SHARD)
+        tars = collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
+    return rows, tars
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
@@ -225,6 +235,17 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
         f"storage   at most {readable(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still to"
         f" write in {run.root}, {readable(total['bytes_free'])} and {free_files}"
     )
+
+
+def _print_collection(images: "Collection") -> None:
+    size = "of unknown size" if images.bytes is None else readable(images.bytes)
+    counted = " and ".join(f"{count:,} {split}" for split, count in images.samples.items())
+    index = "unknown" if images.index_hours is None else f"{_duration(images.index_hours)} for the longest"
+    click.echo(
+        f"images    {images.files:,} tars, {size}, {counted} samples; index: {images.index_units:,} units, {index}"
+    )
+    epoch = "unknown" if images.epoch_hours is None else _duration(images.epoch_hours)
+    click.echo(f"reading   an epoch of one expert, {images.epoch_samples:,} samples: {epoch} ({images.epoch_detail})")
 
 
 def _duration(hours: float | None) -> str:

@@ -15,8 +15,9 @@ from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 """Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
-TAR = "tar"
-"""Name of the work without a network: images become PNG in a tar, or those of an adopted tar are decoded."""
+TAR, READING = "tar", "reading"
+"""Names of the work without a network: images become PNG in a tar, or those of an adopted tar are decoded; images are
+read as a training reads them."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
-from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR
+from hpcddm.networks.workload import DENOISER, ENCODER, READING, ROUTER, TAR
+from hpcddm.planning import reading
 from hpcddm.planning.costs import Costs
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.engine import Engine
@@ -41,7 +42,10 @@ def serve() -> None:
             question = json.loads(line)
             seconds, threads = question.pop("at_least_seconds"), question.pop("threads")
             torch.set_num_threads(threads)
-            step = _step(Costs(experiment, {}), Path(folder), **question)
+            if question["network"] == READING:
+                step = reading.step(experiment, Path(folder), question["batch"], threads)
+            else:
+                step = _step(Costs(experiment, {}), Path(folder), **question)
             print(_least_seconds(step, seconds) / question["batch"], file=answers, flush=True)
 
 

@@ -14,9 +14,11 @@ from hpcddm.planning import benchmark
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
+from tests.pictures import IMG2DATASET
 from tests.runs import TINY
 
 SPEED = 1e9
+UNLABELLED = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
 WITHOUT_WORK = ("catalog", "cluster", "assign", "lists")
 """Stages that see no image."""
 
@@ -91,6 +93,36 @@ def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
     call = ("plan", write_experiment(tmp_path), "--site", site(resources={"minutes": 2}), "--run-dir", tmp_path / "run")
     done = hpcddm(*call, "--flops-per-second", SPEED)
     assert done.exit_code == 2 and "minutes: 2 are no more than signal_lead_seconds, 120" in done.output
+
+
+def collection_of(experiment, tmp_path, *arguments):
+    done = hpcddm("plan", experiment, "--site", "slurm", "--run-dir", tmp_path / "run", "--json", *arguments)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)["collection"]
+
+
+def test_the_images_as_a_whole_and_an_epoch_of_one_expert(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *others: work.images / 10)
+    tars = {"name": "webdataset", "folder": str(IMG2DATASET), "heldout": {"shards": 1}}
+    experiment = write_experiment(tmp_path, data__source=tars, **UNLABELLED)
+    said = collection_of(experiment, tmp_path)
+    assert said["files"] == 4 and said["bytes"] == sum(path.stat().st_size for path in IMG2DATASET.glob("*.tar"))
+    assert said["index_units"] == 4 and said["index_hours"] == pytest.approx(said["samples"]["train"] / 3 / 36000, 0.1)
+    assert said["epoch_samples"] == -(-said["samples"]["train"] // 2)
+    assert said["epoch_hours"] == pytest.approx(said["epoch_samples"] / 36000)
+    assumed = collection_of(experiment, tmp_path, "--assume", "samples=400000000")
+    assert assumed["epoch_hours"] == pytest.approx(2e8 / 36000)
+    shown = hpcddm("plan", experiment, "--site", "slurm", "--run-dir", tmp_path / "run").output
+    assert "images    4 tars, " in shown and f"an epoch of one expert, {said['epoch_samples']} samples: " in shown
+
+
+def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark.sys, "executable", "/bin/false")
+    source = {"name": "webdataset", "folder": "/nowhere", "heldout": {"share": 0.01}}
+    experiment = write_experiment(tmp_path, data__source=source, **UNLABELLED)
+    said = collection_of(experiment, tmp_path, "--assume", "samples=1000000", "--flops-per-second", SPEED)
+    assert said["bytes"] is said["epoch_hours"] is None and said["files"] == 100
+    assert "no measurement here" in said["epoch_detail"]
 
 
 def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):

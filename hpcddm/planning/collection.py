@@ -1,0 +1,80 @@
+"""What a plan says of the images as a whole: files, bytes, the time of their index and of an expert's epoch."""
+
+from dataclasses import dataclass
+
+from hpcddm import plugins
+from hpcddm.config import Experiment
+from hpcddm.data.catalog import stamp_of
+from hpcddm.data.sources.base import TarSource
+from hpcddm.errors import UserError
+from hpcddm.networks.workload import READING, Work
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.ranges import SPLITS, TRAIN
+from hpcddm.planning.benchmark import Benchmark, machine
+from hpcddm.site import Site
+
+SAMPLES = 256
+"""Samples by which the speed of reading is measured, for each rank."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The tars that a run reads, its own or adopted ones; None stands for unknown."""
+
+    files: int
+    bytes: int | None
+    """Bytes of adopted tars; the most of those that the run writes."""
+    samples: dict[str, int]
+    """Samples of 'train' and 'heldout'; of tars that are not indexed yet, by the first one."""
+    index_units: int
+    index_hours: float | None
+    """Hours of the longest unit of the stage shard, which finds the samples, and decodes every picture once."""
+    epoch_samples: int
+    """Samples of an expert, on average."""
+    epoch_hours: float | None
+    """Hours in which all ranks of an expert read its samples once, without training."""
+    epoch_detail: str
+
+
+def collection(
+    experiment: Experiment,
+    counts: dict[str, int],
+    site: Site,
+    benchmark: Benchmark,
+    index: tuple[int, float | None],
+    bytes_written: int,
+) -> Collection:
+    """Describe the images of an experiment.
+
+    counts: samples by split; index: number of units of the stage shard, and hours of the longest; bytes_written: the
+    most that this stage writes.
+    """
+    files, size = _stored(experiment, bytes_written)
+    samples = -(-counts[TRAIN] // experiment.cluster.experts)
+    hours, detail = _epoch(samples, site, benchmark)
+    return Collection(files, size, counts, *index, samples, hours, detail)
+
+
+def _stored(experiment: Experiment, bytes_written: int) -> tuple[int, int | None]:
+    """Count the tars and their bytes; None for adopted ones that are not here."""
+    data = experiment.data
+    if not data.source.adopts_tars:
+        return data.shards + data.heldout_shards, bytes_written
+    source = plugins.create(TarSource, data.source)
+    try:
+        paths = {tar.path for split in SPLITS for tar in source.tars(split)}
+        return len(paths), sum(stamp_of(path)[0] for path in paths)
+    except UserError:
+        return data.shards, None
+
+
+def _epoch(samples: int, site: Site, benchmark: Benchmark) -> tuple[float | None, str]:
+    """Return the hours in which an expert's ranks read so many samples, and how they were measured, or why not."""
+    resources = site.resources_for(*expert_key(0).split("/"))
+    ranks, threads = resources.ranks, resources.cpus_per_rank
+    try:
+        seconds = benchmark.seconds(Work(READING, False, samples, SAMPLES * ranks), ranks, threads, False)
+    except UserError as error:
+        return None, str(error)
+    measured = f"{SAMPLES} samples by one process of {threads} threads on {machine(False)}, past the page cache"
+    return seconds / 3600, f"{measured}; {ranks} ranks read at once"
