@@ -16,7 +16,8 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 
 N = TypeVar("N", bound=Numbers)
-SAMPLES_AT_ONCE = 65536
+SAMPLES_AT_ONCE, TEXTS_AT_ONCE = 65536, 8192
+"""Samples whose values, and whose texts, are in memory together."""
 TEXTS = frozenset({"key", "caption"})
 """Names of the columns of texts."""
 
@@ -154,7 +155,7 @@ class Catalog:
         files = [self.column(name) for name in ("size", "crc32")]
         labels = self.column("label") if self.has("label") else None
         captions = self.texts("caption") if self.has("caption") else None
-        for block in blocks_of(numbers):
+        for block in blocks_of(numbers, TEXTS_AT_ONCE):
             nothing = [""] * len(block)
             columns = (
                 keys.gather(block),

@@ -8,7 +8,6 @@ import math
 import mmap
 import os
 import resource
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
@@ -49,18 +48,12 @@ class Column:
         """Copy the rows of some numbers, in their order; raises IndexError for one that no sample has."""
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
-        numbers = np.asarray(numbers, dtype=np.int64)
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
-            raise IndexError(f"samples {numbers.min()} to {numbers.max()} of {len(self)}")
+        rows = _checked(numbers, len(self))
         if len(self._rows) == 1:
-            return self._rows[0][numbers]
-        gathered = np.empty((len(numbers), *self.item_shape), self.dtype)
-        owners = np.searchsorted(self._starts[1:], numbers, side="right")
-        by_owner = np.argsort(owners, kind="stable")
-        for places in np.split(by_owner, np.flatnonzero(np.diff(owners[by_owner])) + 1):
-            if len(places):
-                part = owners[places[0]]
-                gathered[places] = self._rows[part][numbers[places] - self._starts[part]]
+            return self._rows[0][rows]
+        gathered = np.empty((len(rows), *self.item_shape), self.dtype)
+        for part, places in _by_part(rows, self._starts):
+            gathered[places] = self._rows[part][rows[places] - self._starts[part]]
         return gathered
 
     def mapped(self) -> Shaped[np.ndarray, "n ..."]:
@@ -106,25 +99,24 @@ class TextColumn:
         """Copy the texts of some numbers, in their order; raises IndexError for one that no sample has."""
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
-        return [self._text(int(number)) for number in numbers]
+        rows = _checked(numbers, len(self))
+        texts = [""] * len(rows)
+        for part, places in _by_part(rows, self._starts):
+            own = rows[places] - self._starts[part]
+            ends = zip(self._offsets[part][own].tolist(), self._offsets[part][own + 1].tolist(), strict=True)
+            content = self._texts[part].data
+            for place, (begin, end) in zip(places.tolist(), ends, strict=True):
+                texts[place] = str(content[begin:end], "utf-8", "surrogateescape")
+        return texts
 
     def _consecutive(self, numbers: range) -> list[str]:
         texts: list[str] = []
         for place, offsets, column in zip(_places(numbers, self._starts), self._offsets, self._texts, strict=True):
             if place.start < place.stop:
-                ends = offsets[place.start : place.stop + 1].astype(np.int64)
-                content = column[ends[0] : ends[-1]].tobytes()
-                for begin, end in pairwise((ends - ends[0]).tolist()):
-                    texts.append(content[begin:end].decode(errors="surrogateescape"))
+                ends = offsets[place.start : place.stop + 1].tolist()
+                content = column.data
+                texts += [str(content[begin:end], "utf-8", "surrogateescape") for begin, end in pairwise(ends)]
         return texts
-
-    def _text(self, number: int) -> str:
-        if not 0 <= number < len(self):
-            raise IndexError(f"sample {number} of {len(self)}")
-        part = bisect_right(self._starts, number) - 1
-        row = number - self._starts[part]
-        begin, end = self._offsets[part][row : row + 2]
-        return self._texts[part][begin:end].tobytes().decode(errors="surrogateescape")
 
 
 class _MappedFile:
@@ -199,6 +191,23 @@ def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int
     for name in names:
         if isinstance(dataset := file[name], h5py.Dataset):
             yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
+
+
+def _checked(numbers: Numbers, count: int) -> Int64[np.ndarray, " n"]:
+    """Return numbers of samples as an array; raises IndexError for one that no sample has."""
+    rows = np.asarray(numbers, dtype=np.int64)
+    if rows.size and not 0 <= rows.min() <= rows.max() < count:
+        raise IndexError(f"samples {rows.min()} to {rows.max()} of {count}")
+    return rows
+
+
+def _by_part(rows: Int64[np.ndarray, " n"], starts: Sequence[int]) -> Iterator[tuple[int, Int64[np.ndarray, " m"]]]:
+    """Yield every part that has some of the samples, with their places among them."""
+    owners = np.searchsorted(np.asarray(starts[1:]), rows, side="right")
+    by_owner = np.argsort(owners, kind="stable")
+    for places in np.split(by_owner, np.flatnonzero(np.diff(owners[by_owner])) + 1):
+        if len(places):
+            yield int(owners[places[0]]), places
 
 
 def _places(numbers: range, starts: Sequence[int]) -> list[slice]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.columns import TextColumn
 
-HASHES_AT_ONCE = 1 << 22
+HASHES_AT_ONCE = 1 << 21
 """Number of hashes, of 8 bytes, that are sorted together."""
 
 
@@ -56,7 +56,7 @@ def _shared_hashes(columns: Sequence[TextColumn], folder: Path) -> Int64[np.ndar
 
 def _blocks(columns: Sequence[TextColumn]) -> Iterator[list[str]]:
     for keys in columns:
-        for block in blocks_of(range(len(keys))):
+        for block in blocks_of(range(len(keys)), TEXTS_AT_ONCE):
             yield keys.gather(block)
 
 

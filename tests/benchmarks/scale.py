@@ -30,7 +30,7 @@ from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
 from hpcddm.plugins import create
-from hpcddm.rundir import manifest
+from hpcddm.rundir import atomic, manifest
 from hpcddm.runtime.unit import Result, Unit
 from tests.benchmarks.expert_reading import write_tars
 from tests.stages.routes import STAGES, Bench
@@ -42,7 +42,8 @@ PAPERS = (158_000_000, 400_000_000)
 MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "lists")
 RANGES = MOST_RANGES + 1
 """Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
-EXPERTS, BATCH, BATCHES = 8, 256, 40
+EXPERTS, BATCH, BATCHES, WARM = 8, 256, 80, 40
+ORDERS = ("uniform", "windowed")
 MEGABYTE = 1e6
 
 
@@ -134,26 +135,36 @@ def stage_run(bench: Bench, unit: Unit) -> Result:
 
 
 def reading_costs(bench: Bench) -> dict[str, Cost]:
-    """Read some batches of one expert's pictures, as files, in both orders; seconds are those per million samples."""
+    """Open one expert's list, and read some batches of its pictures' files, in both orders.
+
+    The seconds are those per million samples, behind the first batches; the slowest is the opening.
+    """
     costs = {}
-    for name in ("uniform", "windowed"):
-
-        def read(name: str = name) -> None:
-            unit = bench.unit("train/expert-00")
-            images, listed = TarImages(samples.catalog(unit, TRAIN)), samples.expert_list(unit, 0)
-            order = Listed(
-                listed, create(EpochOrder, OrderSettings.model_validate({"name": name}), 0, "x", len(listed))
-            )
-            for start in range(0, BATCH * BATCHES, BATCH):
-                images.files(order.rows(range(start, start + BATCH)))
-
-        seconds, grown = in_a_process(read)
-        costs[f"read {name}"] = Cost(1, seconds * 1e6 / (BATCH * BATCHES), 0.0, grown)
+    for name in ORDERS:
+        answer = bench.run.root / f"read-{name}.json"
+        _, grown = in_a_process(lambda name=name, answer=answer: atomic.write_json(answer, read(bench, name)))
+        opening, per_sample = atomic.read_json(answer)
+        costs[f"read {name}"] = Cost(1, per_sample * 1e6, opening, grown)
     return costs
 
 
+def read(bench: Bench, order_name: str) -> tuple[float, float]:
+    """Seconds until the first batches are there, and of a sample of later ones."""
+    started = time.perf_counter()
+    unit = bench.unit("train/expert-00")
+    images, listed = TarImages(samples.catalog(unit, TRAIN)), samples.expert_list(unit, 0)
+    epochs = create(EpochOrder, validate(OrderSettings, {"name": order_name}, ""), 0, "", len(listed))
+    order = Listed(listed, epochs)
+    # In the first batches, pages are touched for the first time, and tars are opened.
+    for start in range(0, BATCH * BATCHES, BATCH):
+        if start == BATCH * WARM:
+            opened = time.perf_counter()
+        images.files(order.rows(range(start, start + BATCH)))
+    return opened - started, (time.perf_counter() - opened) / (BATCH * (BATCHES - WARM))
+
+
 def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
-    """Cost of so many samples by the line through the last two measurements."""
+    """Cost of so many samples by the line through the last two measurements; memory is that of blocks, and stays."""
 
     def line(name: str) -> float:
         first, last = (getattr(cost, name) for cost in costs[-2:])
@@ -162,7 +173,7 @@ def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
     units = costs[-1].units if costs[-1].units == 1 else RANGES
     seconds = line("seconds")
     files = round(costs[-1].files / costs[-1].units * units)
-    return Cost(units, seconds, seconds / units, round(line("anonymous")), round(line("disk")), files)
+    return Cost(units, seconds, seconds / units, costs[-1].anonymous, round(line("disk")), files)
 
 
 def show(measured: dict[int, dict[str, Cost]]) -> None:
