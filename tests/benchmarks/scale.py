@@ -32,6 +32,7 @@ from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
 from hpcddm.plugins import create
 from hpcddm.rundir import atomic, manifest
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.schema import validate
 from tests.benchmarks.expert_reading import write_tars
 from tests.stages.routes import STAGES, Bench
 
