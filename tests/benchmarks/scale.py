@@ -50,7 +50,7 @@ MEGABYTE = 1e6
 
 @dataclass
 class Cost:
-    """Cost of a stage: seconds of all of its units and of the slowest, largest growth of a process, its files."""
+    """Cost of a stage: processor seconds of all units and of the slowest, largest growth of a process, its files."""
 
     units: int = 0
     seconds: float = 0.0
@@ -70,8 +70,8 @@ def anonymous_bytes(process: int) -> int:
 
 
 def in_a_process(call: Callable[[], object]) -> tuple[float, int]:
-    """Seconds and growth of the anonymous memory of a call in a process of its own."""
-    before, started = anonymous_bytes(os.getpid()), time.perf_counter()
+    """Processor seconds, which other jobs disturb least, and growth of the memory of a call in a process of its own."""
+    before = anonymous_bytes(os.getpid())
     process = os.fork()
     if process == 0:
         code = 1
@@ -81,15 +81,16 @@ def in_a_process(call: Callable[[], object]) -> tuple[float, int]:
         finally:
             sys.stdout.flush()
             os._exit(code)
-    most = 0
+    most, ended = 0, 0
     try:
-        while os.waitpid(process, os.WNOHANG) == (0, 0):
-            most = max(most, anonymous_bytes(process))
+        while not ended:
             time.sleep(0.02)
+            most = max(most, anonymous_bytes(process))
+            ended, _, usage = os.wait4(process, os.WNOHANG)
     except BaseException:
         os.kill(process, signal.SIGKILL)
         raise
-    return time.perf_counter() - started, max(most - before, 0)
+    return usage.ru_utime + usage.ru_stime, max(most - before, 0)
 
 
 def bench_of(folder: Path, real: Path, count: int) -> Bench:
@@ -150,8 +151,8 @@ def reading_costs(bench: Bench) -> dict[str, Cost]:
 
 
 def read(bench: Bench, order_name: str) -> tuple[float, float]:
-    """Seconds until the first batches are there, and of a sample of later ones."""
-    started = time.perf_counter()
+    """Processor seconds until the first batches are there, and of a sample of later ones."""
+    started = time.process_time()
     unit = bench.unit("train/expert-00")
     images, listed = TarImages(samples.catalog(unit, TRAIN)), samples.expert_list(unit, 0)
     epochs = create(EpochOrder, validate(OrderSettings, {"name": order_name}, ""), 0, "", len(listed))
@@ -159,9 +160,9 @@ def read(bench: Bench, order_name: str) -> tuple[float, float]:
     # In the first batches, pages are touched for the first time, and tars are opened.
     for start in range(0, BATCH * BATCHES, BATCH):
         if start == BATCH * WARM:
-            opened = time.perf_counter()
+            opened = time.process_time()
         images.files(order.rows(range(start, start + BATCH)))
-    return opened - started, (time.perf_counter() - opened) / (BATCH * (BATCHES - WARM))
+    return opened - started, (time.process_time() - opened) / (BATCH * (BATCHES - WARM))
 
 
 def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
@@ -180,7 +181,7 @@ def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
 def show(measured: dict[int, dict[str, Cost]]) -> None:
     """Print what was measured, and what follows from it."""
     counts = sorted(measured)
-    table = Table("stage", "samples", "units", "seconds", "slowest unit", "anonymous MB", "disk MB", "files")
+    table = Table("stage", "samples", "units", "CPU seconds", "slowest unit", "anonymous MB", "disk MB", "files")
     for stage in measured[counts[0]]:
         costs = [measured[count][stage] for count in counts]
         rows = [(f"{count:,}", cost) for count, cost in zip(counts, costs, strict=True)]
