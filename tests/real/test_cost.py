@@ -30,8 +30,6 @@ def stormy(home, tmp_path_factory):
         endings = (partial(kill, home), partial(send, home, "USR2"), partial(send, home, "TERM"), stop)
         for number, end in enumerate(endings, 1):
             wait_for(partial(is_training, run, EXPERT, number))
-            # Long enough for a heartbeat that is not the first one.
-            time.sleep(5)
             end(run, job)
         wait_for(lambda: not slurm(home, "squeue", "--noheader", f"--jobs={array}", "--states=R,CG,PD"))
     finally:
@@ -49,6 +47,8 @@ def stop(run, job):
 
 def kill(conf, run, job):
     """End batch script and ranks at once, as the death of a node would: nobody can record anything; then come back."""
+    # Long enough for a heartbeat that is not the first one: its time is all that will be known of the end.
+    time.sleep(5)
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             environment = process.environ()

@@ -131,7 +131,7 @@ def test_another_reading_makes_nothing_stale_and_gives_the_same_bits(run, two_ra
     assert weights(run, "expert-01") == weights(finished, "expert-01")
 
 
-@pytest.mark.parametrize("units", [1, 3, 7])
+@pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.long), 3, pytest.param(7, marks=pytest.mark.long)])
 def test_the_number_of_evaluation_units_changes_no_metric(run, two_ranks, finished, units):
     shutil.rmtree(run / "report")
     done = submit(run, two_ranks, f"evaluate.units={units}")

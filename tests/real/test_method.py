@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.helpers import DATA_STAGES
 from tests.runs import TINY, hpcddm
 
 EPSILON = "{name: epsilon, schedule: {name: linear_beta_1000}}"
@@ -26,12 +27,16 @@ MIXED = [
     "evaluate.guidance=1.5",
     "evaluate.guidance_interval=[0.1, 0.9]",
     "experts.training.checkpoint_minutes=0.001",
+    "evaluate.images=200",
 ]
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory):
+def mixed(finished, tmp_path_factory):
+    """A run of its own from the training on; what was made before any expert is the finished run's."""
     run = tmp_path_factory.mktemp("mixed") / "run"
+    for stage in (*DATA_STAGES, "measuring"):
+        shutil.copytree(finished / stage, run / stage)
     done = hpcddm("submit", "quickstart", "--site", "embedded", "--run-dir", run, *TINY, *MIXED, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return run

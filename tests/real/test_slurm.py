@@ -32,7 +32,8 @@ def wait(run: Path, conf: str, until: set[str], minutes: float = 6) -> dict[str,
         if states <= until:
             return units
         assert not states & {"failed", "unknown"}, answer.stdout
-        time.sleep(1)
+        # To ask costs the jobs half a second of a core.
+        time.sleep(3)
     raise AssertionError(subprocess.run(["squeue"], env=os.environ | {"SLURM_CONF": conf}, capture_output=True).stdout)
 
 

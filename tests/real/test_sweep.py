@@ -19,7 +19,7 @@ from tests.helpers import DATA_STAGES
 from tests.runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
-SETTINGS, MAX_ARRAY = 10, 3
+SETTINGS, MAX_ARRAY = 5, 3
 VALUES = [round(1 + number / 20, 2) for number in range(SETTINGS)]
 SHARED = (*DATA_STAGES, "measuring", "train", "route")
 SITE = """
@@ -44,9 +44,9 @@ def sweep(tmp_path, finished) -> Path:
     """The file of a sweep over the guidance, and its folder with what all settings share, already made."""
     common = {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in TINY)}
     del common["evaluate.guidance"]
-    common |= {"evaluate.images": 40, "evaluate.batch": 40, "evaluate.steps": 1, "evaluate.units": 1, "name": "sweep10"}
-    values = {"name": "ten", "experiment": "quickstart", "set": common, "grid": {"evaluate.guidance": VALUES}}
-    file = tmp_path / "ten.yaml"
+    common |= {"evaluate.images": 40, "evaluate.batch": 40, "evaluate.steps": 1, "evaluate.units": 1, "name": "sweep5"}
+    values = {"name": "five", "experiment": "quickstart", "set": common, "grid": {"evaluate.guidance": VALUES}}
+    file = tmp_path / "five.yaml"
     file.write_text(yaml.safe_dump(values, sort_keys=False))
     (tmp_path / "small.yaml").write_text(SITE)
     for stage in SHARED:
@@ -69,7 +69,7 @@ def wait_for_the_table(home: Path, minutes: float = 12) -> None:
         time.sleep(1)
 
 
-def test_ten_settings_run_once_each_where_arrays_have_three_elements(sweep, partner, tmp_path):
+def test_five_settings_run_once_each_where_arrays_have_three_elements(sweep, partner, tmp_path):
     home = tmp_path / "home"
     (tmp_path / "small.yaml").write_text(SITE + f"hook: echo $HPCDDM_EVENT $HPCDDM_UNIT >> {tmp_path}/told\n")
     program = tmp_path / "bin" / "sbatch"
@@ -82,7 +82,7 @@ def test_ten_settings_run_once_each_where_arrays_have_three_elements(sweep, part
         assert "nothing new to submit" in submit(sweep, partner)
         wait_for_the_table(home)
     assert (tmp_path / "told").read_text() == "complete table/all\n", "one word at the end, not one for each setting"
-    assert [len(one.units) for one in submitted] == [3, 3, 2, 2, 3, 3, 2, 2, 1]
+    assert [len(one.units) for one in submitted] == [3, 2, 3, 2, 1]
     assert len((tmp_path / "calls").read_text().splitlines()) == len(submitted), (
         "what was accepted is found, not redone"
     )
@@ -90,7 +90,7 @@ def test_ten_settings_run_once_each_where_arrays_have_three_elements(sweep, part
         run = RunDir(home / f"guidance={value}")
         for key in ("evaluate/0000000-0000040", "report/all"):
             assert [record.outcome for record in records(run.logs(key))] == ["complete"], f"{run.root} {key}"
-    rows = list(csv.DictReader((home / "table.csv").open()))
+    rows = list(csv.DictReader((home / "table.csv").read_text().splitlines()))
     assert {float(row["evaluate.guidance"]) for row in rows} == set(VALUES) and {row["state"] for row in rows} == {
         "complete"
     }
@@ -119,7 +119,7 @@ def test_a_member_is_a_run_and_its_shared_units_are_seen_where_they_are_made(swe
     (home / "guidance=1.0/train/expert-02/manifest.json").unlink()
     submit(sweep, partner)
     try:
-        for label in ("guidance=1.0", "guidance=1.25"):
+        for label in ("guidance=1.0", "guidance=1.2"):
             answer = hpcddm("status", home / label, "--json", SLURM_CONF=partner)
             states = {row["unit"]: row["state"] for row in json.loads(answer.stdout)["units"]}
             assert states["train/expert-02"] == states["report/all"] == "held", label
