@@ -14,15 +14,15 @@ SHAPES_CHECKED = ("clusterings", "conditions", "data", "encoders", "ensemble", "
 jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 
 # The hook sees only what is imported after it.
-from hpcddm.rundir.lease import lease  # noqa: E402
 from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need the machine for themselves: those on Slurm, and whole runs."""
+    """Mark the tests that need the machine for themselves: those on Slurm, and those that make or read whole runs."""
     for item in items:
-        if item.get_closest_marker("slurm") or item.path.parent.name == "real":
+        on_slurm = item.get_closest_marker("slurm")
+        if on_slurm or item.path.parent.name == "real" or "two_ranks" in item.fixturenames:
             item.add_marker("alone")
 
 
@@ -39,9 +39,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, two_ranks: Path) -> Path:
     """A finished run of the tiny experiment; copy it before you change it."""
     folder = os.environ.get("HPCDDM_TEST_RUNS")
     run = (Path(folder) if folder else tmp_path_factory.mktemp("finished")) / "run"
-    # The first of several workers makes it; for the others there is nothing to submit.
-    with lease(run.parent / "finished.lock", "a test", patience_seconds=900):
-        done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, timeout=900)
+    # Where an earlier session has made it there is nothing to submit.
+    done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return run
 

@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 VENV=${VENV:-.venv}
 export HPCDDM_TESTBED=${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}
-# Runs that several workers and both sessions read are made once.
+# Runs that several sessions read are made once.
 HPCDDM_TEST_RUNS=$(mktemp -d) && export HPCDDM_TEST_RUNS
 trap 'rm -rf "$HPCDDM_TEST_RUNS"' EXIT
 

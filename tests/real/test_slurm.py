@@ -89,9 +89,9 @@ def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_r
     for run in (here, there):
         # The stages before training are bit for bit the same everywhere; one test of that is enough.
         run.mkdir()
-        for stage in DATA_STAGES:
+        for unit in (*DATA_STAGES, "measuring", "train/monolith"):
             if run is here:
-                shutil.copytree(finished / stage, run / stage)
+                shutil.copytree(finished / unit, run / unit)
     submit(there, partner, "testbed-partner", sites, "site=testbed-home")
     said = submit(here, home, "testbed-home", sites, "site=testbed-home")
     assert "elsewhere (testbed-partner): train/expert-02, train/expert-03" in said
