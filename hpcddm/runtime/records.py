@@ -55,8 +55,13 @@ class AttemptRecord:
 
     @property
     def decision(self) -> Outcome | None:
-        """Decision of the batch script after the attempt; None where none was written."""
-        return outcome_of(self.verdict.get("decision"))
+        """Decision of the batch script after the attempt; None where none was written.
+
+        Where the ranks found that a later execution has begun, the script could only say the same, and may be killed
+        before it has: a slurmd that comes back ends what its node ran for the job.
+        """
+        written = outcome_of(self.verdict.get("decision"))
+        return self.outcome if written is None and self.outcome == Outcome.SUPERSEDED else written
 
     @property
     def outcome(self) -> Outcome | None:
