@@ -194,3 +194,10 @@ def test_a_training_does_not_import_the_compiler_of_torch_for_an_optimiser_that_
     code += "from deepspeed.runtime.zero.utils import is_zero_supported_optimizer\n"
     code += "from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam"
     assert heavy_modules(code, "torch._inductor", "torch._dynamo") == "heavy ['torch']"
+
+
+@pytest.mark.parametrize("module", ["gate", "verdict"])
+def test_what_a_batch_script_asks_answers_at_once(module):
+    """Between the signal and the end of the job there may be seconds."""
+    heavy = ("numpy", "pydantic", "submitit", "yaml")
+    assert heavy_modules(f"import hpcddm.runtime.{module}", *heavy) == "heavy []"

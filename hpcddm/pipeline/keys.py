@@ -1,6 +1,10 @@
 """Keys of units, `stage/unit`, by which the two sides of the house meet."""
 
-from hpcddm.training.settings import Expert
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Batch scripts wait for those who need keys and no settings.
+    from hpcddm.training.settings import Expert
 
 CATALOG = "catalog/all"
 CLUSTER = "cluster/all"
@@ -29,12 +33,12 @@ def name_of(key: str) -> str:
     return key.split("/")[1]
 
 
-def expert_key(expert: Expert) -> str:
+def expert_key(expert: "Expert") -> str:
     """Return the key of the unit that trains an expert."""
     return f"train/{expert}" if isinstance(expert, str) else f"{EXPERT}{expert:02d}"
 
 
-def expert_of(key: str) -> Expert | None:
+def expert_of(key: str) -> "Expert | None":
     """Return the expert that a unit of the stage train trains; None for the monolith."""
     if key == MONOLITH:
         return None
