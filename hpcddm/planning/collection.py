@@ -1,4 +1,4 @@
-"""What a plan says of the images as a whole: files, bytes, the time of their index and of an expert's epoch."""
+"""Collection in a plan: files and bytes of the images, the time of their index and of one expert's epoch."""
 
 from dataclasses import dataclass
 

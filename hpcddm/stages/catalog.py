@@ -53,9 +53,9 @@ def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
     for key, shard in shards.items():
         # A range without samples has neither classes nor captions.
         if shard.results["images"]:
-            own = shard.results["columns"]
-            columns = own if columns is None else columns
-            require(own == columns, f"data: samples of {key} have {', '.join(own)}, others have {', '.join(columns)}")
+            names = shard.results["columns"]
+            columns = names if columns is None else columns
+            require(names == columns, f"data: samples of {key} have {', '.join(names)}, others {', '.join(columns)}")
         tars += [Tar(**tar) for tar in shard.results["tars"]]
         parts.append(Part(name_of(key), f"{key}/{COLUMNS}", shard.results["images"], shard.digest))
     data = settings.data
@@ -112,15 +112,15 @@ def _without(
     files: list[str] = []
     for part in entry.parts:
         numbers = catalog.numbers_of(part.name)
-        own = dropped[(dropped >= numbers.start) & (dropped < numbers.stop)]
-        if len(own):
-            kept = np.setdiff1d(np.arange(numbers.start, numbers.stop), own)
+        missing = dropped[(dropped >= numbers.start) & (dropped < numbers.stop)]
+        if len(missing):
+            kept = np.setdiff1d(np.arange(numbers.start, numbers.stop), missing)
             path = unit.folder / f"{part.name}.h5"
             with Spool(unit.folder) as spool:
                 for block in blocks_of(kept):
                     spool.append({name: catalog.rows(name, block) for name in entry.columns})
                 spool.write(path)
-            file, cut = relative_to_run(path, unit.run), digest([part.digest, own.tolist()])
+            file, cut = relative_to_run(path, unit.run), digest([part.digest, missing.tolist()])
             parts.append(Part(part.name, file, len(kept), cut))
             files.append(path.name)
         else:
@@ -130,15 +130,16 @@ def _without(
 
 def _check_broken(settings: Experiment, unit: Unit, kept: int) -> int:
     """Count the broken samples; raises `UserError` naming the first where they are more than `data.broken` allows."""
-    found = [shard.results["broken"] for shard in unit.inputs.values()]
-    count = sum(own["samples"] for own in found)
+    by_range = [shard.results["broken"] for shard in unit.inputs.values()]
+    count = sum(broken["samples"] for broken in by_range)
     samples = kept + sum(shard.results["dropped"]["samples"] for shard in unit.inputs.values())
-    first = [f"{sample['tar']}: {sample['key']} ({sample['reason']})" for own in found for sample in own["first"]]
+    first = [sample for broken in by_range for sample in broken["first"]][:NAMED]
+    named = ", ".join(f"{sample['tar']}: {sample['key']} ({sample['reason']})" for sample in first)
     share, allowed = count / max(count + samples, 1), settings.data.broken
     require(
         share <= allowed,
         f"data.broken: {count} of {count + samples} samples are broken, more than {allowed:g} of them:"
-        f" {', '.join(first[:NAMED])}{' ...' * (count > NAMED)}; all stand in {unit.run.root}/shard/*/{BROKEN}: mend"
+        f" {named}{' ...' * (count > NAMED)}; all stand in {unit.run.root}/shard/*/{BROKEN}: mend"
         " them, or raise data.broken",
     )
     return count

@@ -81,8 +81,8 @@ class _Collected:
         columns = columns_of({number: index})
         # A tar without a sample has neither classes nor captions.
         if index.keys and self.spool.names and self.spool.names != list(columns):
-            own, others = (", ".join(names) for names in (columns, self.spool.names))
-            raise UserError(f"{index.path}: its samples have {own}; those of other tars have {others}")
+            names, others = ", ".join(columns), ", ".join(self.spool.names)
+            raise UserError(f"{index.path}: its samples have {names}; those of other tars have {others}")
         self.spool.append(columns)
 
     def look_up_at_once(self, keys: int) -> float:
@@ -216,9 +216,9 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
 
     numbered = ((number, indexed(number)) for number in numbers)
     for group in _grouped(numbered, lambda pair: collected.look_up_at_once(len(pair[1].index.keys))):
-        own = [adopted for _, adopted in group]
-        keys = [key for adopted in own for key in adopted.index.keys]
-        values = values_of(own, collected.filter.names)
+        adopted_tars = [adopted for _, adopted in group]
+        keys = [key for adopted in adopted_tars for key in adopted.index.keys]
+        values = values_of(adopted_tars, collected.filter.names)
         collected.filter.look_up(keys, KNOWN | values.keys())
         kept = iter(collected.filter.mask(keys, values).tolist())
         for number, adopted in group:

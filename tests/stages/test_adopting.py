@@ -243,7 +243,7 @@ def test_a_tar_without_captions_among_tars_that_have_them_is_named(bench, folder
     # In one range or in several, it is one of them that finds it.
     for most, error in (
         (1, r"00000a\.tar: its samples have .*those of other tars have .*caption"),
-        (256, "have caption, "),
+        (256, "others caption, "),
     ):
         monkeypatch.setattr(ranges, "MOST_RANGES", most)
         with pytest.raises(UserError, match=error):
