@@ -1,0 +1,118 @@
+"""Damaged, changed and repeated samples of adopted tars: named, left out or refused."""
+
+import io
+import json
+import os
+import shutil
+import tarfile
+
+import pytest
+
+from hpcddm.data import samples
+from hpcddm.errors import UserError
+from hpcddm.pipeline import ranges
+from hpcddm.pipeline.keys import CATALOG, MONOLITH
+from hpcddm.rundir import manifest
+from tests.stages.adopting import keys_of, members
+
+
+def broken_in(made):
+    """The only broken sample of a run."""
+    (path,) = made.run.root.glob("shard/train-*/broken.jsonl")
+    return json.loads(path.read_text())
+
+
+def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(adopted_run, collection):
+    damaged = bytearray((collection / "00001.tar").read_bytes())
+    with tarfile.open(collection / "00001.tar") as file:
+        member = file.next()
+    damaged[member.offset_data : member.offset_data + 100] = bytes(100)
+    (collection / "00001.tar").write_bytes(damaged)
+    key = member.name[:-4]
+    with pytest.raises(UserError, match=rf"data\.broken: 1 of 100 samples are broken, more than 0\.001.*{key} "):
+        adopted_run().make_data()
+    made = adopted_run(data__broken=0.02)
+    made.make_data()
+    assert len(keys_of(made, "train")) + len(keys_of(made, "heldout")) == 99
+    assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
+    assert broken_in(made)["key"] == key
+
+
+def test_a_tar_that_was_changed_after_it_had_been_indexed_is_refused(adopted_run, collection):
+    made = adopted_run()
+    made.make_data()
+    path = collection / "00000.tar"
+    os.utime(path, (1, 1))
+    with pytest.raises(UserError, match=r"00000\.tar was changed after it had been indexed; bring it back, or index"):
+        samples.reader(made.unit(MONOLITH), "train").images([0])
+    path.unlink()
+    with pytest.raises(UserError, match=r"00000\.tar: cannot be read \(No such file or directory\); bring it back"):
+        samples.reader(made.unit(MONOLITH), "train").images([0])
+
+
+def test_keys_that_several_tars_have_are_refused_with_the_key_that_tells_them_apart(adopted_run, collection):
+    shutil.copy(collection / "00000.tar", collection / "00004.tar")
+    with pytest.raises(UserError, match=r"have a key that another one has, .*data\.source\.qualified: true"):
+        adopted_run().make_data()
+
+
+def test_a_tar_without_samples_and_one_of_which_none_is_kept_are_passed_over(adopted_run, collection):
+    """img2dataset leaves an empty tar where no download succeeded."""
+    tarfile.open(collection / "00000a.tar", "w").close()
+    keys = sorted(name[:-4] for name in members(collection) if name.endswith(".jpg"))
+    later = [key for key in keys if key >= "0000100"]
+    made = adopted_run(data__keep="aesthetic > 0 and key >= '0000100'")
+    made.make_data()
+    train, heldout = keys_of(made, "train"), keys_of(made, "heldout")
+    assert sorted(train + heldout) == later and 0 < len(later) < len(keys)
+    reader = samples.reader(made.unit(MONOLITH), "train")
+    assert reader.images(range(len(train))).shape == (len(train), 16, 16, 3)
+    assert len(reader.captions(range(len(train)))) == len(train)
+
+
+def test_a_tar_without_captions_among_tars_that_have_them_is_named(adopted_run, collection, monkeypatch):
+    with tarfile.open(collection / "00001.tar") as whole, tarfile.open(collection / "00000a.tar", "w") as cut:
+        for member in whole:
+            if not member.name.endswith("txt"):
+                cut.addfile(member, whole.extractfile(member))
+    (collection / "00001.tar").unlink()
+    # In one range or in several, it is one of them that finds it.
+    for most, error in (
+        (1, r"00000a\.tar: its samples have .*those of other tars have .*caption"),
+        (256, "others caption, "),
+    ):
+        monkeypatch.setattr(ranges, "MOST_RANGES", most)
+        with pytest.raises(UserError, match=error):
+            adopted_run().make_data()
+
+
+def test_the_budget_of_broken_samples_is_a_share_of_all_and_not_of_those_that_are_kept(adopted_run, collection):
+    damaged = bytearray((collection / "00001.tar").read_bytes())
+    with tarfile.open(collection / "00001.tar") as file:
+        member = file.next()
+    damaged[member.offset_data : member.offset_data + 100] = bytes(100)
+    (collection / "00001.tar").write_bytes(damaged)
+    made = adopted_run({"shards": 2}, data__broken=0.011, data__keep="aesthetic >= 5")
+    made.make_data()
+    assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
+
+
+def test_a_caption_of_a_megabyte_is_one_broken_sample(adopted_run, collection):
+    content = b"x" * (2 << 20)
+    with tarfile.open(collection / "00000.tar", "a") as file:
+        for name, data in (("late.jpg", members(collection)["0000000.jpg"]), ("late.txt", content)):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    made = adopted_run(data__broken=0.02)
+    made.make_data()
+    broken = broken_in(made)
+    assert broken["key"] == "late" and broken["reason"] == "its txt has more than 1048576 bytes"
+
+
+def test_tars_that_changed_after_the_submission_are_not_indexed(adopted_run, collection):
+    made = adopted_run()
+    data = made.settings.data.model_copy(update={"content": "another"})
+    made.settings = made.settings.model_copy(update={"data": data})
+    with pytest.raises(UserError, match=r"the tars have changed since the run was submitted; .* --redo shard"):
+        made.make("shard/train-000")
