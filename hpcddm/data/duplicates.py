@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Int64
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.columns import TextColumn
 
-HASHES_AT_ONCE = 1 << 21
+HASHES_AT_ONCE = 1 << 20
 """Number of hashes, of 8 bytes, that are sorted together."""
 
 
@@ -45,13 +46,15 @@ def _shared_hashes(columns: Sequence[TextColumn], folder: Path) -> Int64[np.ndar
             owners = hashes % count
             for bucket in np.unique(owners).tolist():
                 buckets[bucket].write(hashes[owners == bucket].tobytes())
-        shared = [np.empty(0, dtype=np.int64)]
-        for file in buckets:
-            file.seek(0)
-            hashes = np.fromfile(file, dtype=np.int64)
-            hashes.sort()
-            shared.append(np.unique(hashes[1:][hashes[1:] == hashes[:-1]]))
-    return np.sort(np.concatenate(shared))
+        return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *map(_shared_in, buckets)]))
+
+
+def _shared_in(bucket: BinaryIO) -> Int64[np.ndarray, " n"]:
+    """List the hashes that are in a file several times."""
+    bucket.seek(0)
+    hashes = np.fromfile(bucket, dtype=np.int64)
+    hashes.sort()
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
 
 
 def _blocks(columns: Sequence[TextColumn]) -> Iterator[list[str]]:
