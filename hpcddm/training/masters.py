@@ -39,7 +39,8 @@ def _import_muon_uncompiled() -> None:
     wrap = compiler.compile
     compiler.compile = lambda: compiler.dummy_decorator
     try:
-        with suppress(ImportError):
+        # A DeepSpeed that has other names imports it later, as it would have done.
+        with suppress(ImportError, AttributeError):
             import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
     finally:
         compiler.compile = wrap
