@@ -20,7 +20,9 @@ class SampleEncoderSettings(VariantSettings):
 
 
 class ImageEncoderSettings(SampleEncoderSettings):
-    """Settings of an encoder from images to features."""
+    """Settings of an encoder from images alone, which need not be those of samples."""
+
+    room: ClassVar[str] = "encoders"
 
 
 class TextEncoderSettings(VariantSettings):

@@ -7,7 +7,7 @@ import pytest
 
 from hpcddm import plugins
 from hpcddm.encoders.base import ImageEncoder
-from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.encoders.settings import ImageEncoderSettings, SampleEncoderSettings
 
 SHAPES = [(28, 28, 1), (28, 28, 3), (64, 64, 3), (96, 96, 1), (200, 200, 3)]
 
@@ -49,3 +49,8 @@ def test_grey_is_the_colour_with_three_equal_bands(encoder):
     grey = images(4, (28, 28, 1))
     one, three = encode(grey), encode(grey.repeat(3, axis=3))
     np.testing.assert_allclose(three.reshape(4, -1, one.shape[1]).mean(axis=1), one, atol=1e-4)
+
+
+def test_an_encoder_that_needs_more_of_samples_than_their_images_is_none_of_images():
+    of_samples, of_images = (plugins.names("encoders", base) for base in (SampleEncoderSettings, ImageEncoderSettings))
+    assert set(of_samples) - set(of_images) == {"synthetic_load"}
