@@ -88,7 +88,9 @@ class Run:
         catalog = open_catalog(self._run, split)
         if manifest.read(self._run.unit(LISTS)) is None:
             return NamedReader(catalog, None, {})
-        made = {samples.CLUSTER: samples.clusters, samples.FEATURE: samples.features}
+        made = {samples.CLUSTER: samples.clusters}
+        if self.settings.cluster.clustering.needs_features:
+            made[samples.FEATURE] = samples.features
         return NamedReader(catalog, samples.clusters(catalog), made)
 
     def sample(

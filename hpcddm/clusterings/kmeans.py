@@ -6,8 +6,8 @@ import faiss
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
 
-from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.base import FeatureClustering
+from hpcddm.clusterings.partition import FeaturePartition
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.schema import Positive
 
@@ -32,7 +32,7 @@ class Settings(ClusteringSettings):
             raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
 
 
-class NearestCentroid(Partition):
+class NearestCentroid(FeaturePartition):
     """The cluster of the nearest centroid.
 
     mean: of the training features; centroids: compared after centring and L2-normalising features; coarse: the cluster
@@ -44,7 +44,7 @@ class NearestCentroid(Partition):
     ):
         self.mean, self.centroids, self.coarse = mean, centroids, coarse
 
-    def assign(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
+    def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         nearest = np.empty(len(features), dtype=np.int64)
         for rows in _blocks(len(features)):
             nearest[rows] = _nearest(_normalise(features[rows], self.mean), self.centroids)
@@ -54,10 +54,10 @@ class NearestCentroid(Partition):
         return {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
 
 
-class KMeans(Clustering[Settings]):
+class KMeans(FeatureClustering[Settings]):
     """Fine clusters of the features, and coarse clusters of the fine centroids."""
 
-    def fit(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> NearestCentroid:
+    def fit_features(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> NearestCentroid:
         """Cluster features into `num_clusters` non-empty clusters; the number of threads changes nothing.
 
         Raises ValueError for features that are not finite, that are fewer than the fine clusters, or that leave
@@ -78,7 +78,7 @@ class KMeans(Clustering[Settings]):
             partition = NearestCentroid(mean, coarse, np.arange(num_clusters))
         else:
             partition = NearestCentroid(mean, fine, _nearest(fine, coarse))
-        sizes = np.bincount(partition.assign(features), minlength=num_clusters)
+        sizes = np.bincount(partition.assign_features(features), minlength=num_clusters)
         if not sizes.all():
             raise ValueError(
                 f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"

@@ -7,6 +7,8 @@ import h5py
 import numpy as np
 from jaxtyping import Float, Int64
 
+from hpcddm.clusterings.samples import Samples
+from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 
@@ -15,12 +17,23 @@ class Partition(ABC):
     """A rule that gives every sample one of K clusters."""
 
     @abstractmethod
-    def assign(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
-        """Return the samples' clusters, 0 to K - 1, independent of how samples are batched."""
+    def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        """Return the clusters of some samples, 0 to K - 1, independent of how samples are batched."""
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that define the partition, by name; `Clustering.load` makes the same one of them."""
+
+
+class FeaturePartition(Partition):
+    """A rule that looks at a sample's features alone."""
+
+    def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        return self.assign_features(samples.features(numbers))
+
+    @abstractmethod
+    def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
+        """Return the clusters of samples with these features, each independent of the others."""
 
 
 def write_arrays(path: Path, partition: Partition) -> None:
@@ -34,6 +47,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read the arrays that define a partition; raises `UserError` naming a file that is missing or torn."""
     try:
         with h5py.File(path) as file:
-            return {name: dataset[()] for name, dataset in file.items()}
+            return {name: np.asarray(dataset[()]) for name, dataset in file.items()}
     except OSError as error:
         raise UserError(f"{path}: no readable partition ({error}); submit again with --redo cluster") from None

@@ -6,6 +6,8 @@ from hpcddm.schema import VariantSettings
 
 
 class ClusteringSettings(VariantSettings):
-    """Settings of a clustering of the training images by their features."""
+    """Settings of a clustering of the training images."""
 
     room: ClassVar[str] = "clusterings"
+    needs_features: ClassVar[bool] = True
+    """False for a clustering that looks at no features: then nothing is encoded."""

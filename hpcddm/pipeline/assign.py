@@ -23,8 +23,9 @@ class AssignStage(Stage):
         return range_keys(experiment, self.name)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the partition and the features of the same range."""
-        return [CATALOG, CLUSTER, f"encode/{name_of(key)}"]
+        """Return the partition and, where it needs them, the features of the same range."""
+        encoded = [f"encode/{name_of(key)}"] if experiment.cluster.clustering.needs_features else []
+        return [CATALOG, CLUSTER, *encoded]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover no setting: the inputs say all."""

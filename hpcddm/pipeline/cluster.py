@@ -12,7 +12,7 @@ PARTITION = "partition.h5"
 
 
 class ClusterStage(Stage):
-    """Its one unit fits the partition to features of training images."""
+    """Its one unit fits the partition to training images, most clusterings to their features."""
 
     name = "cluster"
     reads = ("catalog", "encode")
@@ -23,8 +23,9 @@ class ClusterStage(Stage):
         return [CLUSTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the features of the training images."""
-        return [CATALOG, *range_keys(experiment, "encode", (TRAIN,))]
+        """Return the catalog and, where the clustering needs them, the features of the training images."""
+        needs_features = experiment.cluster.clustering.needs_features
+        return [CATALOG, *(range_keys(experiment, "encode", (TRAIN,)) if needs_features else [])]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover clustering, number of experts and seed."""

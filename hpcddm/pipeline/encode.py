@@ -20,8 +20,8 @@ class EncodeStage(Stage):
     is_made_everywhere = True
 
     def units(self, experiment: Experiment) -> list[str]:
-        """List the ranges."""
-        return range_keys(experiment, self.name)
+        """List the ranges, or nothing for a clustering that needs no features."""
+        return range_keys(experiment, self.name) if experiment.cluster.clustering.needs_features else []
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the catalog, which says where the images lie."""

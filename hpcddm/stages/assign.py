@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcddm import plugins
+from hpcddm import paths, plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import read_arrays
+from hpcddm.clusterings.samples import Samples
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
@@ -16,6 +17,7 @@ from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.keys import CLUSTER
+from hpcddm.pipeline.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
 
 CLUSTER_TYPE = np.dtype("<u2")
@@ -23,18 +25,20 @@ CLUSTER_TYPE = np.dtype("<u2")
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Assign the samples of one range to the clusters of the partition."""
-    numbers = samples.range_of(unit)
-    path = unit.input(f"encode/{unit.name}", FEATURES)
-    features = Column("features", {path: len(numbers)})
-    clustering = plugins.create(Clustering, settings.cluster.clustering)
+    numbers, own = samples.range_of(unit), settings.cluster.clustering
+    features = None
+    if own.needs_features:
+        features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
+    split = Samples(samples.reader(unit, split_of(unit.key)), features, numbers.start)
+    clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
     partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
 
     def assigned() -> Iterator[np.ndarray]:
-        for block in blocks_of(range(len(features))):
+        for block in blocks_of(numbers):
             unit.stop_if_requested()
-            yield partition.assign(features.gather(block))
-            unit.heartbeat.beat(block.stop, len(features))
+            yield partition.assign(split, block)
+            unit.heartbeat.beat(block.stop - numbers.start, len(numbers))
 
-    clusters = Blocks((len(features),), CLUSTER_TYPE, assigned())
+    clusters = Blocks((len(numbers),), CLUSTER_TYPE, assigned())
     write_columns(unit.folder / CLUSTERS, {samples.CLUSTER: clusters})
-    return Result([CLUSTERS], {"images": len(features)})
+    return Result([CLUSTERS], {"images": len(numbers)})

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from hpcddm import plugins
+from hpcddm import paths, plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import write_arrays
+from hpcddm.clusterings.samples import Samples
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.errors import require
@@ -13,20 +14,22 @@ from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 
 MOST_FITTED = 1 << 20
-"""Largest number of samples whose features are in memory together; of more, as many are drawn at random."""
+"""Largest number of samples that are fitted, with their features in memory together; of more, as many are drawn."""
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Fit the partition to the features of the training images."""
-    features = samples.features(samples.catalog(unit, TRAIN))
-    numbers = fitted_numbers(len(features), settings.seed)
-    clustering = plugins.create(Clustering, settings.cluster.clustering)
+    """Fit the partition to the training images."""
+    own = settings.cluster.clustering
+    features = samples.features(samples.catalog(unit, TRAIN)) if own.needs_features else None
+    train = Samples(samples.reader(unit, TRAIN), features)
+    numbers = fitted_numbers(len(train), settings.seed)
+    clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
     try:
-        partition = clustering.fit(features.gather(numbers), settings.cluster.experts, settings.seed)
+        partition = clustering.fit(train, numbers, settings.cluster.experts, settings.seed)
     except ValueError as error:
         require(False, f"cluster.clustering: {error}")
     write_arrays(unit.folder / PARTITION, partition)
-    return Result([PARTITION], {"images": len(features), "fitted": len(numbers)})
+    return Result([PARTITION], {"images": len(train), "fitted": len(numbers)})
 
 
 def fitted_numbers(count: int, seed: int, most: int = MOST_FITTED) -> range | np.ndarray:

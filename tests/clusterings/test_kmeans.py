@@ -26,7 +26,7 @@ def planted():
 @assignments
 def test_finds_planted_directions(assignment):
     features, labels = planted()
-    found = KMeans(settings(assignment=assignment)).fit(features, 4, seed=0).assign(features)
+    found = KMeans(settings(assignment=assignment)).fit_features(features, 4, seed=0).assign_features(features)
     pairs = set(zip(labels.tolist(), found.tolist(), strict=True))
     assert len(pairs) == 4
     assert {cluster for _, cluster in pairs} == {0, 1, 2, 3}
@@ -35,23 +35,23 @@ def test_finds_planted_directions(assignment):
 @assignments
 def test_every_sample_has_one_cluster_however_samples_are_batched(assignment):
     features = np.random.default_rng(1).standard_normal((5000, 16)).astype(np.float32)
-    partition = KMeans(settings(assignment=assignment)).fit(features, 5, seed=0)
-    whole = partition.assign(features)
+    partition = KMeans(settings(assignment=assignment)).fit_features(features, 5, seed=0)
+    whole = partition.assign_features(features)
     assert whole.shape == (5000,) and set(whole.tolist()) == set(range(5))
     pieces = np.split(features, [1, 2, 19, 4099])
-    assert np.array_equal(np.concatenate([partition.assign(piece) for piece in pieces]), whole)
+    assert np.array_equal(np.concatenate([partition.assign_features(piece) for piece in pieces]), whole)
     restored = NearestCentroid(**partition.arrays())
-    assert np.array_equal(restored.assign(features), whole)
-    assert partition.assign(features[:0]).shape == (0,)
+    assert np.array_equal(restored.assign_features(features), whole)
+    assert partition.assign_features(features[:0]).shape == (0,)
 
 
 def test_fine_lookup_follows_the_fine_centroid_and_nearest_coarse_does_not():
     features = np.random.default_rng(1).standard_normal((3000, 4)).astype(np.float32)
     lookup, nearest = (
-        KMeans(settings(assignment=a)).fit(features, 4, seed=0) for a in ("fine_lookup", "nearest_coarse")
+        KMeans(settings(assignment=a)).fit_features(features, 4, seed=0) for a in ("fine_lookup", "nearest_coarse")
     )
     assert len(lookup.centroids) == 24 and len(nearest.centroids) == 4
-    agreement = (lookup.assign(features) == nearest.assign(features)).mean()
+    agreement = (lookup.assign_features(features) == nearest.assign_features(features)).mean()
     assert 0.7 < agreement < 1
 
 
@@ -60,7 +60,7 @@ def test_the_number_of_threads_changes_nothing():
     fits = []
     for threads in (1, 2):
         faiss.omp_set_num_threads(threads)
-        fits.append(KMeans(settings()).fit(features, 4, seed=0).arrays())
+        fits.append(KMeans(settings()).fit_features(features, 4, seed=0).arrays())
         assert faiss.omp_get_max_threads() == threads
     for name, array in fits[0].items():
         assert np.array_equal(array, fits[1][name]), name
@@ -68,13 +68,13 @@ def test_the_number_of_threads_changes_nothing():
 
 def test_the_seed_decides():
     features = np.random.default_rng(2).standard_normal((800, 8)).astype(np.float32)
-    first, other = (KMeans(settings()).fit(features, 4, seed).centroids for seed in (0, 1))
+    first, other = (KMeans(settings()).fit_features(features, 4, seed).centroids for seed in (0, 1))
     assert not np.array_equal(first, other)
 
 
 def test_trains_on_all_samples_and_not_on_256_per_centroid():
     features = np.random.default_rng(3).standard_normal((20000, 4)).astype(np.float32)
-    partition = KMeans(settings(fine=2, iterations=200)).fit(features, 2, seed=0)
+    partition = KMeans(settings(fine=2, iterations=200)).fit_features(features, 2, seed=0)
     centred = features - partition.mean
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     nearest = np.linalg.norm(unit[:, None] - partition.centroids, axis=2).argmin(1)
@@ -93,7 +93,7 @@ def test_trains_on_all_samples_and_not_on_256_per_centroid():
 )
 def test_refuses_features_that_cannot_be_clustered(features, complaint):
     with pytest.raises(ValueError, match=complaint):
-        KMeans(settings()).fit(features, 4, seed=0)
+        KMeans(settings()).fit_features(features, 4, seed=0)
 
 
 def test_needs_as_many_fine_clusters_as_experts():

@@ -1,0 +1,66 @@
+"""Classes as clusters: one for each, or one for each of several groups of them."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.samples import Samples
+from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.data.columns import Numbers
+
+
+class Settings(ClusteringSettings):
+    """Classes of every cluster, such as [[0, 2, 4, 6], [1, 3], [5, 7, 8, 9]]; without them each class is a cluster."""
+
+    needs_features: ClassVar[bool] = False
+
+    groups: list[list[int]] | None = None
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for data without classes, or groups that do not give each class one expert."""
+        num_classes, num_experts = experiment.data.num_classes, experiment.cluster.experts
+        if num_classes is None:
+            raise ValueError("these images have no classes; set data.num_classes, or take another clustering")
+        if self.groups is None:
+            if num_classes != num_experts:
+                text = f"{num_classes} classes for {num_experts} experts; set cluster.experts: {num_classes}"
+                raise ValueError(f"{text}, or groups, a list of the classes of each expert")
+            return
+        if len(self.groups) != num_experts:
+            raise ValueError(f"groups: {len(self.groups)} groups for {num_experts} experts")
+        if [] in self.groups:
+            raise ValueError(f"groups: group {self.groups.index([])} has no class")
+        grouped = [label for group in self.groups for label in group]
+        for label in sorted({*grouped, *range(num_classes)}):
+            if not 0 <= label < num_classes:
+                raise ValueError(f"groups: {label} is no class; valid classes are 0 to {num_classes - 1}")
+            if grouped.count(label) != 1:
+                raise ValueError(f"groups: class {label} stands there {grouped.count(label)} times, must once")
+
+
+class ClusterOfClass(Partition):
+    """Table of the classes; clusters: that of each class."""
+
+    def __init__(self, clusters: Int64[np.ndarray, " c"]) -> None:
+        self.clusters = clusters
+
+    def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        return self.clusters[samples.labels(numbers)]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"clusters": self.clusters}
+
+
+class Labels(Clustering[Settings]):
+    """Clusters that the settings say."""
+
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> ClusterOfClass:
+        groups = self.settings.groups or [[label] for label in range(num_clusters)]
+        clusters = {label: cluster for cluster, group in enumerate(groups) for label in group}
+        return ClusterOfClass(np.array([clusters[label] for label in sorted(clusters)], dtype=np.int64))
+
+    def load(self, arrays: dict[str, np.ndarray]) -> ClusterOfClass:
+        return ClusterOfClass(**arrays)

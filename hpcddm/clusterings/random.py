@@ -1,0 +1,43 @@
+"""Random clusters of equal size: what the papers compare clusters of features with (arXiv 2501.05450, fig. 4c)."""
+
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.samples import Samples
+from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.data.bijection import Bijection
+from hpcddm.data.columns import Numbers
+
+
+class Settings(ClusteringSettings):
+    """Variant without settings; the seed is the experiment's."""
+
+    needs_features: ClassVar[bool] = False
+
+
+class RandomPartition(Partition):
+    """The place of a sample in a random order of all of its split, modulo K: sizes differ by one sample at most."""
+
+    def __init__(self, seed: int, num_clusters: int) -> None:
+        self.seed, self.num_clusters = seed, num_clusters
+
+    def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        order = Bijection(f"{self.seed}/cluster/random", len(samples))
+        return order(np.asarray(numbers, dtype=np.int64)) % self.num_clusters
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"seed": np.array(self.seed), "num_clusters": np.array(self.num_clusters)}
+
+
+class Random(Clustering[Settings]):
+    """Clusters that say nothing of a sample."""
+
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> RandomPartition:
+        return RandomPartition(seed, num_clusters)
+
+    def load(self, arrays: dict[str, np.ndarray]) -> RandomPartition:
+        return RandomPartition(**{name: int(value) for name, value in arrays.items()})

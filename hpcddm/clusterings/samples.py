@@ -1,0 +1,37 @@
+"""Samples as a clustering sees them: what it may ask of them, by number."""
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from hpcddm.data.columns import Column, Numbers
+from hpcddm.data.reader import TarReader
+
+
+class Samples:
+    """Samples of a split, by their numbers in it.
+
+    features: of all of them or of one range, where the clustering needs features; first: number of the range's first.
+    """
+
+    def __init__(self, reader: TarReader, features: Column | None = None, first: int = 0) -> None:
+        self._reader, self._features, self._first = reader, features, first
+
+    def __len__(self) -> int:
+        """Count all samples of the split."""
+        return len(self._reader)
+
+    def features(self, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
+        """Copy the features of some samples; raises ValueError for a clustering whose settings need none."""
+        if self._features is None:
+            raise ValueError("needs_features of its settings is False, so nothing was encoded")
+        if isinstance(numbers, range):
+            return self._features.gather(range(numbers.start - self._first, numbers.stop - self._first, numbers.step))
+        return self._features.gather(np.asarray(numbers, dtype=np.int64) - self._first)
+
+    def labels(self, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        """Copy the classes of some samples; raises `UserError` for samples without classes."""
+        return self._reader.labels(numbers).numpy()
+
+    def keys(self, numbers: Numbers) -> list[str]:
+        """Copy the keys of some samples."""
+        return self._reader.keys(numbers)

@@ -1,0 +1,114 @@
+"""Clusterings that look at no features, by the data stages on real images."""
+
+import numpy as np
+import pytest
+
+from hpcddm.clusterings.random import RandomPartition
+from hpcddm.clusterings.samples import Samples
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.reader import TarReader
+from hpcddm.errors import ConfigError
+from hpcddm.pipeline.keys import LISTS
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from tests.helpers import tiny
+from tests.stages.routes import Bench, write_images
+
+RANDOM = {"cluster__clustering": {"name": "random"}}
+GROUPS = [[9, 7, 5], [0, 2, 4, 6], [1, 3], [8]]
+
+
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory):
+    """Runs of the first 1,000 and 200 images of Fashion-MNIST in so many tars, up to their catalog."""
+    folder = tmp_path_factory.mktemp("runs")
+    write_images(folder / "images", 1000, 200)
+    benches = {shards: Bench(folder, f"run-{shards}", **RANDOM, data__shards=shards) for shards in (2, 5)}
+    for bench in benches.values():
+        bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("shard", "catalog")))
+    return benches
+
+
+@pytest.fixture
+def made(benches):
+    """Make clusters and lists, with a clustering and other changes."""
+
+    def make(shards=2, **changes):
+        bench = benches[shards]
+        bench.settings = bench.experiment(data__shards=shards, **changes)
+        bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("cluster", "assign", "lists")))
+        return bench
+
+    return make
+
+
+def clusters_and_labels(bench, split):
+    catalog = open_catalog(bench.run, split)
+    numbers = range(len(catalog))
+    return samples.clusters(catalog).gather(numbers).astype(int), catalog.column("label").gather(numbers)
+
+
+def test_random_clusters_are_of_equal_size_and_follow_from_the_seed_and_not_from_the_ranges(made):
+    runs = {}
+    for shards, seed in ((2, 0), (5, 0), (2, 1)):
+        bench = made(shards, **RANDOM, seed=seed)
+        assert manifest.read(bench.run.unit(LISTS)).results["sizes"] == [250] * 4
+        runs[shards, seed] = [clusters_and_labels(bench, split) for split in ("train", "heldout")]
+    for (clusters, labels), (others, _), (reseeded, _) in zip(*runs.values(), strict=True):
+        assert np.array_equal(clusters, others)
+        assert (clusters == reseeded).mean() == pytest.approx(1 / 4, abs=0.09)
+        assert np.ptp(np.bincount(clusters)) <= 1
+        # Every cluster has the classes of all, up to chance.
+        table = np.zeros((4, 10))
+        np.add.at(table, (clusters, labels), 1)
+        expected = np.bincount(labels) / 4
+        assert ((table - expected) ** 2 / expected).sum() < 60
+
+
+def test_a_random_cluster_does_not_depend_on_who_asks(made):
+    catalog = open_catalog(made(**RANDOM).run, "heldout")
+    partition, split = RandomPartition(seed=3, num_clusters=7), Samples(TarReader(catalog))
+    whole, some = partition.assign(split, range(200)), np.array([199, 3, 20])
+    assert np.array_equal(partition.assign(split, some), whole[some])
+    assert sorted(np.bincount(whole)) == [28] * 3 + [29] * 4
+
+
+def test_groups_of_classes_are_clusters(made):
+    bench = made(cluster__clustering={"name": "labels", "groups": GROUPS})
+    for split in ("train", "heldout"):
+        clusters, labels = clusters_and_labels(bench, split)
+        assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
+
+
+def test_each_class_is_a_cluster(made):
+    bench = made(cluster__clustering={"name": "labels"}, cluster__experts=10, experts__training__batch=40)
+    clusters, labels = clusters_and_labels(bench, "train")
+    assert np.array_equal(clusters, labels)
+
+
+@pytest.mark.parametrize(
+    "changes, complaint",
+    [
+        ({}, "4 classes for 2 experts; set cluster.experts: 4, or groups"),
+        ({"groups": [[0, 1, 2, 3]]}, "groups: 1 groups for 2 experts"),
+        ({"groups": [[0, 1, 2, 3], []]}, "groups: group 1 has no class"),
+        ({"groups": [[0, 1], [3, 4]]}, "groups: class 2 stands there 0 times, must once"),
+        ({"groups": [[0, 1, 2], [3, 4]]}, "groups: 4 is no class; valid classes are 0 to 3"),
+        ({"groups": [[0, 1, 2], [3, 2]]}, "groups: class 2 stands there 2 times, must once"),
+    ],
+)
+def test_groups_that_are_no_partition_of_the_classes_are_refused(tmp_path, changes, complaint):
+    with pytest.raises(ConfigError, match=f"cluster.clustering: {complaint}"):
+        tiny(tmp_path, cluster__clustering={"name": "labels"} | changes)
+
+
+def test_images_without_classes_have_no_clusters_by_class(tmp_path):
+    changes = {"data__num_classes": None, "measuring__classifier": None, "data__condition": {"name": "none"}}
+    with pytest.raises(ConfigError, match="cluster.clustering: these images have no classes; set data.num_classes"):
+        tiny(tmp_path, cluster__clustering={"name": "labels"}, **changes)
+
+
+def test_nothing_is_encoded_for_them(tmp_path):
+    stages = {unit.stage for unit in plan(tiny(tmp_path, **RANDOM))}
+    assert "encode" not in stages and {"cluster", "assign", "lists"} <= stages
