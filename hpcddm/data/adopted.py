@@ -36,10 +36,9 @@ class AdoptedTar:
 
 
 def values_of(tars: Sequence[AdoptedTar], names: Iterable[str]) -> dict[str, list[object]]:
-    """Return values of the samples of several tars, by those of the names that there are; None where one has none."""
-    known = frozenset[str]().union(*(tar.entries for tar in tars))
+    """Return values of the samples of several tars by name, with label and caption; None where a sample has none."""
     columns: dict[str, list[object]] = {
-        name: [values.get(name) for tar in tars for values in tar.metadata] for name in names if name in known
+        name: [values.get(name) for tar in tars for values in tar.metadata] for name in names
     }
     for name in ("label", "caption"):
         columns[name] = []

@@ -18,6 +18,8 @@ JPEG_NEXT = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
 """Next marker behind coded pixels, in which 0xff is followed by 0 or by the number of a restart."""
 JPEG_KEPT = {APP0: (b"JFIF\0",), APP2: (b"ICC_PROFILE\0",), APP14: (b"Adobe",)}
 """Beginnings of the applications' segments that are kept."""
+JFIF_BYTES = 18
+"""Bytes of a JFIF segment without a thumbnail's pixels."""
 PNG_KEPT = frozenset(b"tRNS gAMA cHRM sRGB iCCP cICP mDCV cLLI sBIT bKGD pHYs acTL fcTL fdAT".split())
 """Chunks that are kept beside the critical ones."""
 WEBP_KEPT = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"))
@@ -77,7 +79,7 @@ def _jpeg(content: bytes, exif: bytes) -> Iterator[bytes]:
             found = JPEG_NEXT.search(content, end)
             end = found.start() if found else len(content)
         if _is_needed(marker, content[place + 4 : end]):
-            yield content[place:end]
+            yield _without_thumbnail(content[place:end]) if marker == APP0 else content[place:end]
         place = end
     if place < len(content):
         raise PictureError(f"JPEG damaged: no marker at byte {place}")
@@ -88,6 +90,11 @@ def _is_needed(marker: int, body: bytes) -> bool:
     if APP0 <= marker <= APP15:
         return body.startswith(JPEG_KEPT.get(marker, ()))
     return marker != COMMENT
+
+
+def _without_thumbnail(jfif: bytes) -> bytes:
+    """Return a JFIF segment of a thumbnail of no pixels; it has version and density before it (ITU-T T.871, 10.1)."""
+    return jfif if len(jfif) < JFIF_BYTES else struct.pack(">BBH", 0xFF, APP0, JFIF_BYTES - 2) + jfif[4:16] + bytes(2)
 
 
 def _png(content: bytes, exif: bytes) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Choice of samples by what is known of them: `data.keep`, over their own values and a table by key."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,22 +35,20 @@ class Filter:
         """Tell if values are looked up in a table."""
         return self._table is not None and self._keep is not None
 
-    def look_up(self, keys: Iterable[str], known: Collection[str] = KNOWN) -> None:
-        """Read the table for the keys that `mask` will be given; all of it is gone through each time.
-
-        known: names of the values that it will be given, too, which are not looked up.
-        """
+    def look_up(self, keys: Iterable[str]) -> None:
+        """Read the table for the keys that `mask` will be given; all of it is gone through each time."""
         if self._table is not None and self._keep is not None:
-            listed = list(keys)
-            columns = self._table.columns([name for name in self.names if name not in known], listed)
+            listed, there = list(keys), self._table.names - KNOWN
+            columns = self._table.columns([name for name in self.names if name in there], listed)
             self._looked_up = tuple(columns)
             self._rows = dict(zip(listed, zip(*columns.values(), strict=True), strict=True)) if columns else {}
 
     def mask(self, keys: Sequence[str], values: Mapping[str, Sequence[object]]) -> Bool[np.ndarray, " n"]:
         """Tell which samples are kept.
 
-        keys: some that were looked up; values: what else is known of the samples, by name. Raises `UserError` naming a
-        column that is missing, or of another kind than the expression needs.
+        keys: some that were looked up; values: what is known of the samples, by name. Whatever the samples, the table
+        goes before values that are not of `KNOWN`. Raises `UserError` naming a column that is missing, or of another
+        kind than the expression needs.
         """
         # Of no samples nothing is known, and no column is missing.
         if self._keep is None or not keys:

@@ -3,11 +3,16 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hpcddm.errors import UserError, require
+
+if TYPE_CHECKING:
+    from polars import LazyFrame
 
 BLOCK = 2**16
 """Rows of a parquet file that are in memory at a time."""
@@ -25,6 +30,12 @@ class Table:
         kinds = ", ".join(FORMATS)
         require(path.suffix in FORMATS, f"{path}: a table's name ends in one of {kinds}; write it as one of these")
         self._path, self._key, self._format = path, key, FORMATS[path.suffix]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the columns; raises `UserError` naming the file that cannot be read."""
+        with self._readable():
+            return frozenset(self._format.names(self._path))
 
     def columns(self, names: Sequence[str], keys: Sequence[str]) -> dict[str, list[object]]:
         """Return the values of some columns for some keys, in their order; None for a row or a value that is missing.
@@ -77,8 +88,13 @@ class Table:
         return set(numeric.values())
 
     def _rows(self, names: Sequence[str]) -> Rows:
-        try:
+        with self._readable():
             yield from self._format.rows(self._path, names)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, ValueError, RecursionError, csv.Error) as error:
             raise UserError(f"{self._path}: no readable table ({error}); mend or replace it") from None
 
@@ -98,8 +114,13 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
-def _csv_rows(path: Path, names: Sequence[str]) -> Rows:
+def _csv_names(path: Path) -> list[str]:
     # Some programs begin a file with a mark.
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        return next(csv.reader(file), [])
+
+
+def _csv_rows(path: Path, names: Sequence[str]) -> Rows:
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         header = next(reader, [])
@@ -111,15 +132,23 @@ def _csv_rows(path: Path, names: Sequence[str]) -> Rows:
             yield reader.line_num, [cells[place] for place in places]
 
 
+def _json_names(path: Path) -> list[str]:
+    return list(dict.fromkeys(name for _, row in _json_objects(path) for name in row))
+
+
 def _json_rows(path: Path, names: Sequence[str]) -> Rows:
     seen: dict[str, None] = {}
+    for number, row in _json_objects(path):
+        seen |= dict.fromkeys(row)
+        yield number, [row.get(name) for name in names]
+    _check_columns(names, seen)
+
+
+def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                row = _json_object(line, number)
-                seen |= dict.fromkeys(row)
-                yield number, [row.get(name) for name in names]
-    _check_columns(names, seen)
+                yield number, _json_object(line, number)
 
 
 def _json_object(line: str, number: int) -> dict[str, object]:
@@ -132,14 +161,26 @@ def _json_object(line: str, number: int) -> dict[str, object]:
     return row
 
 
+def _parquet_names(path: Path) -> list[str]:
+    with _parquet(path) as table:
+        return table.collect_schema().names()
+
+
 def _parquet_rows(path: Path, names: Sequence[str]) -> Rows:
-    polars = _polars(path)
-    try:
-        table = polars.scan_parquet(path, glob=False, hive_partitioning=False)
+    with _parquet(path) as table:
+        polars = _polars(path)
         _check_columns(names, table.collect_schema().names())
         chosen = table.select(polars.col(name).alias(str(place)) for place, name in enumerate(names))
         for start in range(0, table.select(polars.len()).collect().item(), BLOCK):
             yield from enumerate(chosen.slice(start, BLOCK).collect().iter_rows(), start)
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator["LazyFrame"]:
+    """Open a parquet file; raises ValueError for what polars cannot read in the body."""
+    polars = _polars(path)
+    try:
+        yield polars.scan_parquet(path, glob=False, hive_partitioning=False)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         # A damaged file makes it panic at times; what follows the first line is about its own code.
         raise ValueError(str(error).partition("\n")[0]) from None
@@ -162,16 +203,17 @@ def _check_columns(names: Iterable[str], there: Iterable[str]) -> None:
 
 
 class Format(NamedTuple):
-    """A kind of file: what an error counts, if values have types or are all text, and how rows are read."""
+    """A kind of file: what an error counts, if values have types or are all text, how names and rows are read."""
 
     unit: str
     has_types: bool
+    names: Callable[[Path], list[str]]
     rows: Callable[[Path, Sequence[str]], Rows]
 
 
 FORMATS = {
-    ".csv": Format("line", False, _csv_rows),
-    ".jsonl": Format("line", True, _json_rows),
-    ".parquet": Format("row", True, _parquet_rows),
+    ".csv": Format("line", False, _csv_names, _csv_rows),
+    ".jsonl": Format("line", True, _json_names, _json_rows),
+    ".parquet": Format("row", True, _parquet_names, _parquet_rows),
 }
 """Formats of tables, by the ends of their files' names."""

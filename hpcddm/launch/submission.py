@@ -105,6 +105,7 @@ def _check_source(experiment: Experiment) -> None:
     """Check that the images exist, with the classes and captions that the experiment needs, and are enough."""
     from hpcddm.data.keep import Keep
     from hpcddm.data.sources.base import Source
+    from hpcddm.data.tables import Table
 
     data = experiment.data
     source = plugins.create(Source, data.source)
@@ -120,8 +121,9 @@ def _check_source(experiment: Experiment) -> None:
                 f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
                 " take the condition none"
             )
-        if data.keep is not None and data.table is None:
-            _check_names(Keep(data.keep).names, records)
+        if data.keep is not None:
+            of_table = Table(Path(data.table.file), data.table.key).names if data.table else frozenset[str]()
+            _check_names(Keep(data.keep).names, records.known | of_table)
         # Else only the catalog knows the numbers, and sees to them.
         if records.is_exact:
             _check_counts(records, split, shards, experiment)
@@ -142,11 +144,11 @@ def _check_readable(records: "Split") -> None:
                 raise
 
 
-def _check_names(names: list[str], records: "Split") -> None:
+def _check_names(names: list[str], known: frozenset[str]) -> None:
     """Check that the filter's columns are known of the samples, before hours of reading end at a misspelt one."""
     for name in names:
-        if name not in records.known:
-            raise ConfigError(f"data.keep: no column {name}; there are: {', '.join(sorted(records.known))}")
+        if name not in known:
+            raise ConfigError(f"data.keep: no column {name}; there are: {', '.join(sorted(known))}")
 
 
 def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:

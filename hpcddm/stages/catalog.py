@@ -18,7 +18,7 @@ from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
 from hpcddm.rundir.layout import relative_to_run
-from hpcddm.rundir.manifest import DIGESTS, digest
+from hpcddm.rundir.manifest import DIGESTS, Manifest, digest
 from hpcddm.runtime.unit import Result, Unit
 
 NAMED = 5
@@ -49,6 +49,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
     """Collect one split of the tars' units; raises `UserError` naming a range whose samples have other columns."""
     shards = {key: shard for key, shard in unit.inputs.items() if split_of(key) == split}
+    _check_listings(shards)
     tars, parts, columns = [], [], None
     for key, shard in shards.items():
         # A range without samples has neither classes nor captions.
@@ -61,6 +62,17 @@ def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
     data = settings.data
     form = PictureForm(data.channels, data.image_size, data.transform.model_dump())
     return SplitEntry(columns or [], tars, parts, form if data.source.adopts_tars else None)
+
+
+def _check_listings(shards: dict[str, Manifest]) -> None:
+    """Raise `UserError` where units of a split have seen different images, of which each took its part."""
+    # Tars that are adopted have no listing, nor have units of older runs.
+    seen = {shard.results["listing"]: key for key, shard in shards.items() if shard.results.get("listing")}
+    require(
+        len(seen) < 2,
+        f"data.source: the images changed while their tars were written ({' and '.join(list(seen.values())[:2])} have"
+        " seen different ones), so that some may be missing; submit with --redo shard",
+    )
 
 
 def _with_unique_keys(

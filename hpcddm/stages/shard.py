@@ -18,7 +18,7 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.filtering import Filter
 from hpcddm.data.pictures import PictureError, read_picture, shaped
 from hpcddm.data.record import Record
-from hpcddm.data.sources.base import KNOWN, Source, Split, TarSource
+from hpcddm.data.sources.base import Source, Split, TarSource
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.tar import write_tar
 from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
@@ -30,6 +30,7 @@ from hpcddm.pipeline.ranges import images_of_tar, split_of, tars_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS, tar_file
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import relative_to_run
+from hpcddm.rundir.manifest import digest
 from hpcddm.runtime.unit import Result, Unit
 
 T = TypeVar("T")
@@ -89,8 +90,8 @@ class _Collected:
         """Return the share that so many keys of a tar are of those that are looked up together."""
         return keys / KEYS_AT_ONCE if self.filter.has_table else 1.0
 
-    def result(self, unit: Unit, class_names: list[str], written: list[str]) -> Result:
-        """Write the columns, and what is broken; written: the unit's own tars."""
+    def result(self, unit: Unit, class_names: list[str], written: list[str], listing: str | None) -> Result:
+        """Write the columns, and what is broken; written: the unit's own tars; listing: as `_listing` hashes it."""
         self.spool.write(unit.folder / COLUMNS)
         if self.broken:
             atomic.write_text(unit.folder / BROKEN, "".join(f"{json.dumps(sample)}\n" for sample in self.broken))
@@ -98,6 +99,7 @@ class _Collected:
             "images": self.spool.rows,
             "columns": sorted(self.spool.names),
             "class_names": class_names,
+            "listing": listing,
             "tars": [asdict(tar) for tar in self.tars],
             "broken": {"samples": len(self.broken), "first": self.broken[:NAMED]},
             "dropped": {"samples": self.filter.dropped, "by_condition": dict(self.filter.reasons)},
@@ -128,7 +130,14 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], col
             require(len(index.keys) == count, f"{path}: {count} images written, others found")
             collected.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
             collected.add(number, index, data.num_classes)
-    return collected.result(unit, records.class_names, [tar_file(number) for number in tars])
+    return collected.result(unit, records.class_names, [tar_file(number) for number in tars], _listing(records))
+
+
+def _listing(records: Split) -> str:
+    """Hash number and keys of a split's records: every unit lists them for itself, and takes its part of them."""
+    # Of a source of one's own, a key may need the picture.
+    keys = map(records.key, range(len(records))) if type(records).key is not Split.key else ()
+    return digest([len(records), *keys])
 
 
 def _pick(
@@ -219,11 +228,11 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         adopted_tars = [adopted for _, adopted in group]
         keys = [key for adopted in adopted_tars for key in adopted.index.keys]
         values = values_of(adopted_tars, collected.filter.names)
-        collected.filter.look_up(keys, KNOWN | values.keys())
+        collected.filter.look_up(keys)
         kept = iter(collected.filter.mask(keys, values).tolist())
         for number, adopted in group:
             collected.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
-    return collected.result(unit, [], [])
+    return collected.result(unit, [], [], None)
 
 
 def _check_classes(num_classes: int, index: TarIndex) -> None:

@@ -123,3 +123,14 @@ def test_a_file_cut_anywhere_raises_nothing_but_a_picture_error(name):
             without_exif(content[:length])
         except PictureError:
             continue
+
+
+def test_the_thumbnail_of_jfif_is_gone():
+    stream = io.BytesIO()
+    Image.new("RGB", (20, 10), "red").save(stream, "JPEG", dpi=(72, 72))
+    plain = stream.getvalue()
+    secret = bytes(range(48))
+    jfif = struct.pack(">BBH", 0xFF, 0xE0, 16 + 48) + plain[6:18] + b"\x04\x04" + secret
+    shown = plain[:2] + jfif + plain[20:]
+    assert plain[2:4] == b"\xff\xe0" and Image.open(io.BytesIO(shown)).size == (20, 10)
+    assert without_exif(shown) == plain

@@ -171,6 +171,20 @@ def test_of_samples_that_share_a_key_the_first_is_kept_on_request(made):
     assert manifest.read(bench.run.unit(CATALOG)).results["duplicates"] == 3
 
 
+def test_images_that_change_between_the_units_that_write_them_are_noticed(tmp_path):
+    for number in range(40):
+        path = tmp_path / "images" / "train" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), number).save(path)
+    source = {"name": "image_folder", "folder": str(tmp_path / "images" / "train"), "heldout": {"share": 0.3}}
+    bench = Bench(tmp_path, "run", **(TINY | {"data__source": source, "data__num_classes": 2, "data__shards": 2}))
+    bench.make("shard/train-000")
+    (tmp_path / "images" / "train" / "a" / "0.png").unlink()
+    bench.make("shard/train-001", "shard/heldout-000")
+    with pytest.raises(UserError, match="changed while their tars were written .*train-000 and shard/train-001"):
+        bench.make(CATALOG)
+
+
 @pytest.mark.parametrize("transform, edges", [("centre_crop", [120, 120]), ("resize", [40, 200])])
 def test_tars_have_pictures_as_the_experiments_transform_makes_them(tmp_path, monkeypatch, transform, edges):
     real = IdxSplit.__getitem__

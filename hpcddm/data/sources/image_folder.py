@@ -13,6 +13,7 @@ A list of images such as ImageNet's takes 91 bytes for each, and 128 while it is
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -69,6 +70,7 @@ class FolderSplit(Split):
         self._template = settings.caption
         self.has_captions = self.table is not None or self._template is not None
         self._captions = _captions(self.table, self.names) if self.table else None
+        _check_template(self._template, bool(self.class_names))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -192,6 +194,14 @@ def _table(root: Path) -> Path | None:
     if len(there) > 1:
         raise UserError(f"{there[0]} and {there[1]}: two tables of captions; remove one of them")
     return there[0] if there else None
+
+
+def _check_template(template: str | None, has_classes: bool) -> None:
+    """Raise `UserError` for a caption with a placeholder that would stand in it as it is."""
+    valid = ["class"] if has_classes else []
+    for name in re.findall(r"\{(.*?)\}", template or ""):
+        there = "{class}, the name of an image's class" if has_classes else "none, as the images have no classes"
+        require(name in valid, f"data.source.caption: {{{name}}} stands for nothing; there is: {there}")
 
 
 def _captions(table: Path, names: list[str]) -> list[str | None]:

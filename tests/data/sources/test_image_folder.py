@@ -98,6 +98,12 @@ def with_captions(folder, split="train", rows=None, name="captions.jsonl"):
     return root / name
 
 
+def test_a_caption_with_a_placeholder_that_stands_for_nothing_is_refused(folder):
+    assert split_of("image_folder", folder=str(folder), caption="a {class}")[0].caption == "a ant"
+    with pytest.raises(UserError, match=r"data.source.caption: \{clas\} stands for nothing; there is: \{class\}"):
+        split_of("image_folder", folder=str(folder), caption="a {clas}")
+
+
 @pytest.mark.parametrize("name", ["captions.jsonl", "captions.csv", "captions.parquet"])
 def test_a_table_gives_every_picture_its_caption(folder, name):
     assert not split_of("image_folder", folder=str(folder)).has_captions

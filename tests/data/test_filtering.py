@@ -1,0 +1,46 @@
+"""What is known of a sample decides whether it is kept, whichever samples are looked at together."""
+
+import pytest
+
+from hpcddm.data.filtering import Filter
+from hpcddm.errors import UserError
+
+KEYS = ["a", "b", "c"]
+ENTRIES = {"aesthetic": [1, None, 9], "pwatermark": [0.1, 0.1, None], "caption": ["x", "y", "z"]}
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("key,aesthetic\na,9\nb,9\n")
+    return path
+
+
+def kept(chosen, groups):
+    keys = []
+    for rows in groups:
+        own = [KEYS[row] for row in rows]
+        chosen.look_up(own)
+        mask = chosen.mask(own, {name: [values[row] for row in rows] for name, values in ENTRIES.items()})
+        keys += [key for key, is_kept in zip(own, mask, strict=True) if is_kept]
+    return keys
+
+
+@pytest.mark.parametrize("groups", [[[0, 1, 2]], [[0], [1], [2]], [[0, 1], [2]]], ids=str)
+@pytest.mark.parametrize(
+    "expression, expected",
+    [("aesthetic >= 5", ["a", "b"]), ("pwatermark < 0.5", ["a", "b"]), ("aesthetic >= 5 and caption != 'x'", ["b"])],
+)
+def test_the_table_counts_where_it_has_a_column_whichever_samples_are_together(table, groups, expression, expected):
+    chosen = Filter(expression, table)
+    assert kept(chosen, groups) == expected
+    assert chosen.dropped == len(KEYS) - len(expected)
+
+
+def test_without_a_table_the_entries_count():
+    assert kept(Filter("aesthetic >= 5"), [[0, 1, 2]]) == ["c"]
+
+
+def test_a_column_that_is_nowhere_is_named(table):
+    with pytest.raises(UserError, match="no column beauty; there are: aesthetic, caption, key, pwatermark"):
+        kept(Filter("beauty > 1 and aesthetic > 1", table), [[0, 1]])
