@@ -5,7 +5,6 @@ import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -19,6 +18,8 @@ from hpcddm.errors import UserError
 
 LONGEST_KEY = 1000
 """Most bytes of a key."""
+NO_IMAGE = "no image"
+"""Reason for which a sample is broken unless a picture of its key lies elsewhere in the tar."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,14 @@ class _BrokenSample(Exception):  # noqa: N818
 class _Sample(NamedTuple):
     """Members of one key that stand together: the images, what the others contain, and those too large to be read.
 
-    contents, oversized: by extension.
+    contents, oversized: by extension; unnamed: (name, extension) of pictures whose extension the layout has not.
     """
 
     key: str
     images: list[Member]
     contents: dict[str, bytes]
     oversized: list[str]
+    unnamed: list[tuple[str, str]]
 
 
 class _Row(NamedTuple):
@@ -109,26 +111,45 @@ def index_adopted(
     prefix: what stands before the member's key in the key of a sample; check: called with every picture's file, returns
     its width and height in pixels or raises `PictureError`; without it no picture is read; names: entries of the JSON
     object that are kept, which takes more memory than all else; is_wanted: tells by the key of a sample whether it
-    counts, and its picture is read. A sample is broken that has no image or two, a value that cannot be read, lacks one
-    that others of the tar have, or has the key of another.
+    counts, and its picture is read. A sample is broken that has no image or two, a value that cannot be read, or lacks
+    one that others of the tar have; so is each picture that has no sample, for its extension is none of the layout.
+    Several samples may have one key.
     Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
     """
-    rows: dict[str, _Row] = {}
+    rows: list[_Row] = []
     broken: list[tuple[str, str]] = []
     entries = {"width", "height"} if check is not None else set[str]()
     with _open(path) as file:
         for sample in _samples(path, layout):
             if not is_wanted(prefix + sample.key):
                 continue
+            key = _printable(prefix + sample.key)
+            if not sample.images:
+                broken += [(key, reason) for reason in map(_unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
+                continue
             try:
-                if sample.key in rows:
-                    raise _BrokenSample("another sample of the tar has this key")
                 row = _row(file.fileno(), sample, layout, prefix, check)
                 entries.update(row.metadata)
-                rows[sample.key] = row._replace(metadata={name: row.metadata.get(name) for name in names})
+                rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
             except _BrokenSample as reason:
-                broken.append((_printable(prefix + sample.key), str(reason)))
-    return _complete(path, list(rows.values()), frozenset(entries), broken, is_read=check is not None)
+                broken.append((key, str(reason)))
+    return _complete(path, rows, frozenset(entries), _told_apart(rows, broken), is_read=check is not None)
+
+
+def _told_apart(rows: list[_Row], broken: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the broken samples, and say so of those without an image of which the tar has one elsewhere."""
+    if all(reason != NO_IMAGE for _, reason in broken):
+        return broken
+    elsewhere = {row.key for row in rows} | {key for key, reason in broken if reason != NO_IMAGE}
+    apart = "its members do not stand together in the tar"
+    return [(key, apart if reason == NO_IMAGE and key in elsewhere else reason) for key, reason in broken]
+
+
+def _unnamed(picture: tuple[str, str]) -> str:
+    """Return the reason for which a picture without a sample is broken; picture: its name and extension."""
+    name, extension = picture
+    said = "a name is split at its first dot" if "." in extension else "data.source.image names others"
+    return f"no image: {_printable(name)} has the extension {_printable(extension)} ({said}); see data.source.image"
 
 
 def _row(
@@ -183,28 +204,40 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _samples(path: Path, layout: Layout) -> Iterator[_Sample]:
-    """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other."""
-    wanted = layout.images | layout.extensions
+    """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other.
+
+    Where an extension comes again, so does the key, and another sample begins.
+    """
+    wanted, formats = layout.images | layout.extensions, {name.rpartition(".")[2] for name in layout.images}
     with TarHeaders(path) as members:
-        named = ((*split_name(member.name), member) for member in members if member.kind in (Kind.FILE, Kind.SPARSE))
-        known = ((key, extension, member) for key, extension, member in named if extension in wanted)
-        for key, group in groupby(known, key=lambda entry: entry[0]):
-            images: list[Member] = []
-            contents: dict[str, bytes] = {}
-            oversized: list[str] = []
-            for _, extension, member in group:
-                if extension in layout.images:
-                    images.append(member)
-                elif member.size > LARGEST_READ:
-                    oversized.append(extension)
-                else:
-                    contents[extension] = members.read(member)
-            yield _Sample(key, images, contents, oversized)
+        sample: _Sample | None = None
+        seen: set[str] = set()
+        for member in members:
+            key, extension = split_name(member.name)
+            if member.kind not in (Kind.FILE, Kind.SPARSE):
+                continue
+            if extension not in wanted and extension.rpartition(".")[2] not in formats:
+                continue
+            if sample is None or key != sample.key or extension in seen:
+                if sample is not None:
+                    yield sample
+                sample, seen = _Sample(key, [], {}, [], []), set()
+            seen.add(extension)
+            if extension in layout.images:
+                sample.images.append(member)
+            elif extension not in wanted:
+                sample.unnamed.append((member.name, extension))
+            elif member.size > LARGEST_READ:
+                sample.oversized.append(extension)
+            else:
+                sample.contents[extension] = members.read(member)
+        if sample is not None:
+            yield sample
 
 
 def _only_image(sample: _Sample) -> Member:
-    if len(sample.images) != 1:
-        raise _BrokenSample(f"{len(sample.images)} images" if sample.images else "no image")
+    if len(sample.images) > 1:
+        raise _BrokenSample(f"{len(sample.images)} images")
     (image,) = sample.images
     if image.kind is Kind.SPARSE:
         raise _BrokenSample("stored as a sparse file")

@@ -107,7 +107,8 @@ def _refuse(settings: Experiment, columns: list[TextColumn], places: Int64[np.nd
     shared = list(dict.fromkeys(keys))
     listed = ", ".join(shared[:NAMED]) + " ..." * (len(places) > NAMED)
     advice = (
-        "; with data.source.qualified: true, the tar's path stands before every key" * settings.data.source.adopts_tars
+        "; where several tars have it, data.source.qualified: true puts the tar's path before every key"
+        * settings.data.source.adopts_tars
     )
     require(
         not shared,

@@ -70,6 +70,7 @@ def test_what_webdatasets_writer_writes_is_found_wherever_the_layout_says(tmp_pa
     assert index.captions == ["picture 0", "picture 1", "picture 2"]
 
 
+DOT = "(a name is split at its first dot); see data.source.image"
 BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
 
 
@@ -88,7 +89,9 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"[1]")], "its json is no JSON object"),
         ([("b.png", encoded())], "no caption, others have one"),
         ([("b.png", BOMB), ("b.txt", b"x")], ""),
-        ([("a.png", encoded()), ("a.txt", b"again")], "another sample of the tar has this key"),
+        ([("a.txt", b"again")], "its members do not stand together in the tar"),
+        ([("b.001.jpg", encoded())], f"no image: b.001.jpg has the extension 001.jpg {DOT}"),
+        ([("b..jpg", encoded()), ("b.txt", b"x")], f"no image: b..jpg has the extension .jpg {DOT}"),
     ],
 )
 def test_a_broken_sample_is_named_and_the_others_are_found(tmp_path, members, reason):
@@ -150,3 +153,31 @@ def test_a_class_in_json_is_a_whole_number_from_0(tmp_path, value):
     members += [("b.png", encoded()), ("b.json", json.dumps({"class": value}).encode())]
     adopted = indexed(tmp_path, members, Layout(label=Field.parsed("json:class")))
     assert adopted.index.labels.tolist() == [3] and adopted.broken[0][1].startswith("its class is")
+
+
+def test_every_picture_without_a_sample_is_broken_and_a_further_one_of_a_sample_is_not(tmp_path):
+    views = [("a.left.jpg", encoded("JPEG")), ("a.right.jpg", b""), ("b.right.jpg", b""), ("c.jpg", encoded("JPEG"))]
+    members = [*views, ("photo.001.png", encoded()), ("d.mask.png", b""), ("._e.jpg", b"resource fork")]
+    adopted = indexed(tmp_path, members, Layout(frozenset({"left.jpg"})))
+    assert adopted.index.keys == ["a"] and [key for key, _ in adopted.broken] == ["b", "c"]
+    assert adopted.broken[1][1] == "no image: c.jpg has the extension jpg (data.source.image names others)" + DOT[-23:]
+    dotted = [(f"photo.{number:03}.jpg", encoded("JPEG")) for number in range(3)]
+    assert len(indexed(tmp_path, [("x.jpg", encoded("JPEG")), *dotted]).broken) == 3
+
+
+@pytest.mark.parametrize("between", [(), ("c.png",)])
+def test_samples_of_one_key_are_found_all(tmp_path, between):
+    """The catalog refuses them, or drops all but the first, as it does those of several tars."""
+    members = [("a.png", encoded()), ("a.txt", b"red"), ("b.png", encoded()), ("b.txt", b"first")]
+    members += [entry for name in between for entry in ((name, encoded()), (f"{name[0]}.txt", b"red"))]
+    members += [("b.png", encoded()), ("b.txt", b"second")]
+    adopted = indexed(tmp_path, members)
+    assert adopted.index.keys == ["a", "b", *(name[0] for name in between), "b"] and not adopted.broken
+    assert (adopted.index.captions[1], adopted.index.captions[-1]) == ("first", "second")
+
+
+@pytest.mark.parametrize("order", ["a.txt b.txt a.png b.png", "a.png b.png a.txt b.txt"])
+def test_of_a_tar_that_is_not_sorted_it_is_said(tmp_path, order):
+    members = [(name, b"red" if name.endswith("txt") else encoded()) for name in order.split()]
+    adopted = indexed(tmp_path, members)
+    assert adopted.broken == [(key, "its members do not stand together in the tar") for key in "ab"]
