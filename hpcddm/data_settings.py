@@ -22,10 +22,11 @@ class TableSettings(StrictModel):
     """Table of what is known of the samples: CSV, JSON lines or parquet."""
 
     file: PathSetting
+    """The table, or a folder with its parts, such as the parquet that img2dataset writes beside every tar."""
     key: str = "key"
     """Column of the samples' keys."""
     content: str | None = None
-    """The file's SHA-256; filled in by submit, so that other values are never taken for these."""
+    """The SHA-256 of its content; filled in by submit, so that other values are never taken for these."""
 
 
 class DataSettings(StrictModel):

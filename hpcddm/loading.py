@@ -129,13 +129,17 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     experiment = with_tars(experiment)
     data = experiment.data.model_copy(update={"content": images})
 
-    def content(path: Path, unreadable: Callable[[Path, Exception], str]) -> dict[str, str]:
+    def content(
+        path: Path, unreadable: Callable[[Path, Exception], str], digest: Callable[[Path], str] = atomic.sha256
+    ) -> dict[str, str]:
         # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
-        known_hash = None if path.is_file() else known_hashes.get(relative_to_run(path, run))
-        return {"content": known_hash or _hash_of(path, unreadable)}
+        known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
+        return {"content": known_hash or _hash_of(path, unreadable, digest)}
 
     if data.table is not None:
-        table = data.table.model_copy(update=content(Path(data.table.file), _unreadable_table))
+        from hpcddm.data import tables
+
+        table = data.table.model_copy(update=content(Path(data.table.file), _unreadable_table, tables.content))
         data = data.model_copy(update={"table": table})
     return _with_files(
         experiment.model_copy(update={"data": data}),
@@ -166,15 +170,15 @@ def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> boo
 
 
 @cache
-def _hash_of(path: Path, unreadable: Callable[[Path, Exception], str]) -> str:
+def _hash_of(path: Path, unreadable: Callable[[Path, Exception], str], digest: Callable[[Path], str]) -> str:
     try:
-        return atomic.sha256(path)
+        return digest(path)
     except OSError as error:
         raise ConfigError(unreadable(path, error)) from None
 
 
 def _unreadable_table(path: Path, error: Exception) -> str:
-    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); data.table.file names this file"
+    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); data.table.file names it"
 
 
 def _unreadable_list(path: Path, error: Exception) -> str:

@@ -1,7 +1,9 @@
+import shutil
+
 import pytest
 import yaml
 
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import _hash_of, load_experiment, load_site, stored_experiment, with_content, within_run
 from hpcddm.rundir import atomic
@@ -134,6 +136,27 @@ def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_p
     (tmp_path / "scores.csv").unlink()
     _hash_of.cache_clear()
     with pytest.raises(ConfigError, match=r"scores\.csv: no table .No such file.*; data\.table\.file names"):
+        with_content(experiment, run)
+
+
+def test_a_table_may_be_a_folder_and_what_is_no_table_is_refused_at_once(tmp_path):
+    write_source(tmp_path / "images")
+    run, hashes = RunDir(tmp_path / "runs" / "tiny"), []
+    (tmp_path / "scores").mkdir()
+    experiment = tiny(tmp_path, data__keep="score > 1", data__table={"file": "scores"})
+    with pytest.raises(UserError, match="scores: no table in this folder"):
+        with_content(experiment, run)
+    for part in ("a", "b"):
+        (tmp_path / "scores" / f"{part}.csv").write_text(f"key,score\n{part},1\n")
+        _hash_of.cache_clear()
+        hashes.append(with_content(experiment, run).data.table.content)
+    assert hashes[0] != hashes[1]
+    store_experiment(within_run(with_content(experiment, run), run), run)
+    shutil.rmtree(tmp_path / "scores")
+    assert with_content(experiment, run).data.table.content == hashes[1]
+    _hash_of.cache_clear()
+    (tmp_path / "scores").write_text("key,score\n")
+    with pytest.raises(UserError, match="scores: no folder, and a table's name ends in one of .csv"):
         with_content(experiment, run)
 
 

@@ -1,6 +1,7 @@
 """Tables of what is known of samples, a row per key: CSV, JSON lines, or parquet such as img2dataset's."""
 
 import csv
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hpcddm.errors import UserError, require
+from hpcddm.rundir import atomic
 
 if TYPE_CHECKING:
     from polars import LazyFrame
@@ -20,22 +22,32 @@ Rows = Iterator[tuple[int, Sequence[object]]]
 """Number of a row, or of the line on which it ends, and its values of some columns."""
 
 
-class Table:
-    """A file with a row per key; only rows of keys that are asked for are kept in memory.
+class Row(NamedTuple):
+    """Row of a table: its file, its number or that of the line on which it ends, and its values of some columns."""
 
-    key: name of the column with the keys.
+    file: Path
+    number: int
+    values: Sequence[object]
+
+
+class Table:
+    """A file with a row per key, or a folder of such files; only rows of keys that are asked for are kept in memory.
+
+    key: name of the column with the keys. Raises `UserError` naming a file, or folder, that is no table by its name.
     """
 
     def __init__(self, path: Path, key: str = "key") -> None:
-        kinds = ", ".join(FORMATS)
-        require(path.suffix in FORMATS, f"{path}: a table's name ends in one of {kinds}; write it as one of these")
-        self._path, self._key, self._format = path, key, FORMATS[path.suffix]
+        self._files, self._key = files_of(path), key
+        self._format = FORMATS[self._files[0].suffix]
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Names of the columns; raises `UserError` naming the file that cannot be read."""
-        with self._readable():
-            return frozenset(self._format.names(self._path))
+        """Names of the columns of any file; raises `UserError` naming one that cannot be read."""
+        names: set[str] = set()
+        for file in self._files:
+            with _readable(file):
+                names.update(self._format.names(file))
+        return frozenset(names)
 
     def columns(self, names: Sequence[str], keys: Sequence[str]) -> dict[str, list[object]]:
         """Return the values of some columns for some keys, in their order; None for a row or a value that is missing.
@@ -45,7 +57,7 @@ class Table:
         """
         rows = self._rows_of(names, keys)
         columns: dict[str, list[object]] = {
-            name: [row and row[place] for row in rows] for place, name in enumerate(names)
+            name: [row and row.values[place] for row in rows] for place, name in enumerate(names)
         }
         if self._format.has_types:
             return columns
@@ -56,30 +68,32 @@ class Table:
         """Return the texts of a column as they stand in the file, as `columns`; raises `UserError` for other values."""
         texts: list[str | None] = []
         for key, row in zip(keys, self._rows_of([name], keys), strict=True):
-            text = row and row[0]
+            file, _, (text,) = row or (None, 0, [None])
             if text is not None and not isinstance(text, str):
-                raise UserError(f"{self._path}: {name} of {key}: {text!r:.60} is no text")
+                raise UserError(f"{file}: {name} of {key}: {text!r:.60} is no text")
             texts.append(text)
         return texts
 
-    def _rows_of(self, names: Sequence[str], keys: Sequence[str]) -> list[Sequence[object] | None]:
-        """Return the values of some columns for some keys, in their order."""
+    def _rows_of(self, names: Sequence[str], keys: Sequence[str]) -> list[Row | None]:
+        """Return the rows of some keys, in their order, with the values of some columns."""
         wanted, unit = set(keys), self._format.unit
-        found: dict[str, tuple[int, Sequence[object]]] = {}
-        for number, (key, *values) in self._rows([self._key, *names]):
+        found: dict[str, Row] = {}
+        for file, number, (key, *values) in self._rows([self._key, *names]):
             if not isinstance(key, str):
-                raise UserError(f"{self._path}: {unit} {number}: {self._key} {key!r:.60} is no text, as a key is")
+                raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is no text, as a key is")
             if key in wanted:
                 if key in found:
-                    twice = f"{key} stands in {unit} {found[key][0]}, too; remove one"
-                    raise UserError(f"{self._path}: {unit} {number}: {twice}")
-                found[key] = number, values
-        return [found[key][1] if key in found else None for key in keys]
+                    first = found[key]
+                    other = "" if first.file == file else f" of {first.file.name}"
+                    twice = f"{key} stands in {unit} {first.number}{other}, too; remove one"
+                    raise UserError(f"{file}: {unit} {number}: {twice}")
+                found[key] = Row(file, number, values)
+        return [found.get(key) for key in keys]
 
     def _numeric(self, names: Sequence[str]) -> set[str]:
-        """Return the columns of texts that are all numbers, wherever in the file: all units see the same kinds."""
+        """Return the columns of texts that are all numbers, in all files: all units see the same kinds."""
         numeric = dict(enumerate(names))
-        for _, cells in self._rows(names):
+        for _, _, cells in self._rows(names):
             for place in list(numeric):
                 try:
                     _number(str(cells[place] or 0))
@@ -87,16 +101,46 @@ class Table:
                     del numeric[place]
         return set(numeric.values())
 
-    def _rows(self, names: Sequence[str]) -> Rows:
-        with self._readable():
-            yield from self._format.rows(self._path, names)
+    def _rows(self, names: Sequence[str]) -> Iterator[Row]:
+        for file in self._files:
+            with _readable(file):
+                for number, values in self._format.rows(file, names):
+                    yield Row(file, number, values)
 
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError, RecursionError, csv.Error) as error:
-            raise UserError(f"{self._path}: no readable table ({error}); mend or replace it") from None
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        raise UserError(f"{file}: no readable table ({error}); mend or replace it") from None
+
+
+def files_of(path: Path) -> list[Path]:
+    """List the files of a table: itself, or those of a folder that have a table's format, in the order of their names.
+
+    img2dataset writes one beside every tar. Raises `UserError` where there is none, or where they differ in format.
+    """
+    kinds = ", ".join(FORMATS)
+    if not path.is_dir():
+        named = f"{path}: no folder, and a table's name ends in one of {kinds}; write it as one of these"
+        require(path.suffix in FORMATS, named)
+        return [path]
+    # Hidden files are those that macOS adds to its copies.
+    files = sorted(file for file in path.iterdir() if file.suffix in FORMATS and not file.name.startswith("."))
+    require(len(files) > 0, f"{path}: no table in this folder, no name that ends in one of {kinds}")
+    other = next((file for file in files if file.suffix != files[0].suffix), files[0])
+    same = f"{path}: {files[0].name} and {other.name} have not one format; keep those of one in this folder"
+    require(other == files[0], same)
+    return files
+
+
+def content(path: Path) -> str:
+    """Hash a table: its SHA-256, or names and SHA-256 of all files of a folder; raises as `files_of`, and `OSError`."""
+    files = files_of(path)
+    if files == [path]:
+        return atomic.sha256(path)
+    return hashlib.sha256(repr([(file.name, atomic.sha256(file)) for file in files]).encode()).hexdigest()
 
 
 def _value(cell: object, is_number: bool) -> object:

@@ -1,4 +1,5 @@
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -6,7 +7,7 @@ import polars
 import pytest
 
 from hpcddm.data.keep import Keep
-from hpcddm.data.tables import BLOCK, FORMATS, Table
+from hpcddm.data.tables import BLOCK, FORMATS, Table, content
 from hpcddm.errors import UserError
 from tests import pictures
 
@@ -85,6 +86,75 @@ def test_any_column_may_hold_the_keys(tmp_path, end):
     table = Table(written({"url": ["a", "b"], "key": ["1", "2"]}, tmp_path / f"t{end}"), key="url")
     assert table.texts("url", ["b", "c"]) == ["b", None]
     assert table.columns([], ["b"]) == {}
+
+
+def test_the_tables_beside_the_tars_of_img2dataset_are_one():
+    whole = polars.concat([polars.read_parquet(path) for path in sorted(pictures.IMG2DATASET.glob("*.parquet"))])
+    draw = np.random.default_rng(0)
+    rows = whole[draw.permutation(len(whole)).tolist()]
+    table = Table(pictures.IMG2DATASET)
+    assert table.columns(["aesthetic", "url"], rows["key"].to_list()) == rows.select("aesthetic", "url").to_dict(
+        as_series=False
+    )
+    assert table.texts("caption", [rows["key"][3], "no such key"]) == [rows["caption"][3], None]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_folder_of_tables_is_read_as_one_in_pieces(tmp_path, end):
+    columns = img2dataset()
+    names = ["aesthetic", "width", "error_message"]
+    (tmp_path / "parts").mkdir()
+    for part in range(4):
+        rows = {name: values[80 * part : 80 * part + 80] for name, values in columns.items()}
+        written(rows, tmp_path / "parts" / f"{part}{end}")
+    (tmp_path / "parts" / f"._0{end}").write_bytes(b"what macOS adds")
+    whole = Table(written(columns, tmp_path / f"whole{end}"))
+    assert Table(tmp_path / "parts").columns(names, columns["key"]) == whole.columns(names, columns["key"])
+
+
+def test_a_column_is_of_numbers_where_it_is_in_all_files_of_a_folder(tmp_path):
+    (tmp_path / "a.csv").write_text("key,a,b\nx,1,1\n")
+    (tmp_path / "b.csv").write_text("b,key,a\nsome,y,2\n")
+    assert Table(tmp_path).columns(["a", "b"], ["x", "y"]) == {"a": [1, 2], "b": ["1", "some"]}
+
+
+WRONG_PARTS = {
+    "no table": ({"00000.tar": b""}, r"^{folder}: no table in this folder, no name that ends in one of .csv, .jsonl"),
+    "two formats": ({"a.csv": b"key,a", "b.jsonl": b"{}"}, "^{folder}: a.csv and b.jsonl have not one format"),
+    "no column": ({"a.csv": b"key,a\n", "b.csv": b"key\ny\n"}, "^{folder}/b.csv: no readable table .no column a"),
+    "twice": (
+        {"a.csv": b"key,a\nx,1\n", "b.csv": b"key,a\n\nx,2\n"},
+        "b.csv: line 3: x stands in line 2 of a.csv, too",
+    ),
+    "key": (
+        {"a.csv": b"key,a\n", "b.jsonl.csv": b"key,a\nx,1,2\n"},
+        "^{folder}/b.jsonl.csv: no readable table .line 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("files, message", WRONG_PARTS.values(), ids=WRONG_PARTS)
+def test_what_is_wrong_in_a_folder_of_tables_is_named_with_its_file(tmp_path, files, message):
+    for name, text in files.items():
+        (tmp_path / name).write_bytes(text)
+    with pytest.raises(UserError, match=message.format(folder=tmp_path)):
+        Table(tmp_path).columns(["a"], ["x"])
+
+
+def test_a_folder_of_tables_goes_by_their_names_and_contents(tmp_path):
+    folder = shutil.copytree(pictures.IMG2DATASET, tmp_path / "collection")
+    before = content(folder)
+    (folder / "00000_stats.json").write_text("{}")
+    (folder / "00001.tar").unlink()
+    assert content(folder) == before == content(pictures.IMG2DATASET)
+    hashes = {before}
+    (folder / "00003.parquet").rename(folder / "00004.parquet")
+    hashes.add(content(folder))
+    shutil.copy(folder / "00001.parquet", folder / "00002.parquet")
+    hashes.add(content(folder))
+    (folder / "00002.parquet").unlink()
+    hashes.add(content(folder))
+    assert len(hashes) == 4
 
 
 def test_cells_of_a_csv_file_are_numbers_where_all_of_the_column_are(tmp_path):

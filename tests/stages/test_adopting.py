@@ -114,9 +114,11 @@ def test_a_filter_keeps_what_it_says_and_the_manifest_says_what_it_drops(adopted
 
 def test_a_table_by_key_says_more_of_the_samples(adopted_run, collection, tmp_path):
     keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
-    rows = [f"{key},{number % 2}" for number, key in enumerate(keys)]
-    (tmp_path / "scores.csv").write_text("\n".join(["key,good", *rows]) + "\n")
-    made = adopted_run({"shards": 2}, data__keep="good == 1", data__table={"file": str(tmp_path / "scores.csv")})
+    rows = [f"{key},{number % 2}\n" for number, key in enumerate(keys)]
+    (tmp_path / "scores").mkdir()
+    for part, own in {"0": rows[:40], "1": rows[40:]}.items():
+        (tmp_path / "scores" / f"{part}.csv").write_text("".join(["key,good\n", *own]))
+    made = adopted_run({"shards": 2}, data__keep="good == 1", data__table={"file": str(tmp_path / "scores")})
     made.make_data()
     assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys[1::2])
 
