@@ -19,7 +19,7 @@ from hpcddm.spaces.settings import SpaceSettings
 
 
 class TableSettings(StrictModel):
-    """Table of what is known of the samples: CSV, JSON lines or parquet."""
+    """Table of what is known of the samples, a row per key: CSV, JSON lines or parquet."""
 
     file: PathSetting
     """The table, or a folder with its parts, such as the parquet that img2dataset writes beside every tar."""

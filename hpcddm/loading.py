@@ -3,7 +3,6 @@
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.schema import validate
 from hpcddm.site import Site
-from hpcddm.training.settings import InitialWeights, JoinedExpert
 
 NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
@@ -108,7 +106,7 @@ def is_sweep(run: RunDir) -> bool:
 
 
 def with_content(experiment: Experiment, run: RunDir, images: str | None = None) -> Experiment:
-    """Return the experiment with the hashes of its images, initial weights and files of keys.
+    """Return the experiment with the hashes of its images, and of every file that has a key `content` beside it.
 
     Hashes that the run has stored of the same images, and of other files that are gone, are taken from there.
 
@@ -127,25 +125,15 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
         images = plugins.create(Source, data.source).content()
     # Of tars that stay where they are, it is asked every time whether they are the same.
     experiment = with_tars(experiment)
-    data = experiment.data.model_copy(update={"content": images})
-
-    def content(
-        path: Path, unreadable: Callable[[Path, Exception], str], digest: Callable[[Path], str] = atomic.sha256
-    ) -> dict[str, str]:
-        # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
-        known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
-        return {"content": known_hash or _hash_of(path, unreadable, digest)}
-
-    if data.table is not None:
-        from hpcddm.data import tables
-
-        table = data.table.model_copy(update=content(Path(data.table.file), _unreadable_table, tables.content))
-        data = data.model_copy(update={"table": table})
-    return _with_files(
-        experiment.model_copy(update={"data": data}),
-        lambda start: start.model_copy(update=content(Path(start.weights), initial_weights.unreadable)),
-        lambda joined: joined.model_copy(update=content(Path(joined.list), _unreadable_list)),
-    )
+    values = experiment.model_dump()
+    values["data"]["content"] = images
+    for holder, key in paths.places(values, Experiment):
+        if "content" in holder:
+            path = Path(holder[key])
+            # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
+            known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
+            holder["content"] = known_hash or _hash_of(path, key)
+    return Experiment.model_validate(values)
 
 
 def with_tars(experiment: Experiment) -> Experiment:
@@ -170,20 +158,29 @@ def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> boo
 
 
 @cache
-def _hash_of(path: Path, unreadable: Callable[[Path, Exception], str], digest: Callable[[Path], str]) -> str:
+def _hash_of(path: Path, key: str) -> str:
+    """Hash the file that a key names, or the table."""
     try:
-        return digest(path)
+        if key in UNREADABLE:
+            return atomic.sha256(path)
+        from hpcddm.data import tables
+
+        return tables.content(path)
     except OSError as error:
-        raise ConfigError(unreadable(path, error)) from None
+        raise ConfigError(UNREADABLE.get(key, _unreadable_table)(path, error)) from None
 
 
 def _unreadable_table(path: Path, error: Exception) -> str:
-    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); data.table.file names it"
+    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); a table of the experiment names it"
 
 
 def _unreadable_list(path: Path, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error)
     return f"{path}: no keys of samples ({reason}); experts.joined names this file in `list`: write one key per line"
+
+
+UNREADABLE = {"weights": initial_weights.unreadable, "list": _unreadable_list}
+"""Errors about files that cannot be hashed, by the keys that name them; other keys name tables."""
 
 
 def within_run(experiment: Experiment, run: RunDir) -> Experiment:
@@ -194,24 +191,6 @@ def within_run(experiment: Experiment, run: RunDir) -> Experiment:
 def out_of_run(experiment: Experiment, run: RunDir) -> Experiment:
     """Return the experiment that a run has stored with all paths absolute."""
     return paths.located(experiment, run.root)
-
-
-def _with_files(
-    experiment: Experiment,
-    change_start: Callable[[InitialWeights], InitialWeights],
-    change_list: Callable[[JoinedExpert], JoinedExpert],
-) -> Experiment:
-    """Return the experiment with every mention of initial weights, and of a file of keys, changed."""
-
-    def of(settings: Any, key: str) -> Any:
-        start = getattr(settings, key)
-        return settings if start is None else settings.model_copy(update={key: change_start(start)})
-
-    experts = of(experiment.experts, "init_from")
-    overrides = [of(override, "init_from") for override in experts.overrides]
-    joined = [change_list(of(entry, "init_from")) for entry in experts.joined]
-    experts = experts.model_copy(update={"overrides": overrides, "joined": joined})
-    return experiment.model_copy(update={"experts": experts, "router": of(experiment.router, "refit")})
 
 
 def _has_slurm() -> bool:

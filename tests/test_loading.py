@@ -135,7 +135,7 @@ def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_p
     assert shards[0] != shards[1]
     (tmp_path / "scores.csv").unlink()
     _hash_of.cache_clear()
-    with pytest.raises(ConfigError, match=r"scores\.csv: no table .No such file.*; data\.table\.file names"):
+    with pytest.raises(ConfigError, match=r"scores\.csv: no table .No such file.*; a table of the experiment"):
         with_content(experiment, run)
 
 

@@ -74,21 +74,41 @@ class Table:
             texts.append(text)
         return texts
 
+    def numbers(self, name: str, count: int) -> Iterator[tuple[str, int]]:
+        """Yield every row's key and its number in a column, from 0 to count - 1, in the order of the rows.
+
+        Raises `UserError` naming the first row with another value.
+        """
+        for key, (file, place, (value,)) in self._keyed([name]):
+            is_digits = isinstance(value, str) and value.isdecimal() and not self._format.has_types
+            number = int(str(value)) if is_digits else value
+            if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+                row = f"{self._format.unit} {place}: {name} of {key}"
+                raise UserError(f"{file}: {row}: {value!r:.60} is no whole number from 0 to {count - 1}")
+            yield key, number
+
     def _rows_of(self, names: Sequence[str], keys: Sequence[str]) -> list[Row | None]:
         """Return the rows of some keys, in their order, with the values of some columns."""
         wanted, unit = set(keys), self._format.unit
         found: dict[str, Row] = {}
-        for file, number, (key, *values) in self._rows([self._key, *names]):
-            if not isinstance(key, str):
-                raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is no text, as a key is")
+        for key, row in self._keyed(names):
+            file, number, _ = row
             if key in wanted:
                 if key in found:
                     first = found[key]
                     other = "" if first.file == file else f" of {first.file.name}"
                     twice = f"{key} stands in {unit} {first.number}{other}, too; remove one"
                     raise UserError(f"{file}: {unit} {number}: {twice}")
-                found[key] = Row(file, number, values)
+                found[key] = row
         return [found.get(key) for key in keys]
+
+    def _keyed(self, names: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        """Yield key and values of every row; raises `UserError` naming a row whose key is no text."""
+        for file, number, (key, *values) in self._rows([self._key, *names]):
+            if not isinstance(key, str):
+                unit = self._format.unit
+                raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is no text, as a key is")
+            yield key, Row(file, number, values)
 
     def _numeric(self, names: Sequence[str]) -> set[str]:
         """Return the columns of texts that are all numbers, in all files: all units see the same kinds."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 
 
 @contextmanager
@@ -107,3 +107,10 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_submitted(path: Path, submitted: str | None, content: str) -> None:
+    """Raise `UserError` for a file whose hash `content` is another one than the run has stored, where it has one."""
+    require(
+        submitted in (None, content), f"{path}: has changed since the run was submitted; put it back, or submit again"
+    )

@@ -85,8 +85,7 @@ def _by_keys(settings: Experiment, unit: Unit) -> Result:
     joined, catalog = settings.experts.joined_expert(unit.name), samples.catalog(unit, TRAIN)
     path = (unit.run.root / joined.list).resolve()
     keys = sample_keys.read(path)
-    is_same = joined.content in (None, atomic.sha256(path))
-    require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
+    atomic.require_submitted(path, joined.content, atomic.sha256(path))
 
     def advance(done: int) -> None:
         unit.stop_if_requested()

@@ -250,3 +250,13 @@ def test_parquet_without_polars_says_what_to_install(tmp_path, monkeypatch):
         UserError, match=r"needs the package polars; install it with: pip install 'hpcddm\[collections\]'"
     ):
         Table(path).columns(["width"], ["000000001"])
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_numbers_of_a_column_come_in_the_order_of_the_file(tmp_path, end):
+    table = Table(written({"key": ["b", "a", "c"], "part": [2, 0, 1]}, tmp_path / f"parts{end}"))
+    assert list(table.numbers("part", 3)) == [("b", 2), ("a", 0), ("c", 1)]
+    with pytest.raises(
+        UserError, match=f"parts{end}: (line|row) [0-3]: part of b: '?2'? is no whole number from 0 to 1"
+    ):
+        list(table.numbers("part", 2))

@@ -1,0 +1,89 @@
+"""Clusters that a table says, by the keys of the samples: CSV, JSON lines or parquet."""
+
+import hashlib
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Int64, UInt16, UInt64
+
+from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.samples import Samples
+from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.data import tables
+from hpcddm.data.columns import Numbers
+from hpcddm.data.tables import Table
+from hpcddm.data_settings import TableSettings
+from hpcddm.errors import UserError, require
+from hpcddm.rundir import atomic
+
+ROW = np.dtype([("hash", "<u8"), ("cluster", "<u2")])
+
+
+class Settings(ClusteringSettings):
+    """Table with a row for every sample, held-out ones too, and its column of clusters, numbered from 0."""
+
+    needs_features: ClassVar[bool] = False
+
+    table: TableSettings
+    column: str = "cluster"
+
+
+class ClusterOfKey(Partition):
+    """Table of the keys' hashes, so that nothing behind the fit reads the file.
+
+    hashes: ascending, 64 bits of each key; two of 400 million keys have the same one with a probability of 0.4 %,
+    which the fit refuses as a key that stands there twice. clusters: those of the keys; path: named in errors.
+    """
+
+    def __init__(self, hashes: UInt64[np.ndarray, " n"], clusters: UInt16[np.ndarray, " n"], path: Path) -> None:
+        self.hashes, self.clusters, self.path = hashes, clusters, path
+
+    def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        """Look the keys up; raises `UserError` naming the first that the table lacks."""
+        keys = samples.keys(numbers)
+        hashes = np.fromiter(map(_hash, keys), np.uint64, len(keys))
+        rows = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        missing = np.flatnonzero(self.hashes[rows] != hashes)
+        if len(missing):
+            lacking = f"no cluster for {len(missing)} of {len(keys)} samples, the first is {keys[missing[0]]}"
+            raise UserError(f"{self.path}: {lacking}; every sample needs one, held-out ones too")
+        return self.clusters[rows].astype(np.int64)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"hashes": self.hashes, "clusters": self.clusters}
+
+
+class File(Clustering[Settings]):
+    """Clusters made elsewhere; rows of keys that no sample has say nothing."""
+
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> ClusterOfKey:
+        """Read the table, and look up the keys of the samples.
+
+        Raises `UserError` naming the file when it is another one than was submitted, and in it a row whose cluster is
+        none, a key that stands there twice, or a sample that it lacks.
+        """
+        path, column = Path(self.settings.table.file), self.settings.column
+        table = Table(path, self.settings.table.key)
+        atomic.require_submitted(path, self.settings.table.content, tables.content(path))
+        rows = np.fromiter(((_hash(key), cluster) for key, cluster in table.numbers(column, num_clusters)), ROW)
+        require(len(rows) > 0, f"{path}: has no row; write one for every sample")
+        rows = rows[np.argsort(rows["hash"])]
+        hashes = np.ascontiguousarray(rows["hash"])
+        repeated = hashes[1:][hashes[1:] == hashes[:-1]]
+        if len(repeated):
+            key = next(key for key, _ in table.numbers(column, num_clusters) if _hash(key) == repeated[0])
+            raise UserError(f"{path}: {key} stands there twice; remove one")
+        partition = self.load({"hashes": hashes, "clusters": np.ascontiguousarray(rows["cluster"])})
+        partition.assign(samples, numbers)
+        return partition
+
+    def load(self, arrays: dict[str, np.ndarray]) -> ClusterOfKey:
+        return ClusterOfKey(**arrays, path=Path(self.settings.table.file))
+
+
+def _hash(key: str) -> int:
+    """Hash a key to 64 bits, in every process the same ones."""
+    # Keys need not be UTF-8, as names in a tar need not.
+    return int.from_bytes(hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=8).digest(), "little")
