@@ -77,6 +77,8 @@ class DataSettings(StrictModel):
         """Take a list of sources for the one that has them all."""
         if not isinstance(value, list):
             return value
+        if not value:
+            raise PydanticCustomError("variant", "an empty list; name at least one source in it")
         adopting = {name for name, own in plugins.settings_classes(SourceSettings).items() if own.adopts_tars}
         has_tars = any(isinstance(entry, dict) and entry.get("name") in adopting for entry in value)
         return {"name": "tar_collections" if has_tars else "collections", "of": value}

@@ -41,6 +41,8 @@ class StrictModel(BaseModel):
     """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset()
     """Keys that it leaves out while they have their default: they are younger than runs that stay complete."""
+    implied: ClassVar[frozenset[str]] = frozenset()
+    """Keys that nobody writes, and errors leave out: in YAML their value stands for the whole mapping."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -167,7 +169,7 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
     first = min(
         error.errors(include_url=False), key=lambda item: item["type"] not in ("extra_forbidden", "invalid_key")
     )
-    location = ".".join(str(part) for part in first["loc"])
+    location = ".".join(str(part) for part in first["loc"] if part not in schema.implied)
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
             schema = _model_in(schema.model_fields[part].annotation) if isinstance(part, str) else schema

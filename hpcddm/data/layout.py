@@ -8,6 +8,11 @@ LABEL, CAPTION = "cls", "txt"
 """Extensions of members that are a sample's class, a number, and its caption."""
 
 
+def extension_of(text: str) -> str:
+    """Return an extension as members have it, whether it was written with a dot in front of it or without."""
+    return text.lower().removeprefix(".")
+
+
 @dataclass(frozen=True)
 class Field:
     """Place of a value in a sample: the member of this extension, or the entry of this name in the JSON that it holds.
@@ -21,7 +26,7 @@ class Field:
     @classmethod
     def parsed(cls, text: str) -> "Field":
         extension, _, entry = text.partition(":")
-        return cls(extension.lower(), entry or None)
+        return cls(extension_of(extension), entry or None)
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,10 @@ class Sample:
 def write_samples(path: Path, samples: Iterable[Sample]) -> int:
     """Write samples and return their number.
 
-    The same samples give the same bytes: no time and no user name is stored.
+    The same samples give the same bytes: the time is 0, and there is no name of a user or a group.
     """
     count = 0
-    with open(path, "wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
+    with open(path, "wb") as file, webdataset.TarWriter(file, user="", group="", mtime=0) as writer:
         for sample in samples:
             members: dict[str, str | bytes] = {"__key__": sample.key, sample.extension: sample.image}
             if sample.label is not None:

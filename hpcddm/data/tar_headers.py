@@ -27,6 +27,9 @@ NEAR_READ, FAR_READ = 256 << 10, 4 << 10
 """Bytes read at once where headers lie near each other and where they do not: there, a few small members may follow."""
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 """Programs by the first bytes of what they compressed."""
+ENDS = "gz|bz2|xz|zst"
+COMPRESSED_TAR = re.compile(rf"(\.tar\.|\.t)({ENDS})$")
+"""The end of the name of a tar that one of them compressed."""
 RECORD = re.compile(rb"(\d{1,10}) ([^=]+)=")
 """The beginning of a record of a pax header: its length in all, and its keyword."""
 ZEROS = bytes(BLOCK)
@@ -203,7 +206,7 @@ class TarHeaders:
     def _refuse_compressed(self, header: bytes) -> None:
         for magic, program in COMPRESSED.items():
             if header.startswith(magic):
-                name = re.sub(r"(\.tar)?\.(t?gz|t?bz2|t?xz|t?zst)$", "", str(self._path))
+                name = re.sub(rf"(\.tar)?\.t?({ENDS})$", "", str(self._path))
                 plain = name.removesuffix(".tar") + (".plain.tar" if name == str(self._path) else ".tar")
                 command = f"{program} -dc < {shlex.quote(str(self._path))} > {shlex.quote(plain)}"
                 raise UserError(

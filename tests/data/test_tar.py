@@ -43,6 +43,10 @@ def test_the_same_records_give_the_same_bytes(written, tmp_path, monkeypatch):
     monkeypatch.setenv("USER", "somebody")
     tar.write_tar(tmp_path / "again.tar", records(), SIDE, 1)
     assert (tmp_path / "again.tar").read_bytes() == written.read_bytes()
+    with tarfile.open(written) as file:
+        assert {(member.uname, member.gname, member.uid, member.gid, member.mtime) for member in file} == {
+            ("", "", 0, 0, 0)
+        }
 
 
 def test_the_index_points_at_the_bytes_that_tarfile_finds(written):

@@ -60,5 +60,6 @@ def _first_with_samples(tars: Sequence[SourceTar]) -> AdoptedTar:
             return adopted
         broken += adopted.broken
     reason = ": ".join(broken[0]) if broken else "the members have other extensions than data.source says"
-    more = f", nor in the {len(tried) - 1} tars behind it" * (len(tried) > 1)
+    behind = "tar" if len(tried) == 2 else f"{len(tried) - 1} tars"
+    more = f", nor in the {behind} behind it" * (len(tried) > 1)
     raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason}")

@@ -159,15 +159,17 @@ def _alone(root: Path) -> tuple[list[str], None]:
 
 
 def _entries(folder: Path) -> tuple[list[str], list[str]]:
-    """List the folders, but for hidden ones, and the images in a folder, in alphabetical order."""
+    """List the folders and the images in a folder, in alphabetical order; hidden ones, as macOS' ._x.jpg, are none."""
     folders, pictures = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
+            if entry.name.startswith("."):
+                continue
             if entry.is_dir():
                 folders.append(entry.name)
             elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
                 pictures.append(entry.name)
-    return sorted(name for name in folders if not name.startswith(".")), sorted(pictures)
+    return sorted(folders), sorted(pictures)
 
 
 def _key(name: str) -> str:

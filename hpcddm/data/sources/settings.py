@@ -24,6 +24,8 @@ class SourceSettings(VariantSettings):
 class SeveralSettings(SourceSettings):
     """A list of collections, each a source with a name of its own as `collection`."""
 
+    implied: ClassVar[frozenset[str]] = frozenset({"of"})
+
     of: list[SourceSettings] = Field(min_length=1)
 
     def check(self, experiment: object) -> None:
@@ -35,7 +37,8 @@ class SeveralSettings(SourceSettings):
             raise ValueError(f"{nested[0]}: a list within a list; name its sources in one")
         other = next((source.collection for source in self.of if source.adopts_tars != self.adopts_tars), None)
         if other is not None:
-            pack = f"pack it (tar --sort=name -cf {other}.tar -C FOLDER .) and name the tar as webdataset"
+            command = f"tar --sort=name --transform='s,^\\./,,' -cf {other}.tar -C FOLDER ."
+            pack = f"pack them ({command}) and name the tar as webdataset, where folders are no classes"
             what = f"its pictures cannot stand among tars; {pack}" if self.adopts_tars else "tars are tar_collections"
             raise ValueError(f"{other}: {what}")
 

@@ -17,16 +17,19 @@ from pydantic import Field as SchemaField
 
 from hpcddm.data.adopted import SourceTar
 from hpcddm.data.catalog import stamp_of
-from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout
+from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout, extension_of
 from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.tar_headers import COMPRESSED_TAR
 from hpcddm.errors import UserError, require
 from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""
+EVERY_TAR = "**/*.tar"
+"""Pattern of all tars in a folder and below it."""
 
 
 class Settings(SourceSettings):
@@ -36,7 +39,7 @@ class Settings(SourceSettings):
     not_hashed: ClassVar[frozenset[str]] = frozenset({"digests"})
 
     folder: PathSetting
-    tars: str = "**/*.tar"
+    tars: str = EVERY_TAR
     """Pattern of the tars' paths in the folder; held-out ones may be among them."""
     heldout: HeldoutTars
     qualified: bool = False
@@ -76,8 +79,8 @@ class WebDatasetTars(TarSource[Settings]):
     def _layout(self) -> Layout:
         own = self.settings
         label, caption = (None if place is None else Field.parsed(place) for place in (own.label, own.caption))
-        images = IMAGES if own.image is None else frozenset(extension.lower() for extension in own.image)
-        return Layout(images, label, caption, own.metadata.lower())
+        images = IMAGES if own.image is None else frozenset(map(extension_of, own.image))
+        return Layout(images, label, caption, extension_of(own.metadata))
 
     def _prefix_in(self, tar: Path) -> str:
         if not self.settings.qualified:
@@ -108,11 +111,19 @@ class WebDatasetTars(TarSource[Settings]):
             tars = sorted(path for path in set(_fitting(folder, pattern.split("/"))) if path.is_file())
         except (ValueError, NotImplementedError) as error:
             raise UserError(f"data.source: {pattern!r} is no pattern of paths in the folder ({error})") from None
-        if not tars:
-            packed = sorted(folder.glob("**/*.tar.gz"))
-            advice = f"; {packed[0].name} is compressed, decompress it" if packed else ""
-            raise UserError(f"data.source: no file of {folder} fits {pattern}{advice}")
+        # With a pattern of their own, users know which files they leave out.
+        compressed = _compressed(folder) if pattern == EVERY_TAR or not tars else []
+        if compressed:
+            others = f", as are {len(compressed) - 1} more" * (len(compressed) > 1)
+            advice = "decompress all, or name the tars that are meant by data.source.tars"
+            raise UserError(f"data.source: {compressed[0]} is compressed{others}; {advice}")
+        require(tars != [], f"data.source: no file of {folder} fits {pattern}")
         return tars
+
+
+def _compressed(folder: Path) -> list[Path]:
+    """List the compressed tars in a folder and below it."""
+    return sorted(path for path in _fitting(folder, ["**", "*.t*"]) if COMPRESSED_TAR.search(path.name))
 
 
 def _fitting(folder: Path, pattern: list[str]) -> Iterator[Path]:

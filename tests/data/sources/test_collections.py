@@ -76,10 +76,15 @@ def test_an_experiment_names_them_in_a_list(two):
         ({"collection": "red"}, "needs a name of its own"),
         ({"collection": None}, "needs a name of its own"),
         ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot stand among tars; pack "),
-        ({"colection": "x"}, "unknown key"),
+        ({"colection": "x"}, r"data\.source\.1\.colection: unknown key"),
     ],
 )
 def test_a_wrong_list_is_refused_by_name(two, change, error, tmp_path):
 
     with pytest.raises(ConfigError, match=error):
         tiny(tmp_path, data__source=[two[0], two[1] | change])
+
+
+def test_an_empty_list_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"data\.source: an empty list; name at least one"):
+        tiny(tmp_path, data__source=[])

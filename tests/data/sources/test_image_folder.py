@@ -28,6 +28,7 @@ def folder(tmp_path):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 Image.new("RGB", (9, 7), (40 * number, 0, 0)).save(place)
     (tmp_path / "train" / "ant" / "notes.txt").write_text("no picture")
+    (tmp_path / "train" / "ant" / "._pic.0.png").write_text("what macOS knows of a picture")
     (tmp_path / "train" / ".cache").mkdir()
     (tmp_path / "train" / "README").write_text("no class")
     return tmp_path

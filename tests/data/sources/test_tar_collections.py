@@ -1,11 +1,15 @@
 """Lists of collections of tars, each with its own folder, layout and held-out samples."""
 
+import re
 import shutil
+import subprocess
 import tarfile
 
 import pytest
+from PIL import Image
 
-from hpcddm.data.layout import Field
+from hpcddm.data.adopted import index_adopted
+from hpcddm.data.layout import Field, Layout
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.schema import hashed, validate
@@ -68,3 +72,14 @@ def test_an_experiment_names_them_in_a_list(two, tmp_path):
     assert [entry["collection"] for entry in hashed(data)["source"]["of"]] == ["emoji", "other"]
     with pytest.raises(ConfigError, match="emoji: tars are tar_collections"):
         tiny(tmp_path, data__source={"name": "collections", "of": two})
+
+
+def test_a_folder_packed_as_it_is_advised_has_keys_without_dots(two, tmp_path):
+    folder = tmp_path / "pictures"
+    (folder / "shirts").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(folder / "shirts" / "1.png")
+    with pytest.raises(ConfigError, match="where folders are no classes") as refused:
+        tiny(tmp_path, data__source=[two[0], {"name": "image_folder", "folder": str(folder), "collection": "ours"}])
+    command = re.search(r"\((tar .*FOLDER \.)\)", str(refused.value))[1].replace("FOLDER", str(folder))
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert index_adopted(tmp_path / "ours.tar", Layout()).index.keys == ["shirts/1"]

@@ -1,11 +1,13 @@
 """Tars where they lie: which of them there are, and what is said of those that are not."""
 
 import io
+import re
 import shutil
 import tarfile
 
 import pytest
 
+from hpcddm.data.layout import Field, Layout
 from hpcddm.data.pictures import PictureError
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import _check_readable
@@ -49,6 +51,36 @@ def test_the_first_tar_may_be_empty(tmp_path):
         empty(path)
     with pytest.raises(UserError, match=r"0000\.tar: no samples with an image, nor in the 3 tars behind it; the memb"):
         split_of("webdataset", folder=str(tmp_path / "tars"), heldout={"shards": 1})
+
+
+def test_one_tar_behind_the_first_is_one_tar(tmp_path):
+    for number in range(3):
+        empty(tmp_path / f"{number}.tar")
+    with pytest.raises(UserError, match=r"0\.tar: no samples with an image, nor in the tar behind it; the members"):
+        split_of("webdataset", folder=str(tmp_path), heldout={"shards": 1})
+
+
+@pytest.mark.parametrize("name", ["2.tar.gz", "2.tgz", "a/2.tar.zst", "2.txz", "2.tar.bz2"])
+def test_compressed_tars_are_refused_by_name_alone_or_beside_others(tmp_path, name):
+    compressed = tmp_path / "tars" / name
+    compressed.parent.mkdir(parents=True)
+    compressed.write_bytes(b"")
+    advice = r" is compressed; decompress all, or name the tars that are meant by data\.source\.tars"
+    with pytest.raises(UserError, match=re.escape(str(compressed)) + advice):
+        paths_of(tmp_path / "tars")
+    with pytest.raises(UserError, match=re.escape(str(compressed)) + advice):
+        paths_of(tmp_path / "tars", tars="*.tra")
+    empty(tmp_path / "tars" / "1.tar")
+    (tmp_path / "tars" / "3.txt.gz").write_bytes(b"")
+    with pytest.raises(UserError, match=re.escape(str(compressed)) + advice):
+        paths_of(tmp_path / "tars")
+    assert paths_of(tmp_path / "tars", tars="*.tar") == ["1.tar"]
+
+
+def test_an_extension_may_have_its_dot(tmp_path):
+    keys = {"image": [".JPG"], "caption": ".json:caption", "label": None, "metadata": ".json"}
+    (tar, *_) = source("webdataset", **TARS, **keys).tars("train")
+    assert tar.layout == Layout(frozenset({"jpg"}), None, Field("json", "caption"), "json")
 
 
 def paths_of(folder, **keys):
