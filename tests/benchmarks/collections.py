@@ -20,6 +20,7 @@ from PIL import Image
 NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
 TRAINING = "{images: 4096, batch: 64, learning_rate: 0.002, warmup_images: 512, ema_halflife_images: 500}"
 NETWORK = "{name: NAME, width: 48, depth: 2, heads: 3, patch: 4}"
+MEASURE = f"{{model: {{name: small_cnn}}, training: {TRAINING.replace('4096', '8192')}}}"
 EXPERIMENT = f"""\
 name: NAME
 data: DATA
@@ -28,7 +29,7 @@ cluster: {{experts: 4, clustering: {{name: kmeans, fine: 32}}}}
 experts: {{model: {NETWORK.replace("NAME", "dit")}, objective: {{name: flow_matching}}, training: {TRAINING}}}
 monolith: {{enabled: true}}
 router: {{model: {NETWORK.replace("NAME", "router_dit")}, training: {TRAINING.replace("4096", "2048")}}}
-measuring: {{extractor: {{model: {{name: small_cnn}}, training: {TRAINING.replace("4096", "8192")}}}}}
+measuring: {{extractor: {MEASURE}CLASSIFIER}}
 evaluate: {{images: 100, batch: 50, steps: 8, guidance: 1.0, strategies: [top-1, top-2]}}
 """
 CLOTHES = {"name": "image_folder", "folder": "clothes"}
@@ -84,7 +85,12 @@ def main(folder: Path, packages: Path) -> None:
     for name, data in DATA.items():
         text = yaml.safe_dump({"image_size": 32} | data, default_flow_style=True, width=10**6).strip()
         experiment = folder / f"{name}.yaml"
-        experiment.write_text(EXPERIMENT.replace("NAME", name).replace("DATA", text))
+        classifier = f", classifier: {MEASURE}" if "num_classes" in data else ""
+        words = {"NAME": name, "DATA": text, "CLASSIFIER": classifier}
+        lines = EXPERIMENT
+        for word, value in words.items():
+            lines = lines.replace(word, value)
+        experiment.write_text(lines)
         command = [sys.executable, "-m", "hpcddm.cli", "submit", str(experiment), "--site", "embedded"]
         subprocess.run([*command, "--run-dir", str(folder / f"run-{name}")], check=True)
 
