@@ -1,13 +1,15 @@
 """Two-stage k-means: many fine clusters, then K coarse ones from the fine centroids (arXiv 2501.05450, sec. 3.2)."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import faiss
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
+from pydantic import Field
 
 from hpcddm.clusterings.base import FeatureClustering
 from hpcddm.clusterings.partition import FeaturePartition
+from hpcddm.clusterings.prices import prices_below
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.schema import Positive
 
@@ -18,40 +20,55 @@ class Settings(ClusteringSettings):
     """Fine clusters, Lloyd iterations, restarts, and the assignment of a sample to a coarse cluster.
 
     `fine_lookup` takes the coarse cluster of the nearest fine centroid (what the code of MoDE does);
-    `nearest_coarse` takes the nearest coarse centroid (what the paper's text says).
+    `nearest_coarse` takes the nearest coarse centroid (what the paper's text says). `max_share` is the largest share of
+    the samples in a coarse cluster, such as 1.5 / K; without it sizes are as the data have them.
     """
+
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"max_share"})
 
     fine: Positive = 1024
     iterations: Positive = 50
     nredo: Positive = 5
     assignment: Literal["fine_lookup", "nearest_coarse"] = "fine_lookup"
+    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError when there are fewer fine clusters than experts."""
+        """Raise ValueError when there are fewer fine clusters than experts, or experts cannot share all samples."""
         if self.fine < experiment.cluster.experts:
             raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
+        if self.max_share is not None and self.max_share * experiment.cluster.experts < 1:
+            raise ValueError(f"max_share {self.max_share:g}: {experiment.cluster.experts} experts leave samples over")
 
 
 class NearestCentroid(FeaturePartition):
     """The cluster of the nearest centroid.
 
     mean: of the training features; centroids: compared after centring and L2-normalising features; coarse: the cluster
-    of each centroid.
+    of each centroid; prices: added to the squared distances from the centroids, where sizes are bounded.
     """
 
     def __init__(
-        self, mean: Float[np.ndarray, " d"], centroids: Float[np.ndarray, "m d"], coarse: Int[np.ndarray, " m"]
+        self,
+        mean: Float[np.ndarray, " d"],
+        centroids: Float[np.ndarray, "m d"],
+        coarse: Int[np.ndarray, " m"],
+        prices: Float[np.ndarray, " m"] | None = None,
     ):
-        self.mean, self.centroids, self.coarse = mean, centroids, coarse
+        self.mean, self.centroids, self.coarse, self.prices = mean, centroids, coarse, prices
 
     def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
+        return self.coarse[self.nearest(features)]
+
+    def nearest(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
+        """Return the index of every sample's centroid."""
         nearest = np.empty(len(features), dtype=np.int64)
         for rows in _blocks(len(features)):
-            nearest[rows] = _nearest(_normalise(features[rows], self.mean), self.centroids)
-        return self.coarse[nearest]
+            nearest[rows] = _nearest(_normalise(features[rows], self.mean), self.centroids, self.prices)
+        return nearest
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
+        arrays = {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
+        return arrays if self.prices is None else arrays | {"prices": self.prices}
 
 
 class KMeans(FeatureClustering[Settings]):
@@ -78,6 +95,8 @@ class KMeans(FeatureClustering[Settings]):
             partition = NearestCentroid(mean, coarse, np.arange(num_clusters))
         else:
             partition = NearestCentroid(mean, fine, _nearest(fine, coarse))
+        if settings.max_share is not None:
+            partition = _bounded(partition, coarse, features, settings.max_share)
         sizes = np.bincount(partition.assign_features(features), minlength=num_clusters)
         if not sizes.all():
             raise ValueError(
@@ -87,6 +106,42 @@ class KMeans(FeatureClustering[Settings]):
 
     def load(self, arrays: dict[str, np.ndarray]) -> NearestCentroid:
         return NearestCentroid(**arrays)
+
+
+def _bounded(
+    free: NearestCentroid, coarse: Float[np.ndarray, "k d"], features: Float[np.ndarray, "n d"], most: float
+) -> NearestCentroid:
+    """Return a partition in which no coarse cluster has more than a share `most` of the features.
+
+    Prices on the coarse centroids shift samples, or fine clusters as a whole, to the cluster that costs them least.
+    free: the partition without that.
+    """
+    if free.centroids is coarse:
+        points = (_normalise(features[rows], free.mean) for rows in _blocks(len(features)))
+        costs = np.concatenate([-2 * _closeness(block, coarse) for block in points])
+        found = prices_below(costs, np.ones(len(features)), most * len(features))
+        partition = NearestCentroid(free.mean, coarse, free.coarse, found)
+    else:
+        costs = -2 * _closeness(free.centroids, coarse)
+        weights = np.bincount(free.nearest(features), minlength=len(free.centroids)).astype(np.float64)
+        clusters = (costs + prices_below(costs, weights, most * len(features))).argmin(1)
+        partition = NearestCentroid(free.mean, free.centroids, clusters)
+    before, after = (_measured(features, kept, len(coarse)) for kept in (free, partition))
+    partition.figures = after | {f"{name} without max_share": value for name, value in before.items()}
+    return partition
+
+
+def _measured(features: Float[np.ndarray, "n d"], partition: NearestCentroid, num_clusters: int) -> dict[str, float]:
+    """Measure the mean squared distance of samples from the mean of their cluster, and the largest cluster's share."""
+    clusters, squares = partition.assign_features(features), 0.0
+    sums = np.zeros((num_clusters, features.shape[1]))
+    for rows in _blocks(len(features)):
+        points = _normalise(features[rows], partition.mean)
+        squares += float(np.square(points).sum())
+        np.add.at(sums, clusters[rows], points)
+    sizes = np.bincount(clusters, minlength=num_clusters)
+    around = squares - float((np.square(sums).sum(1) / np.maximum(sizes, 1)).sum())
+    return {"inertia": around / len(features), "largest share": float(sizes.max() / len(features))}
 
 
 def _blocks(count: int) -> list[slice]:
@@ -100,11 +155,21 @@ def _normalise(features: Float[np.ndarray, "n d"], mean: Float[np.ndarray, " d"]
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
 
 
-def _nearest(points: Float[np.ndarray, "n d"], centroids: Float[np.ndarray, "m d"]) -> Int64[np.ndarray, " n"]:
-    """Return the index of every point's nearest centroid."""
+def _nearest(
+    points: Float[np.ndarray, "n d"],
+    centroids: Float[np.ndarray, "m d"],
+    prices: Float[np.ndarray, " m"] | None = None,
+) -> Int64[np.ndarray, " n"]:
+    """Return the index of every point's nearest centroid, by squared distance plus price where there are prices."""
+    closeness = _closeness(points, centroids)
+    return (closeness if prices is None else closeness - 0.5 * prices).argmax(1)
+
+
+def _closeness(points: Float[np.ndarray, "n d"], centroids: Float[np.ndarray, "m d"]) -> Float64[np.ndarray, "n m"]:
+    """Return half of what every squared distance is less than the point's squared length."""
     # float64 leaves no room for the rounding that differs with the shape of a matrix product.
     centroids = centroids.astype(np.float64)
-    return (points.astype(np.float64) @ centroids.T - 0.5 * np.square(centroids).sum(1)).argmax(1)
+    return points.astype(np.float64) @ centroids.T - 0.5 * np.square(centroids).sum(1)
 
 
 def _lloyd(points: Float32[np.ndarray, "n d"], k: int, settings: Settings, seed: int) -> Float32[np.ndarray, "{k} d"]:

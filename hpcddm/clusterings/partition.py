@@ -1,7 +1,9 @@
 """Partition of the data: the rule that gives every sample its cluster, and its file."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import h5py
 import numpy as np
@@ -15,6 +17,9 @@ from hpcddm.rundir import atomic
 
 class Partition(ABC):
     """A rule that gives every sample one of K clusters."""
+
+    figures: Mapping[str, float] = MappingProxyType({})
+    """What the fit measured, for its manifest and log; nothing for a partition that was loaded."""
 
     @abstractmethod
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:

@@ -29,7 +29,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     except ValueError as error:
         require(False, f"cluster.clustering: {error}")
     write_arrays(unit.folder / PARTITION, partition)
-    return Result([PARTITION], {"images": len(train), "fitted": len(numbers)})
+    if partition.figures:
+        print(", ".join(f"{name} {value:.4g}" for name, value in partition.figures.items()), flush=True)
+    return Result([PARTITION], {"images": len(train), "fitted": len(numbers), **partition.figures})
 
 
 def fitted_numbers(count: int, seed: int, most: int = MOST_FITTED) -> range | np.ndarray:

@@ -1,3 +1,4 @@
+import gzip
 from types import SimpleNamespace
 
 import faiss
@@ -5,6 +6,8 @@ import numpy as np
 import pytest
 
 from hpcddm.clusterings.kmeans import KMeans, NearestCentroid, Settings
+from hpcddm.clusterings.prices import prices_below
+from tests.helpers import REPOSITORY
 
 assignments = pytest.mark.parametrize("assignment", ["fine_lookup", "nearest_coarse"])
 
@@ -99,3 +102,80 @@ def test_refuses_features_that_cannot_be_clustered(features, complaint):
 def test_needs_as_many_fine_clusters_as_experts():
     with pytest.raises(ValueError, match="less than experts 25"):
         settings().check(SimpleNamespace(cluster=SimpleNamespace(experts=25)))
+
+
+FASHION = REPOSITORY / "experiments" / "quickstart" / "train-images-idx3-ubyte.gz"
+
+
+@pytest.fixture(scope="module")
+def clothes():
+    """Images of Fashion-MNIST as 14 x 14 pixels: those fitted, with one class far more often, and others like these."""
+    content = gzip.decompress(FASHION.read_bytes())
+    images = np.frombuffer(content, np.uint8, offset=16).reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196)
+    labels = np.frombuffer(
+        gzip.decompress(FASHION.with_name("train-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8
+    )
+    skewed = images[np.flatnonzero((labels == 1) | (np.arange(len(labels)) % 3 == 0))].astype(np.float32)
+    return skewed[:3000], skewed[3000:5000]
+
+
+@assignments
+def test_no_cluster_has_more_than_its_share_and_new_samples_come_close(clothes, assignment):
+    fitted, others = clothes
+    free, bounded = (
+        KMeans(settings(fine=256, nredo=1, assignment=assignment, max_share=share)).fit_features(fitted, 8, seed=0)
+        for share in (None, 1.1 / 8)
+    )
+    before, after, new = (
+        np.bincount(partition.assign_features(features), minlength=8) / len(features)
+        for partition, features in ((free, fitted), (bounded, fitted), (bounded, others))
+    )
+    assert before.max() > 1.3 / 8 and after.max() <= 1.1 / 8 and new.max() < 1.35 / 8 and after.min() > 0
+    figures = bounded.figures
+    assert figures["largest share"] == after.max() and figures["largest share without max_share"] == before.max()
+    assert 1 < figures["inertia"] / figures["inertia without max_share"] < 1.2
+    assert not free.figures and "prices" not in free.arrays()
+
+
+@assignments
+def test_bounded_clusters_are_assigned_one_by_one_and_stored(clothes, assignment):
+    fitted, _ = clothes
+    clustering = KMeans(settings(fine=64, nredo=1, assignment=assignment, max_share=0.2))
+    partition = clustering.fit_features(fitted[:1000], 8, seed=0)
+    whole = partition.assign_features(fitted)
+    restored = clustering.load(partition.arrays())
+    pieces = np.split(fitted, [1, 2, 19, 700])
+    assert np.array_equal(np.concatenate([restored.assign_features(piece) for piece in pieces]), whole)
+
+
+def test_a_bound_that_is_wide_enough_changes_no_cluster(clothes):
+    fitted, _ = clothes
+    free, bounded = (
+        KMeans(settings(nredo=1, max_share=share)).fit_features(fitted, 4, seed=0).coarse for share in (None, 0.9)
+    )
+    assert np.array_equal(free, bounded)
+
+
+def test_prices_are_those_of_the_assignment_of_least_cost():
+    points, centres = np.random.default_rng(0).standard_normal((60, 2)), np.array([[0.0, 0], [0.5, 0], [0, 1], [4, 4]])
+    costs = np.square(points[:, None] - centres).sum(2)
+    prices = prices_below(costs, np.ones(60), 20)
+    sizes = np.bincount((costs + prices).argmin(1), minlength=4)
+    # Complementary slackness: no assignment with these capacities costs less.
+    assert sizes.max() == 20 and (prices > 0).sum() >= 2
+    assert (sizes[prices > 0] == 20).all() and (prices >= 0).all()
+
+
+def test_equal_points_move_together_and_fine_clusters_that_are_too_heavy_are_refused():
+    costs = np.array([[0.0, 1.0]] * 6 + [[1.0, 0.0]] * 2)
+    with pytest.raises(ValueError, match="max_share: no prices were found in 2000 bids; take a larger share"):
+        prices_below(costs, np.ones(8), 5)
+    prices = prices_below(costs[5:], np.array([3.0, 1, 1]), 3)
+    assert (costs[5:] + prices).argmin(1).tolist() == [0, 1, 1]
+
+
+def test_all_samples_need_a_place():
+    experiment = SimpleNamespace(cluster=SimpleNamespace(experts=8))
+    settings(max_share=0.125).check(experiment)
+    with pytest.raises(ValueError, match="max_share 0.1: 8 experts leave samples over"):
+        settings(max_share=0.1).check(experiment)

@@ -212,3 +212,14 @@ def test_the_samples_of_a_fit_are_all_or_some_from_everywhere(count, most):
         edges = np.arange(most + 1) * count // most
         assert (edges[:-1] <= numbers).all() and (numbers < edges[1:]).all()
         assert count < 100 or (numbers != cluster.fitted_numbers(count, 1, most)).any()
+
+
+def test_what_a_bound_on_clusters_costs_is_in_the_manifest_and_the_log(made, capsys):
+    bench = made(2)
+    bench.settings = bench.experiment(
+        **(TINY | {"cluster__clustering": TINY["cluster__clustering"] | {"max_share": 0.5}})
+    )
+    bench.make("cluster/all")
+    results = manifest.read(bench.run.unit("cluster/all")).results
+    assert results["largest share"] <= 0.5 and results["inertia"] >= results["inertia without max_share"] - 1e-9
+    assert "inertia without max_share" in capsys.readouterr().out
