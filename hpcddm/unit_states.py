@@ -1,5 +1,6 @@
 """States of the units of a run, from the files of the run alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -118,9 +119,12 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any
     return {key: (before.get(key, defaults[key]), now.get(key, defaults[key])) for key in changed}
 
 
-def check_stale(states: list[UnitStatus], redo: set[str]) -> None:
+def check_stale(
+    states: list[UnitStatus], redo: set[str], explain: Callable[[str, Any], str] = lambda key, before: ""
+) -> None:
     """Refuse to go on over changed settings.
 
+    explain: returns what more is to be said of a setting, by its key and old value, or nothing.
     Raises `ConfigError` naming key, old and new value, the stages that become stale, and the way out.
     """
     stale = [status for status in states if status.state is State.STALE and status.unit.stage not in redo]
@@ -128,7 +132,7 @@ def check_stale(states: list[UnitStatus], redo: set[str]) -> None:
         return
     changes = {key: change for status in stale for key, change in (status.changes or {}).items()}
     stages = list(dict.fromkeys(status.unit.stage for status in stale))
-    listed = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+    listed = "; ".join(f"{key}: {old!r} -> {new!r}{explain(key, old)}" for key, (old, new) in changes.items())
     flags = " ".join(f"--redo {stage}" for stage in stages)
     raise ConfigError(
         f"settings changed since this run was made: {listed}. Stale: {', '.join(stages)} and what reads them."

@@ -30,6 +30,8 @@ RECONCILE_SECONDS = 15
 """Seconds that a request may be on its way to the scheduler after the submit that sent it has died."""
 LEAST_BYTES = 10_000_000
 """Bytes that the bookkeeping of a submission needs; what the stages write is more."""
+CONTENT = "data.content"
+"""Key of the hash of the images."""
 IMAGES_TRIED = 16
 """Images of a split that submit tries, until it can read one."""
 
@@ -215,7 +217,8 @@ def decide(
     active = active_units(run, launcher) if active is None else active
     states = survey(plan(experiment), run) if states is None else states
     units = [status.unit for status in states.values()]
-    check_stale([states[unit.key] for unit in units if unit.site in (None, launcher.site.name)], set(redo))
+    own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
+    check_stale(own, set(redo), lambda key, before: _changed_tar(experiment, run, before) if key == CONTENT else "")
     decision = Decision(states, active=active)
     for unit in units:
         missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
@@ -238,6 +241,16 @@ def decide(
             if unit.key in active:
                 decision.recalled.append(active.pop(unit.key))
     return decision
+
+
+def _changed_tar(experiment: Experiment, run: RunDir, before: str) -> str:
+    """Name an adopted tar that is no longer what it was when the images had this hash; empty for other images."""
+    if not experiment.data.source.adopts_tars:
+        return ""
+    from hpcddm.data.tar_changes import first_change
+
+    change = first_change(experiment.data, run, before)
+    return f" (tars: {change})" if change else ""
 
 
 def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:

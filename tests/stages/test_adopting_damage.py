@@ -5,14 +5,19 @@ import json
 import os
 import shutil
 import tarfile
+from dataclasses import replace
 
 import pytest
 
 from hpcddm.data import samples
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.submission import decide, store_experiment
+from hpcddm.loading import with_content
 from hpcddm.pipeline import ranges
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
+from tests.launch.queues import Queue
 from tests.stages.adopting import keys_of, members
 
 
@@ -108,6 +113,44 @@ def test_a_caption_of_a_megabyte_is_one_broken_sample(adopted_run, collection):
     made.make_data()
     broken = broken_in(made)
     assert broken["key"] == "late" and broken["reason"] == "its txt has more than 1048576 bytes"
+
+
+@pytest.fixture
+def indexed_run(adopted_run):
+    """A run of which the stage shard is complete, as jobs would have left it."""
+    made = adopted_run()
+    made.settings = with_content(made.settings, made.run)
+    for unit in (unit for unit in plan(made.settings) if unit.stage == "shard"):
+        made.make(unit.key)
+        published = manifest.read(made.run.unit(unit.key))
+        manifest.publish(made.run.unit(unit.key), replace(published, settings=unit.fingerprint_settings))
+    store_experiment(made.settings, made.run)
+    return made
+
+
+def submitted_again(made, redo=()):
+    return decide(with_content(made.settings, made.run), made.run, Queue(made.run), redo)
+
+
+def test_the_tar_that_changed_since_a_run_was_made_is_named_by_submit(indexed_run, collection):
+    assert len(submitted_again(indexed_run).complete) == 4
+    path = collection / "00001.tar"
+    os.utime(path, (1, 1))
+    with pytest.raises(ConfigError, match=r"data\.content: '.*' -> '.*' \(tars: /.*/00001\.tar was changed\)\. Stale"):
+        submitted_again(indexed_run)
+    assert len(submitted_again(indexed_run, ["shard"]).to_run) > 4
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"/collection/00001\.tar is missing\)"):
+        submitted_again(indexed_run)
+
+
+def test_an_added_tar_is_named_by_submit_where_all_others_are_known(indexed_run, collection):
+    shutil.copy(collection / "00000.tar", collection / "00000a.tar")
+    with pytest.raises(ConfigError, match=r"/collection/00000a\.tar was added\)"):
+        submitted_again(indexed_run)
+    shutil.rmtree(indexed_run.run.unit("shard/train-002"))
+    with pytest.raises(ConfigError, match=r"\(tars: one that was not indexed yet\)"):
+        submitted_again(indexed_run)
 
 
 def test_tars_that_changed_after_the_submission_are_not_indexed(adopted_run, collection):

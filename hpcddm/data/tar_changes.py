@@ -1,0 +1,44 @@
+"""Adopted tars that are no longer those that a run has indexed."""
+
+import os
+from pathlib import Path
+
+from hpcddm import paths, plugins
+from hpcddm.data.catalog import stamp_of
+from hpcddm.data.sources.base import SPLITS, TarSource
+from hpcddm.data_settings import DataSettings
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.layout import RunDir, relative_to_run
+
+
+def first_change(data: DataSettings, run: RunDir, before: str) -> str:
+    """Say which tar, the first by its path, was changed, was added or is missing since a run has indexed its source.
+
+    data: as it is now; before: hash of the tars as they were indexed. Empty where the manifests tell of no change.
+    """
+    indexed, is_complete = _indexed(run, before)
+    if not indexed:
+        return ""
+    source = plugins.create(TarSource, paths.located(data, run.root).source)
+    present = {relative_to_run(tar.path, run): tar.path for split in SPLITS for tar in source.tars(split)}
+    for file in sorted(indexed.keys() | present.keys()):
+        path = Path(os.path.normpath(run.root.resolve() / file))
+        if file not in present:
+            return f"{path} is missing"
+        if file not in indexed:
+            # Nothing is known of those that wait for being indexed.
+            if is_complete:
+                return f"{path} was added"
+        elif stamp_of(path) != indexed[file]:
+            return f"{path} was changed"
+    return "" if is_complete else "one that was not indexed yet"
+
+
+def _indexed(run: RunDir, content: str) -> tuple[dict[str, tuple[int, int]], bool]:
+    """Return size and time of the tars that a run has adopted, by path; and whether these are all that there were."""
+    made = [manifest.read(folder) for folder in sorted(run.root.glob("shard/*"))]
+    tars = [tar for one in made if one and one.settings.get("data.content") == content for tar in one.results["tars"]]
+    stored = (atomic.read_json(run.experiment) or {}).get("data", {})
+    is_complete = len(tars) == stored.get("shards", 0) + stored.get("heldout_shards", 0)
+    adopted = (tar for tar in tars if tar["changed"] is not None)
+    return {tar["file"]: (tar["size"], tar["changed"]) for tar in adopted}, is_complete
