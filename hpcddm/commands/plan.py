@@ -238,7 +238,7 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
 
 
 def _print_collection(images: "Collection") -> None:
-    size = "of unknown size" if images.bytes is None else readable(images.bytes)
+    size = "of unknown size (none is here)" if images.bytes is None else readable(images.bytes)
     counted = " and ".join(f"{count:,} {split}" for split, count in images.samples.items())
     index = "unknown" if images.index_hours is None else f"{_duration(images.index_hours)} for the longest"
     click.echo(

@@ -13,6 +13,8 @@ class SampleEncoderSettings(VariantSettings):
     room: ClassVar[str] = "encoders"
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
+    reads_images: ClassVar[bool] = True
+    """False for an encoder that sees no picture."""
 
     @abstractmethod
     def dimensions(self, data: ImageShape) -> int:

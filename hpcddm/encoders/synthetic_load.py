@@ -23,6 +23,7 @@ class Settings(SampleEncoderSettings):
     """Number of features, and of cubes."""
 
     uses_gpu: ClassVar[bool] = False
+    reads_images: ClassVar[bool] = False
 
     size: Positive = 32
     cubes: Positive = 64

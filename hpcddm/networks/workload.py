@@ -15,9 +15,11 @@ from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 """Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
-TAR, READING = "tar", "reading"
+TAR, READING, SINGLE_READING = "tar", "reading", "reading in one thread"
 """Names of the work without a network: images become PNG in a tar, or those of an adopted tar are decoded; images are
-read as a training reads them."""
+read as a training reads them; they are read by one thread."""
+SAMPLE_WORK = frozenset({TAR, READING, SINGLE_READING})
+"""Work on real samples, whose images must be there to be measured."""
 
 
 @dataclass(frozen=True)

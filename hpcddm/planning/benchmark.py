@@ -38,6 +38,7 @@ class Benchmark:
         if self._child:
             self._child.requests.close()
             self._child.process.wait()
+            self._child.replies.close()
         self._errors.close()
 
     def seconds(self, work: Work, ranks: int, threads: int, on_gpu: bool) -> float:
@@ -65,7 +66,10 @@ class Benchmark:
         self._child.send(line)
         reply = self._child.replies.readline()
         if reply:
-            return float(reply)
+            answer = json.loads(reply)
+            if "error" in answer:
+                raise UserError(answer["error"])
+            return float(answer["seconds"])
         child, self._child = self._child, None
         self._errors.seek(0)
         errors = self._errors.read().splitlines()

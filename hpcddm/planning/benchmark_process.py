@@ -1,7 +1,7 @@
 """Times some real steps of an experiment's networks; a process of its own, for DeepSpeed leaves its marks in one.
 
-Reads the experiment, then one question per line, and answers each with the seconds that one image takes.
-`benchmark` asks.
+Reads the experiment, then one question per line, and answers each with the `seconds` that one image takes, or with the
+`error` of the user that stands in the way. `benchmark` asks.
 """
 
 import json
@@ -22,10 +22,11 @@ from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
-from hpcddm.networks.workload import DENOISER, ENCODER, READING, ROUTER, TAR
+from hpcddm.errors import UserError
+from hpcddm.networks.workload import DENOISER, ENCODER, READING, ROUTER, SAMPLE_WORK, SINGLE_READING, TAR
 from hpcddm.planning import reading
 from hpcddm.planning.costs import Costs
-from hpcddm.runtime.environment import Ranks
+from hpcddm.runtime.environment import Ranks, data_threads
 from hpcddm.training.engine import Engine
 
 FEWEST = 3
@@ -39,20 +40,30 @@ def serve() -> None:
     experiment = Experiment.model_validate_json(sys.stdin.readline())
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:
-            question = json.loads(line)
-            seconds, threads = question.pop("at_least_seconds"), question.pop("threads")
-            torch.set_num_threads(threads)
-            if question["network"] == READING:
-                step = reading.step(experiment, Path(folder), question["batch"], threads)
-            else:
-                step = _step(Costs(experiment, {}), Path(folder), **question)
-            print(_least_seconds(step, seconds) / question["batch"], file=answers, flush=True)
+            answer = _answer(experiment, Path(folder), **json.loads(line))
+            print(json.dumps(answer), file=answers, flush=True)
+
+
+def _answer(
+    experiment: Experiment, folder: Path, at_least_seconds: float, threads: int, network: str, batch: int, **work: bool
+) -> dict[str, float | str]:
+    torch.set_num_threads(threads)
+    try:
+        step = _step(Costs(experiment, {}), folder, threads, network, batch, **work)
+        return {"seconds": _least_seconds(step, at_least_seconds) / batch}
+    except UserError as error:
+        some = "a few of its tars" if experiment.data.source.adopts_tars else "some of its images"
+        advice = f"; with {some} there this is measured" if network in SAMPLE_WORK else ""
+        return {"error": f"{error}{advice}"}
 
 
 def _step(
-    costs: Costs, folder: Path, network: str, is_training: bool, batch: int, on_gpu: bool
+    costs: Costs, folder: Path, threads: int, network: str, batch: int, is_training: bool, on_gpu: bool
 ) -> Callable[[], object]:
     data = costs.settings.data
+    if network in (READING, SINGLE_READING):
+        readers = max(data_threads(threads), 1) if network == READING else 1
+        return reading.step(costs.settings, folder, batch, readers)
     if network == TAR:
         records = plugins.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]

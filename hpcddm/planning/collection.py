@@ -56,16 +56,24 @@ def collection(
 
 
 def _stored(experiment: Experiment, bytes_written: int) -> tuple[int, int | None]:
-    """Count the tars and their bytes; None for adopted ones that are not here."""
+    """Count the tars and their bytes; None for adopted ones that are not here.
+
+    Where their number is assumed, they are taken to be as large as those that are here.
+    """
     data = experiment.data
     if not data.source.adopts_tars:
         return data.shards + data.heldout_shards, bytes_written
     source = plugins.create(TarSource, data.source)
     try:
-        paths = {tar.path for split in SPLITS for tar in source.tars(split)}
-        return len(paths), sum(stamp_of(path)[0] for path in paths)
+        train, heldout = ({tar.path for tar in source.tars(split)} for split in SPLITS)
     except UserError:
         return data.shards, None
+    paths = train | heldout
+    size = sum(stamp_of(path)[0] for path in paths)
+    if len(train) == data.shards:
+        return len(paths), size
+    files = data.shards + (0 if train & heldout else data.heldout_shards)
+    return files, size * files // len(paths)
 
 
 def _epoch(samples: int, site: Site, benchmark: Benchmark) -> tuple[float | None, str]:

@@ -13,7 +13,7 @@ from hpcddm.data.reader import ArrayReader
 from hpcddm.encoders.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
-from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, TAR, Work, Workload
+from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, SAMPLE_WORK, Work, Workload
 from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
 from hpcddm.training.settings import Training
@@ -70,7 +70,7 @@ class Costs:
         return lambda: encoder.features(reader, range(count))
 
     def _count(self, name: str, is_training: bool) -> int:
-        if name == TAR:
+        if name in SAMPLE_WORK:
             return 0
         if name == ENCODER:
             return self._encoder_flops()

@@ -24,14 +24,13 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.runtime.environment import data_threads
 
 BATCH = 16
 """Samples that a thread reads at once."""
 
 
-def step(settings: Experiment, folder: Path, count: int, cpus: int) -> Callable[[], object]:
-    """Return a function that reads so many training samples, in the threads of a rank with so many cores.
+def step(settings: Experiment, folder: Path, count: int, threads: int) -> Callable[[], object]:
+    """Return a function that reads so many training samples in so many threads.
 
     They are found in the tars of the source, or written to one in `folder`; where there are fewer, they are read again.
     Raises `UserError` where there are none.
@@ -49,7 +48,7 @@ def step(settings: Experiment, folder: Path, count: int, cpus: int) -> Callable[
     def read() -> None:
         for index in indices:
             _forget(index.path)
-        with ThreadPoolExecutor(max(data_threads(cpus), 1)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda span: len(reader.images(order.rows(span))), spans))
 
     return read

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
+from hpcddm.networks.workload import SAMPLE_WORK
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.planning.costs import Costs
@@ -83,7 +84,8 @@ class Clock:
             seconds = sum(self._benchmark.seconds(piece, ranks, threads, on_gpu) for piece in work)
         except UserError as error:
             return None, UNKNOWN, str(error)
-        detail = f"one process of {threads} threads on {machine(on_gpu)}; no communication, reading or start-up"
+        reading = "" if any(piece.network in SAMPLE_WORK for piece in work) else ", reading"
+        detail = f"one process of {threads} threads on {machine(on_gpu)}; no communication{reading} or start-up"
         return seconds, MEASURED, detail
 
     def _weight(self, key: str) -> int:

@@ -12,7 +12,7 @@ from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import Reader
 from hpcddm.devices import own_device
 from hpcddm.encoders.base import SampleEncoder
-from hpcddm.networks.workload import ENCODER, Work, Workload
+from hpcddm.networks.workload import ENCODER, SINGLE_READING, Work, Workload
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
@@ -33,8 +33,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
 
 
 def work(workload: Workload, key: str) -> list[Work]:
-    """List the encoder's run on one range."""
-    return [Work(ENCODER, False, workload.images_of(key), IMAGES_AT_ONCE)]
+    """List the reading of one range, and the encoder's run on it."""
+    reads_images = workload.settings.encode.encoder.reads_images
+    kinds = [SINGLE_READING, ENCODER] if reads_images else [ENCODER]
+    return [Work(kind, False, workload.images_of(key), IMAGES_AT_ONCE) for kind in kinds]
 
 
 def _features(encoder: SampleEncoder, reader: Reader, numbers: range, unit: Unit) -> Iterator[np.ndarray]:

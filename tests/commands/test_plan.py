@@ -8,7 +8,7 @@ import yaml
 
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
-from hpcddm.networks.workload import TAR, Work
+from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, Work
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
 from hpcddm.rundir import manifest
@@ -112,17 +112,44 @@ def test_the_images_as_a_whole_and_an_epoch_of_one_expert(tmp_path, monkeypatch)
     assert said["epoch_hours"] == pytest.approx(said["epoch_samples"] / 36000)
     assumed = collection_of(experiment, tmp_path, "--assume", "samples=400000000")
     assert assumed["epoch_hours"] == pytest.approx(2e8 / 36000)
+    assert assumed["files"] == 40_000 + 1 and assumed["bytes"] == said["bytes"] * 40_001 // 4
     shown = hpcddm("plan", experiment, "--site", "slurm", "--run-dir", tmp_path / "run").output
     assert "images    4 tars, " in shown and f"an epoch of one expert, {said['epoch_samples']} samples: " in shown
 
 
-def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark.sys, "executable", "/bin/false")
+def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_planned(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
     source = {"name": "webdataset", "folder": "/nowhere", "heldout": {"share": 0.01}}
     experiment = write_experiment(tmp_path, data__source=source, **UNLABELLED)
-    said = collection_of(experiment, tmp_path, "--assume", "samples=1000000", "--flops-per-second", SPEED)
+    arguments = ("--site", "slurm", "--run-dir", tmp_path / "run", "--json", "--assume", "samples=1000000")
+    content = json.loads(hpcddm("plan", experiment, *arguments).output)
+    said, rows = content["collection"], {row["stage"]: row for row in content["stages"]}
     assert said["bytes"] is said["epoch_hours"] is None and said["files"] == 100
-    assert "no measurement here" in said["epoch_detail"]
+    why = "data.source.folder: /nowhere is no folder; with a few of its tars there this is measured"
+    assert said["epoch_detail"] == why
+    unknown = {name for name, row in rows.items() if row["unit_hours"] is None}
+    assert unknown == {"shard", "encode", *WITHOUT_WORK}
+    assert rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
+    assert all(row["bytes_kept"] > 0 and row["files"] > 0 for row in rows.values())
+    assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)
+
+
+def test_the_time_of_encode_has_the_reading_in_it_but_of_an_encoder_that_sees_no_picture(tmp_path, monkeypatch):
+    speed = {SINGLE_READING: 10, ENCODER: 1000}
+    monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *_: work.images / speed.get(work.network, 1))
+    source = {"name": "webdataset", "folder": str(IMG2DATASET), "heldout": {"shards": 1}}
+
+    def encode(**changes):
+        experiment = write_experiment(tmp_path, data__source=source, **UNLABELLED, **changes)
+        arguments = ("--site", "slurm", "--run-dir", tmp_path / "run", "--json", "--assume", "samples=10000,tars=1")
+        stages = json.loads(hpcddm("plan", experiment, *arguments).output)["stages"]
+        return next(row for row in stages if row["stage"] == "encode")
+
+    reading = encode()
+    assert reading["unit_hours"] == pytest.approx(10_000 * (1 / 10 + 1 / 1000) / 3600)
+    assert "no communication or start-up" in reading["time_detail"]
+    invented = encode(encode__encoder={"name": "synthetic_load", "size": 4})
+    assert invented["unit_hours"] == pytest.approx(10_000 / 1000 / 3600)
 
 
 def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):
@@ -230,12 +257,14 @@ def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, m
         assert refused.exit_code != 0 and error in refused.output
 
 
-def test_what_cannot_be_measured_is_tried_once(tmp_path, monkeypatch):
+def test_what_cannot_be_measured_is_tried_once_and_stops_no_other_measurement(tmp_path, monkeypatch):
     starts = []
+    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
     real = benchmark._Child.start
     monkeypatch.setattr(benchmark._Child, "start", lambda errors: starts.append(1) or real(errors))
     with benchmark.Benchmark(tiny(tmp_path, data__source={"name": "idx", "folder": "/nowhere"})) as measured:
         for images in (64, 128):
-            with pytest.raises(UserError, match="/nowhere is no folder"):
+            with pytest.raises(UserError, match="^data.source.folder: /nowhere is no folder; with some of its images"):
                 measured.seconds(Work(TAR, False, images, 64), 1, 1, False)
+        assert measured.seconds(Work(ENCODER, False, 64, 64), 1, 1, False) > 0
     assert len(starts) == 1

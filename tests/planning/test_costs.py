@@ -10,7 +10,7 @@ from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.networks.workload import ENCODER, TAR, Work
+from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, Work
 from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
 from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.pipeline.plan import plan
@@ -118,7 +118,7 @@ def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp
     found = {unit.key: own.work(unit.key) for unit in plan(own.settings)}
     assert {stage_of(key) for key, work in found.items() if not work} == {"catalog", "cluster", "assign", "lists"}
     networks = {network.network for work in found.values() for network in work}
-    assert networks == {TAR, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
+    assert networks == {TAR, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
 
 
 def test_a_training_is_whole_batches_of_its_share(tmp_path):
