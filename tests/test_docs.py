@@ -49,6 +49,17 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(linked), target
 
 
+def test_the_list_of_contents_of_the_results_has_every_section_in_its_place():
+    text = (REPOSITORY / "docs" / "results.md").read_text()
+    listed = re.findall(r"^- \[(.+)\]\(#", text.partition("\n## ")[0], re.MULTILINE)
+    assert listed == re.findall(r"^## (.+)$", text, re.MULTILINE)
+
+
+def test_lines_of_prose_are_wrapped():
+    text = re.sub(r"^ *```.*?```", "", (REPOSITORY / "docs" / "running.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert [line for line in text.splitlines() if len(line) > 140 and not line.startswith("|")] == []
+
+
 @EVERY_PAGE
 def test_verbs_and_options_exist(page):
     for verb, rest in re.findall(r"\bhpcddm ([a-z][a-z-]+)\b([^\n|;]*)", code_of(page)):

@@ -51,9 +51,15 @@ class NamedReader(TarReader):
         """Return the batches of some samples, by default of all, in their order, read by threads ahead of their use.
 
         A batch has `images`, uint8 (N, H, W, C), and the columns that are asked for, by their names; the last one may
-        be smaller. Raises `ConfigError` for a column that there is not, and in its batch `UserError` naming the tar of
-        an image that cannot be read.
+        be smaller. Raises `ConfigError` for an argument that is wrong, such as a column that there is not, and in its
+        batch `UserError` naming the tar of an image that cannot be read.
         """
+        if size < 1:
+            raise ConfigError(f"size: {size} samples are no batch; it is 1 or more")
+        if threads < 0:
+            raise ConfigError(f"threads: {threads}; it is 0, to read each batch when it is taken, or more")
+        if isinstance(columns, str):
+            raise ConfigError(f"columns: '{columns}' is one text; names stand in a list, as ['{columns}']")
         for name in columns:
             self._mapped(name)
         listed = range(len(self)) if numbers is None else numbers

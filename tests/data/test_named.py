@@ -61,6 +61,20 @@ def test_a_column_that_there_is_not_is_refused_at_once_with_those_that_there_are
             ask()
 
 
+WRONG = {
+    "size": ({"size": 0}, "^size: 0 samples are no batch; it is 1 or more$"),
+    "negative size": ({"size": -3}, "^size: -3 samples are no batch"),
+    "threads": ({"size": 8, "threads": -1}, "^threads: -1; it is 0, to read each batch when it is taken, or more$"),
+    "one text": ({"size": 8, "columns": "caption"}, r"^columns: 'caption' is one text; names .* as \['caption'\]$"),
+}
+
+
+@pytest.mark.parametrize("arguments, message", WRONG.values(), ids=WRONG)
+def test_batches_refuse_a_wrong_argument_by_its_name(run, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        run.data().batches(**arguments)
+
+
 def test_columns_of_stages_are_there_when_all_have_clusters(tmp_path):
     source = {"name": "image_folder", "folder": str(write_folder(tmp_path / "emoji"))}
     bench = Bench(tmp_path, "run", data__source=source, **CAPTIONED)
