@@ -1,6 +1,7 @@
 """Collection in a plan: files and bytes of the images, the time of their index and of one expert's epoch."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
@@ -49,16 +50,16 @@ def collection(
     counts: samples by split; index: number of units of the stage shard, and hours of the longest; bytes_written: the
     most that this stage writes.
     """
-    files, size = _stored(experiment, bytes_written)
+    files, size = _stored(experiment, counts, bytes_written)
     samples = -(-counts[TRAIN] // experiment.cluster.experts)
     hours, detail = _epoch(samples, site, benchmark)
     return Collection(files, size, counts, *index, samples, hours, detail)
 
 
-def _stored(experiment: Experiment, bytes_written: int) -> tuple[int, int | None]:
+def _stored(experiment: Experiment, counts: dict[str, int], bytes_written: int) -> tuple[int, int | None]:
     """Count the tars and their bytes; None for adopted ones that are not here.
 
-    Where their number is assumed, they are taken to be as large as those that are here.
+    Where their number is assumed, their samples are taken to be as large as those that are here.
     """
     data = experiment.data
     if not data.source.adopts_tars:
@@ -66,14 +67,18 @@ def _stored(experiment: Experiment, bytes_written: int) -> tuple[int, int | None
     source = plugins.create(TarSource, data.source)
     try:
         train, heldout = ({tar.path for tar in source.tars(split)} for split in SPLITS)
+        samples = len(source.open_split(TRAIN))
     except UserError:
         return data.shards, None
-    paths = train | heldout
-    size = sum(stamp_of(path)[0] for path in paths)
     if len(train) == data.shards:
-        return len(paths), size
+        return len(train | heldout), _size(train | heldout)
     files = data.shards + (0 if train & heldout else data.heldout_shards)
-    return files, size * files // len(paths)
+    return files, _size(train) * sum(counts.values()) // samples if samples else None
+
+
+def _size(paths: set[Path]) -> int:
+    """Return the bytes of some tars together."""
+    return sum(stamp_of(path)[0] for path in paths)
 
 
 def _epoch(samples: int, site: Site, benchmark: Benchmark) -> tuple[float | None, str]:
