@@ -36,8 +36,8 @@ def first_change(data: DataSettings, run: RunDir, before: str) -> str:
 
 def _indexed(run: RunDir, content: str) -> tuple[dict[str, tuple[int, int]], bool]:
     """Return size and time of the tars that a run has adopted, by path; and whether these are all that there were."""
-    made = [manifest.read(folder) for folder in sorted(run.root.glob("shard/*"))]
-    tars = [tar for one in made if one and one.settings.get("data.content") == content for tar in one.results["tars"]]
+    shards = filter(None, map(manifest.read, sorted(run.root.glob("shard/*"))))
+    tars = [tar for shard in shards if shard.settings.get("data.content") == content for tar in shard.results["tars"]]
     stored = (atomic.read_json(run.experiment) or {}).get("data", {})
     is_complete = len(tars) == stored.get("shards", 0) + stored.get("heldout_shards", 0)
     adopted = (tar for tar in tars if tar["changed"] is not None)
