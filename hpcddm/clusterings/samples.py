@@ -1,8 +1,11 @@
 """Samples as a clustering sees them: what it may ask of them, by number."""
 
+from functools import cached_property
+
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.reader import TarReader
 
@@ -13,12 +16,12 @@ class Samples:
     features: of all of them or of one range, where the clustering needs features; first: number of the range's first.
     """
 
-    def __init__(self, reader: TarReader, features: Column | None = None, first: int = 0) -> None:
-        self._reader, self._features, self._first = reader, features, first
+    def __init__(self, catalog: Catalog, features: Column | None = None, first: int = 0) -> None:
+        self._catalog, self._features, self._first = catalog, features, first
 
     def __len__(self) -> int:
         """Count all samples of the split."""
-        return len(self._reader)
+        return len(self._catalog)
 
     def features(self, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
         """Copy the features of some samples; raises ValueError for a clustering whose settings need none."""
@@ -35,3 +38,8 @@ class Samples:
     def keys(self, numbers: Numbers) -> list[str]:
         """Copy the keys of some samples."""
         return self._reader.keys(numbers)
+
+    @cached_property
+    def _reader(self) -> TarReader:
+        """Reader of what is asked for by few: it opens the columns of all ranges."""
+        return TarReader(self._catalog)

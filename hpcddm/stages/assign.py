@@ -29,7 +29,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     features = None
     if own.needs_features:
         features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
-    split = Samples(samples.reader(unit, split_of(unit.key)), features, numbers.start)
+    split = Samples(samples.catalog(unit, split_of(unit.key)), features, numbers.start)
     clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
     partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
 

@@ -20,8 +20,8 @@ MOST_FITTED = 1 << 20
 def run(settings: Experiment, unit: Unit) -> Result:
     """Fit the partition to the training images."""
     own = settings.cluster.clustering
-    features = samples.features(samples.catalog(unit, TRAIN)) if own.needs_features else None
-    train = Samples(samples.reader(unit, TRAIN), features)
+    catalog = samples.catalog(unit, TRAIN)
+    train = Samples(catalog, samples.features(catalog) if own.needs_features else None)
     numbers = fitted_numbers(len(train), settings.seed)
     clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
     try:

@@ -7,7 +7,6 @@ from hpcddm.clusterings.random import RandomPartition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
-from hpcddm.data.reader import TarReader
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan
@@ -68,7 +67,7 @@ def test_random_clusters_are_of_equal_size_and_follow_from_the_seed_and_not_from
 
 def test_a_random_cluster_does_not_depend_on_who_asks(made):
     catalog = open_catalog(made(**RANDOM).run, "heldout")
-    partition, split = RandomPartition(seed=3, num_clusters=7), Samples(TarReader(catalog))
+    partition, split = RandomPartition(seed=3, num_clusters=7), Samples(catalog)
     whole, some = partition.assign(split, range(200)), np.array([199, 3, 20])
     assert np.array_equal(partition.assign(split, some), whole[some])
     assert sorted(np.bincount(whole)) == [28] * 3 + [29] * 4

@@ -17,7 +17,7 @@ from hpcddm.runtime.unit import Unit
 
 
 class Settings(ReadingSettings):
-    """What becomes of EXIF, XMP and comments in the pictures of the copies."""
+    """Treatment of EXIF, XMP and comments in the pictures of the copies."""
 
     reads_copies: ClassVar[bool] = True
 
@@ -25,7 +25,7 @@ class Settings(ReadingSettings):
 
     @property
     def drops_exif(self) -> bool:
-        """Whether they are dropped."""
+        """Tell if they are dropped."""
         return self.exif == "drop"
 
 

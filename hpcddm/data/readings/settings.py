@@ -14,5 +14,5 @@ class ReadingSettings(VariantSettings):
 
     @property
     def drops_exif(self) -> bool:
-        """Whether these copies lack the EXIF of their pictures."""
+        """Tell if copies lose the EXIF of their pictures."""
         return False

@@ -29,6 +29,7 @@ class SeveralSettings(SourceSettings):
     of: list[SourceSettings] = Field(min_length=1)
 
     def check(self, experiment: object) -> None:
+        """Raise ValueError for collections without a name of their own, nested lists, and pictures among tars."""
         names = [source.collection for source in self.of]
         if None in names or len(set(names)) < len(names):
             raise ValueError("every collection needs a name of its own, as its key 'collection'")

@@ -1,4 +1,4 @@
-"""What lists of collections have in common: the samples of one stand behind those of another, with its name."""
+"""Base of lists of collections: the samples of one stand behind those of another, with its name."""
 
 import hashlib
 from bisect import bisect_right

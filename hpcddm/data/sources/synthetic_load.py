@@ -49,6 +49,7 @@ class InventedTar(SourceTar):
     words: int
 
     def index(self, check: Callable[[bytes], tuple[int, int]], names: Collection[str]) -> AdoptedTar:
+        """Invent the samples; nothing of their pictures is read but places and CRC-32, so nothing is checked."""
         real = index_adopted(self.path, self.layout).index
         require(real.keys != [], f"{self.path}: has no pictures; data.source.folder needs tars of real ones")
         rows = np.arange(self.samples) % len(real.keys)
