@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data_settings import DataSettings
-from hpcddm.encoders.settings import SampleEncoderSettings
+from hpcddm.encoders.image.settings import SampleEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.strategies.settings import is_strategy
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy

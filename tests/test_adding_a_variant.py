@@ -21,7 +21,7 @@ from tests.runs import hpcddm
 
 PAGE = (REPOSITORY / "docs" / "adding-a-variant.md").read_text()
 KINDS = {
-    "encoder": ["encoders/row_means.py"],
+    "encoder": ["encoders/image/row_means.py"],
     "source": ["data/sources/npz.py"],
     "space": ["spaces/standardised.py"],
     "condition": ["conditions/coarse_class.py"],
@@ -129,13 +129,13 @@ def own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "place, message",
     [
-        ("encoders/pixels.py", "the package has a file of this name"),
+        ("encoders/image/pixels.py", "the package has a file of this name"),
         ("encoder/mine.py", "the package has no room encoder/"),
         ("mine.py", "the package has no room"),
     ],
 )
 def test_a_file_in_no_room_or_of_the_packages_name_is_refused(own, place, message):
-    (own / place).parent.mkdir(exist_ok=True)
+    (own / place).parent.mkdir(parents=True, exist_ok=True)
     (own / place).write_text("")
     with pytest.raises(ConfigError, match=message):
         rooms.own_files()
@@ -159,9 +159,9 @@ def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
 
 def test_own_files_are_part_of_the_code_that_jobs_run(own):
     before = provenance.code_digest(provenance.digests(provenance.code_files()))
-    (own / "encoders").mkdir()
-    (own / "encoders" / "mine.py").write_text("MINE = 1\n")
+    (own / "encoders" / "image").mkdir(parents=True, exist_ok=True)
+    (own / "encoders" / "image" / "mine.py").write_text("MINE = 1\n")
     rooms._own_files.cache_clear()
     files = provenance.code_files()
-    assert files["hpcddm/encoders/mine.py"] == b"MINE = 1\n"
+    assert files["hpcddm/encoders/image/mine.py"] == b"MINE = 1\n"
     assert provenance.code_digest(provenance.digests(files)) != before

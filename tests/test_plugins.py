@@ -27,7 +27,14 @@ VARIANTS = [(room, name) for room in ROOMS for name in plugins.names(room)]
 
 
 def test_every_room_of_the_schema_has_variants():
-    assert set(ROOMS) >= {"data/sources", "encoders", "clusterings", "models", "objectives", "ensemble/strategies"}
+    assert set(ROOMS) >= {
+        "data/sources",
+        "encoders/image",
+        "clusterings",
+        "models",
+        "objectives",
+        "ensemble/strategies",
+    }
 
 
 @pytest.mark.parametrize("room, name", VARIANTS)

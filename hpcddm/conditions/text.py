@@ -15,8 +15,8 @@ from hpcddm.conditions.base import Condition, Conditions
 from hpcddm.conditions.settings import ConditionSettings, Form
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
-from hpcddm.encoders.base import TextEncoder
-from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.schema import Positive
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from hpcddm import plugins
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
-from hpcddm.encoders.base import ImageEncoder
-from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.settings import PriorRouterSettings
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from hpcddm import plugins, rooms
 from hpcddm.config import Experiment
 from hpcddm.data.reader import ArrayReader
-from hpcddm.encoders.base import SampleEncoder
+from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
 from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, SAMPLE_WORK, Work, Workload

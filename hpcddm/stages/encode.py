@@ -11,7 +11,7 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import Reader
 from hpcddm.devices import own_device
-from hpcddm.encoders.base import SampleEncoder
+from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.networks.workload import ENCODER, SINGLE_READING, Work, Workload
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.ranges import split_of

@@ -11,19 +11,19 @@ from hpcddm.conditions import base as conditions
 from hpcddm.conditions import text as room
 from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.reader import ArrayReader
-from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from tests.spaces.examples import network_data
 
 PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "naïve 猫"]
 
 
-@pytest.fixture(params=plugins.names("encoders", TextEncoderSettings))
+@pytest.fixture(params=plugins.names("encoders/text", TextEncoderSettings))
 def text(request, fetched):
     """A function that makes the condition of some prompts in one encoder."""
     if request.param == "minilm":
         pytest.importorskip("tokenizers")
-    fetched(request.param)
+    fetched("text", request.param)
 
     def build(prompts=PROMPTS, **more):
         values = {"name": "text", "encoder": {"name": request.param}, "prompts": prompts} | more

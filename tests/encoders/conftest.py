@@ -14,8 +14,8 @@ def fetched(tmp_path_factory):
     """A function that makes sure that the weights of an encoder are in the cache."""
     own = tmp_path_factory.mktemp("cache")
 
-    def ensure(name: str) -> None:
-        for one in plugins.settings_class("encoders", name).pretrained:
+    def ensure(room: str, name: str) -> None:
+        for one in plugins.settings_class(f"encoders/{room}", name).pretrained:
             if pretrained.defect(one, pretrained.kept_file(one)) is None:
                 continue
             path = pretrained.kept_file(one, own)

@@ -8,8 +8,8 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.data.reader import ArrayReader
-from hpcddm.encoders.base import ImageEncoder
-from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
 from hpcddm.models.settings import PriorRouterSettings, RouterModelSettings

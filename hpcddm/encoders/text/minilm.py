@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from hpcddm import pretrained
-from hpcddm.encoders.base import TextEncoder
-from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.pretrained import PretrainedFile
 

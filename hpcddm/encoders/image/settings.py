@@ -1,4 +1,4 @@
-"""Settings that encoders have in common in an experiment's YAML: those of samples, of images, and of text."""
+"""Settings that encoders of samples have in common in an experiment's YAML, and those of images alone."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -10,7 +10,7 @@ from hpcddm.schema import VariantSettings
 class SampleEncoderSettings(VariantSettings):
     """Settings of an encoder from samples to the features by which they are clustered."""
 
-    room: ClassVar[str] = "encoders"
+    room: ClassVar[str] = "encoders/image"
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
     reads_images: ClassVar[bool] = True
@@ -24,14 +24,4 @@ class SampleEncoderSettings(VariantSettings):
 class ImageEncoderSettings(SampleEncoderSettings):
     """Settings of an encoder from images alone, which need not be those of samples."""
 
-    room: ClassVar[str] = "encoders"
-
-
-class TextEncoderSettings(VariantSettings):
-    """Settings of an encoder from sentences to token states."""
-
-    room: ClassVar[str] = "encoders"
-
-    @abstractmethod
-    def dimensions(self) -> int:
-        """Return the number of values of one token's state."""
+    room: ClassVar[str] = "encoders/image"

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from hpcddm import pretrained
 from hpcddm.data.settings import ImageShape
 from hpcddm.devices import current_device
-from hpcddm.encoders.base import ImageEncoder
-from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.pretrained import PretrainedFile
 
 STAGES = (

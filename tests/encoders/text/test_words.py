@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import torch
 
-from hpcddm.encoders import words
+from hpcddm.encoders.text import words
 
 SETTINGS = words.Settings(name="words", width=32)
 ENCODE = words.Words(SETTINGS).encode

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.encoders.pixels import Pixels, Settings
+from hpcddm.encoders.image.pixels import Pixels, Settings
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (9, 28, 28, 3), dtype=np.uint8)
 

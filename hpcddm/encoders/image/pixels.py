@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float32, UInt8
 
 from hpcddm.data.settings import ImageShape
-from hpcddm.encoders.base import ImageEncoder
-from hpcddm.encoders.settings import ImageEncoderSettings
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.schema import Positive
 
 

@@ -11,8 +11,8 @@ from jaxtyping import Float32, UInt64
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import ImageShape
-from hpcddm.encoders.base import SampleEncoder
-from hpcddm.encoders.settings import SampleEncoderSettings
+from hpcddm.encoders.image.base import SampleEncoder
+from hpcddm.encoders.image.settings import SampleEncoderSettings
 from hpcddm.schema import Positive
 
 EDGE = 0.25

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hpcddm import pretrained
-from hpcddm.encoders import efficientnet_lite0 as encoder
+from hpcddm.encoders.image import efficientnet_lite0 as encoder
 from hpcddm.errors import UserError
 
 PEER = "efficientnet-lite-pytorch==0.1.0"
@@ -17,7 +17,7 @@ PEER_SHA256 = "ce0fe869b0e829aceafc32f84275a40c0e3418d19216401b03f695f5f20cbc41"
 @pytest.fixture(scope="module")
 def network(fetched):
     """The network with its weights."""
-    fetched("efficientnet_lite0")
+    fetched("image", "efficientnet_lite0")
     return encoder.network()
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 
 from hpcddm import pretrained
-from hpcddm.encoders import minilm
+from hpcddm.encoders.text import minilm
 from hpcddm.errors import UserError
 
 SETTINGS = minilm.Settings(name="minilm")
@@ -19,7 +19,7 @@ PUBLISHED = [[1.0, 0.6660, 0.1046], [0.6660, 1.0, 0.1411], [0.1046, 0.1411, 1.0]
 def encode(fetched):
     """The encoder with its weights."""
     pytest.importorskip("tokenizers")
-    fetched("minilm")
+    fetched("text", "minilm")
     return minilm.Sentences(SETTINGS).encode
 
 

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from hpcddm.encoders.base import TextEncoder
-from hpcddm.encoders.settings import TextEncoderSettings
+from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.schema import Positive
 
 END = "</s>"

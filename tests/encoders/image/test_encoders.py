@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hpcddm import plugins
-from hpcddm.encoders.base import ImageEncoder
-from hpcddm.encoders.settings import ImageEncoderSettings, SampleEncoderSettings
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.image.settings import ImageEncoderSettings, SampleEncoderSettings
 
 SHAPES = [(28, 28, 1), (28, 28, 3), (64, 64, 3), (96, 96, 1), (200, 200, 3)]
 
@@ -16,11 +16,11 @@ def images(count, shape):
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-@pytest.fixture(params=plugins.names("encoders", ImageEncoderSettings))
+@pytest.fixture(params=plugins.names("encoders/image", ImageEncoderSettings))
 def encoder(request, fetched):
     """The settings and the function of one encoder."""
-    fetched(request.param)
-    settings = plugins.settings_class("encoders", request.param)(name=request.param)
+    fetched("image", request.param)
+    settings = plugins.settings_class("encoders/image", request.param)(name=request.param)
     return settings, plugins.create(ImageEncoder, settings).encode
 
 
@@ -52,5 +52,7 @@ def test_grey_is_the_colour_with_three_equal_bands(encoder):
 
 
 def test_an_encoder_that_needs_more_of_samples_than_their_images_is_none_of_images():
-    of_samples, of_images = (plugins.names("encoders", base) for base in (SampleEncoderSettings, ImageEncoderSettings))
+    of_samples, of_images = (
+        plugins.names("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
+    )
     assert set(of_samples) - set(of_images) == {"synthetic_load"}

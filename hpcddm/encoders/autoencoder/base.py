@@ -1,0 +1,30 @@
+"""Base of the autoencoders: from images to the moments of their latents, and from latents to images."""
+
+from abc import abstractmethod
+from pathlib import Path
+
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from hpcddm.data.settings import ImageShape
+from hpcddm.plugins import S, Variant
+
+
+class Autoencoder(Variant[S]):
+    """An autoencoder ready to be used, created as `cls(settings, images, trained)` on the current device.
+
+    images: shape of the images; trained: file of weights that the run has trained, where the settings say so. Creating
+    it raises `UserError` when its weights are missing.
+    """
+
+    def __init__(self, settings: S, images: ImageShape, trained: Path | None = None) -> None:
+        super().__init__(settings)
+        self.images, self.trained = images, trained
+
+    @abstractmethod
+    def encode(self, images: Float32[Tensor, "n c h w"]) -> Float32[Tensor, "n moments z latent_h latent_w"]:
+        """Compute mean and log-variance of the latents of images, their values in [-1, 1]; or the latents alone."""
+
+    @abstractmethod
+    def decode(self, latents: Float[Tensor, "n z latent_h latent_w"]) -> Float32[Tensor, "n c h w"]:
+        """Compute images, their values about in [-1, 1]."""

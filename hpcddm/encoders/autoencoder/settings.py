@@ -1,0 +1,24 @@
+"""Settings that autoencoders have in common in an experiment's YAML."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from hpcddm.data.settings import Shape
+from hpcddm.schema import VariantSettings
+
+
+class AutoencoderSettings(VariantSettings):
+    """Settings of an autoencoder from images to latents and back."""
+
+    room: ClassVar[str] = "encoders/autoencoder"
+    is_trained: ClassVar[bool] = False
+    """True for one that the run trains, on its own images."""
+    moments: ClassVar[int] = 2
+    """Maps that it makes of an image: 2, mean and log-variance, or 1, the latents themselves."""
+
+    @abstractmethod
+    def shape(self, channels: int, image_size: int) -> Shape:
+        """Return the shape of the latents of images of so many channels and pixels a side.
+
+        Raises ValueError for images that it cannot encode.
+        """

@@ -1,0 +1,16 @@
+"""Settings that text encoders have in common in an experiment's YAML."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from hpcddm.schema import VariantSettings
+
+
+class TextEncoderSettings(VariantSettings):
+    """Settings of an encoder from sentences to token states."""
+
+    room: ClassVar[str] = "encoders/text"
+
+    @abstractmethod
+    def dimensions(self) -> int:
+        """Return the number of values of one token's state."""
