@@ -3,8 +3,12 @@
 import os
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+Locate = Callable[[str, str], Path]
+"""Function from a unit's key and the name of one of its outputs to the path: `RunDir.output`, or a unit's `input`."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,10 @@ class RunDir:
     def unit(self, key: str) -> Path:
         """Return the folder of the unit `stage/unit`; the unit `all` of a stage has the stage's folder itself."""
         return self.root / key.removesuffix("/all")
+
+    def output(self, key: str, name: str) -> Path:
+        """Return the path of an output of a unit."""
+        return self.unit(key) / name
 
     def spec(self, key: str) -> Path:
         """Return the path of the spec that the job of a unit reads."""

@@ -55,7 +55,7 @@ class Unit:
         """Return the path of an output of an input unit; raises `KeyError` for a unit that is no input of this one."""
         if key not in self.inputs:
             raise KeyError(f"{self.key} reads {key} without declaring it in its file in pipeline/")
-        return self.run.unit(key) / path
+        return self.run.output(key, path)
 
     def inputs_of(self, stage: str) -> dict[str, Manifest]:
         """Return the manifests of all input units of one stage, by key."""
