@@ -66,6 +66,21 @@ class NearestCentroid(FeaturePartition):
             nearest[rows] = _nearest(_normalise(features[rows], self.mean), self.centroids, self.prices)
         return nearest
 
+    def distances_features(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n k"]:
+        """Return the squared distance of samples, as they are compared, from the nearest centroid of every cluster.
+
+        Prices are left out: where sizes are bounded, a sample need not be in the cluster that is nearest.
+        """
+        num_clusters = int(self.coarse.max()) + 1
+        distances = np.full((len(features), num_clusters), np.inf)
+        for rows in _blocks(len(features)):
+            points = _normalise(features[rows], self.mean)
+            closeness = _closeness(points, self.centroids)
+            for cluster in np.unique(self.coarse):
+                nearest = closeness[:, self.coarse == cluster].max(1)
+                distances[rows, cluster] = np.maximum(np.square(points).sum(1) - 2 * nearest, 0)
+        return distances
+
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
         return arrays if self.prices is None else arrays | {"prices": self.prices}

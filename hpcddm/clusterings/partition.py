@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import h5py
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Float64, Int64
 
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data.columns import Numbers
@@ -39,6 +39,10 @@ class FeaturePartition(Partition):
     @abstractmethod
     def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         """Return the clusters of samples with these features, each independent of the others."""
+
+    @abstractmethod
+    def distances_features(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n k"]:
+        """Return the squared distance of samples from every cluster, each independent of the other samples."""
 
 
 def write_arrays(path: Path, partition: Partition) -> None:

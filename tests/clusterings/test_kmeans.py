@@ -58,6 +58,19 @@ def test_fine_lookup_follows_the_fine_centroid_and_nearest_coarse_does_not():
     assert 0.7 < agreement < 1
 
 
+@assignments
+def test_the_nearest_cluster_by_distances_is_that_of_a_sample(assignment):
+    features = np.random.default_rng(1).standard_normal((5000, 16)).astype(np.float32)
+    partition = KMeans(settings(assignment=assignment)).fit_features(features, 5, seed=0)
+    distances = partition.distances_features(features)
+    assert distances.shape == (5000, 5) and np.array_equal(distances.argmin(1), partition.assign_features(features))
+    centred = features - partition.mean
+    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    squares = np.square(unit[:50, None] - partition.centroids).sum(2)
+    wanted = np.stack([squares[:, partition.coarse == cluster].min(1) for cluster in range(5)], axis=1)
+    assert np.allclose(distances[:50], wanted, atol=1e-5)
+
+
 def test_the_number_of_threads_changes_nothing():
     features = np.random.default_rng(2).standard_normal((4000, 32)).astype(np.float32)
     fits = []
