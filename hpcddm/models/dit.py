@@ -26,8 +26,10 @@ from hpcddm.models.layers import (
     linear,
     modulate,
     patchify,
+    pooled_text,
     time_waves,
     unpatchify,
+    visible_text,
 )
 from hpcddm.models.parameter_counts import count_head, count_trunk
 from hpcddm.models.settings import (
@@ -61,6 +63,12 @@ class Embeddings(nn.Module):
         )
         self.embed_class = embedding_table(classes_of(data) + 1, width) if form is Form.CLASS else None
         self.embed_text = linear(data.condition.shape[-1], width) if form is Form.TEXT else None
+        self.text_modulation = settings.text_modulation
+        self.embed_pooled = None
+        if self.text_modulation != "none":
+            # Zero at the end: at first, and from weights of a network without it, text does not modulate.
+            into, out = linear(data.condition.shape[-1], width), linear(width, width, nn.init.zeros_)
+            self.embed_pooled = nn.Sequential(into, nn.SiLU(), out)
         single = settings.modulation == "single"
         self.modulation = linear(width, BLOCK_VECTORS * width, nn.init.zeros_) if single else None
 
@@ -77,6 +85,10 @@ class Embeddings(nn.Module):
         embedding = self.embed_time(time_waves(t, self.time_spacing).to(self.embed_patch.weight.dtype))
         if self.embed_class is not None:
             embedding = embedding + self.embed_class(condition)
+        if self.embed_pooled is not None:
+            # Pooled text modulates as time does (arXiv 2403.03206, sec. 4, the vector y).
+            states = condition.to(self.embed_patch.weight.dtype)
+            embedding = embedding + self.embed_pooled(pooled_text(states, self.text_modulation))
         active = F.silu(embedding)
         if self.modulation is None:
             return active, active
@@ -89,11 +101,8 @@ class Embeddings(nn.Module):
         """
         if self.embed_text is None:
             raise ValueError("a model without text has no prompts")
-        visible = condition.any(dim=2)
-        # A softmax over nothing is NaN: of a prompt of padding only, one token is visible, the bias of the embedding.
-        first = visible[:, :1] | ~visible.any(dim=1, keepdim=True)
-        visible = torch.cat([first, visible[:, 1:]], dim=1)
-        return Prompt(self.embed_text(condition.to(self.embed_text.weight.dtype)), visible[:, None, None])
+        tokens = self.embed_text(condition.to(self.embed_text.weight.dtype))
+        return Prompt(tokens, visible_text(condition)[:, None, None])
 
 
 class Trunk(Embeddings):

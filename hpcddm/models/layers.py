@@ -136,6 +136,24 @@ class Prompt(NamedTuple):
     """Mask of the tokens that are no padding, at least one for every image; None where all are visible."""
 
 
+def visible_text(states: Float[Tensor, "n l d"]) -> Bool[Tensor, "n l"]:
+    """Tell which states of a text are no padding, which is rows of zeros."""
+    visible = states.any(dim=2)
+    # A softmax over nothing is NaN: of a text of padding only, one token is visible, the bias of its embedding.
+    first = visible[:, :1] | ~visible.any(dim=1, keepdim=True)
+    return torch.cat([first, visible[:, 1:]], dim=1)
+
+
+def pooled_text(states: Float[Tensor, "n l d"], kind: str) -> Float[Tensor, "n d"]:
+    """Pool the visible states of every text: their 'mean', or the one at their 'end'."""
+    visible = visible_text(states)
+    if kind == "end":
+        places = torch.arange(visible.shape[1], device=states.device) * visible
+        return states[torch.arange(len(states), device=states.device), places.argmax(dim=1)]
+    share = visible / visible.sum(dim=1, keepdim=True)
+    return (states * share[:, :, None].to(states.dtype)).sum(dim=1)
+
+
 def head_norm(settings: TransformerSettings) -> nn.Module:
     """Make the QK norm of the heads of queries or keys: root mean square (arXiv 2403.03206, sec. 5.3.2)."""
     return nn.RMSNorm(settings.width // settings.heads, eps=1e-6) if settings.qk_norm else nn.Identity()

@@ -54,7 +54,7 @@ class Settings(DenoisingTransformerSettings):
     modulation: Literal["zero", "single"] = "single"
     qk_norm: bool = True
     condition: Literal["given"] = "given"
-    """A class is one token of the text stream, and it modulates as in DiT; text does not modulate."""
+    """A class is one token of the text stream, and it modulates as in DiT; of text `text_modulation` says it."""
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError as for any transformer, and without a condition for the text stream."""

@@ -11,7 +11,10 @@ def count_linear(inputs: int, outputs: int) -> int:
 
 
 def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
-    """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share."""
+    """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share.
+
+    With `text_modulation` also those of the layers from the pooled text to the embedding of the time.
+    """
     width = settings.width
     of_condition = {
         Form.CLASS: lambda: (classes_of(data) + 1) * width,
@@ -21,7 +24,10 @@ def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
     shared = count_linear(width, BLOCK_VECTORS * width) if settings.modulation == "single" else 0
     time = count_linear(FREQUENCIES, width) + count_linear(width, width)
     patches = count_linear(data.x_shape.channels * settings.patch**2, width)
-    return patches + time + of_condition[settings.form(data)]() + shared
+    pooled = 0
+    if settings.text_modulation != "none":
+        pooled = count_linear(data.condition.shape[-1], width) + count_linear(width, width)
+    return patches + time + of_condition[settings.form(data)]() + pooled + shared
 
 
 def count_modulated(settings: TransformerSettings, vectors: int) -> int:

@@ -95,6 +95,7 @@ class TransformerSettings(NetworkSettings):
     """Width, depth and heads of the named sizes (arXiv 2212.09748, table 1)."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"size"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"text_modulation"})
 
     size: str | None = None
     """Fills width, depth and heads."""
@@ -109,6 +110,8 @@ class TransformerSettings(NetworkSettings):
     """QK norm: normalises the queries and keys of every head by their root mean square."""
     condition: Literal["given", "none"] = "given"
     """Condition that the network sees: that of `data.condition`, or none."""
+    text_modulation: Literal["none", "mean", "end"] = "none"
+    """What of the text modulates beside the time: nothing, the mean of its tokens' states, or its last one's."""
     time_spacing: Literal["original", "diffusers"] = "original"
     """Spacing of the time's 128 frequencies: 1/128 of their range as in the original DiT, 1/127 as in diffusers."""
 
@@ -145,6 +148,8 @@ class TransformerSettings(NetworkSettings):
             )
         if self.width % (4 * self.heads):
             raise ValueError(f"width {self.width} is no multiple of 4 x {self.heads} heads")
+        if self.text_modulation != "none" and self.form(data) is not Form.TEXT:
+            raise ValueError(f"text_modulation {self.text_modulation}: this network sees no text; leave it out")
 
 
 class DenoisingTransformerSettings(TransformerSettings, DenoiserModelSettings):

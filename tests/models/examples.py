@@ -34,7 +34,10 @@ def network(settings: Any, data: Any, outputs: int) -> Network:
 
 
 def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any]]]:
-    """All trained variants of these bases with all values of their options, but for named sizes."""
+    """All trained variants of these bases with all values of their options, but for named sizes.
+
+    Text modulates beside the other options' first values only, of those that change how.
+    """
     found = []
     for name in (name for base in bases for name in plugins.names("models", base)):
         schema = plugins.settings_class("models", name)
@@ -44,8 +47,15 @@ def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any
                 values["condition"] = ("class", "text", *values["condition"][1:])
             several = {key: of_key for key, of_key in values.items() if of_key}
             products = itertools.product(*several.values())
-            found += [(name, dict(zip(several, product, strict=True))) for product in products]
+            options = [dict(zip(several, product, strict=True)) for product in products]
+            found += [(name, own) for own in options if own.get("text_modulation", "none") == "none" or _is_plain(own)]
     return found
+
+
+def _is_plain(options: dict[str, Any]) -> bool:
+    """True for a network that sees text, and has no option that has nothing to do with it."""
+    others = options.get("qk_norm") or options.get("learned_sigma") or options["time_spacing"] != "original"
+    return options["condition"] == "text" and not others
 
 
 def label(value: Any) -> str:

@@ -129,6 +129,32 @@ def test_a_prompt_of_padding_only_is_one_of_its_own(name, options, dtype):
     torch.testing.assert_close(one, three, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=1e-2)
 
 
+@pytest.mark.parametrize("name", sorted({name for name, _ in TEXT}))
+@pytest.mark.parametrize("kind", ["mean", "end"])
+def test_pooled_text_modulates_and_changes_nothing_at_first(name, kind):
+    without, model = (trained(name, condition="text", text_modulation=own) for own in ("none", kind))
+    states = without.state_dict()
+    missing, unknown = model.load_state_dict(states, strict=False)
+    assert not unknown and {own.rpartition(".")[0] for own in missing} == {
+        "trunk.embed_pooled.0",
+        "trunk.embed_pooled.2",
+    }
+    x, t, text = batch(condition="text")
+    assert (model(x, t, text) - without(x, t, text)).abs().max() > 1e-3
+    untrained = fresh(name, condition="text", text_modulation=kind)
+    untrained.load_state_dict(states, strict=False)
+    assert torch.equal(untrained(x, t, text), without(x, t, text))
+    seen = {"mean": torch.stack([row[row.any(1)].mean(0) for row in text]), "end": text[0:1, 1]}
+    made = layers.pooled_text(text, kind)
+    torch.testing.assert_close(made[: len(seen[kind])], seen[kind])
+
+
+def test_text_that_is_not_there_modulates_nothing():
+    for options in ({"condition": "class"}, {"condition": "none"}):
+        with pytest.raises(ValueError, match="text_modulation mean: this network sees no text"):
+            fresh("dit", text_modulation="mean", **options)
+
+
 def test_dit_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="patch 3"):
         settings("dit", patch=3).check(EXPERIMENT)

@@ -29,7 +29,7 @@ VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5
 """Time at which adaLN-single has the modulation that adaLN-zero had; PixArt's is 500 of 1000."""
 CLASSES = "trunk.embed_class.weight"
-TIME, TEXT = "trunk.embed_time", "trunk.embed_text"
+TIME, TEXT, POOLED = "trunk.embed_time", "trunk.embed_text", "trunk.embed_pooled.0"
 TRUNK_MODULATION = "trunk.modulation"
 PARAMETERS = ("weight", "bias")
 CURVE_TIMES = 1001
@@ -177,11 +177,12 @@ def _new_classes(work: _Work) -> None:
 
 
 def _reset_text(work: _Work) -> None:
-    """Reset the text embedding where the target's text encoder is another one."""
+    """Reset the embeddings of text where the target's text encoder is another one."""
     have, want = work.source.encoder, seen_condition(work.target.model, work.target.data)["encoder"]
     if None not in (have, want) and have != want:
-        for kind in PARAMETERS:
-            work.remove(f"{TEXT}.{kind}", "reset", f"text encoder {have} there, {want} here")
+        for name in (TEXT, *([POOLED] if f"{POOLED}.weight" in work.tensors else [])):
+            for kind in PARAMETERS:
+                work.remove(f"{name}.{kind}", "reset", f"text encoder {have} there, {want} here")
 
 
 def _fold_modulation(work: _Work) -> None:
