@@ -1,6 +1,9 @@
 """Bases of the clusterings: they fit a partition of the data to training samples, most of them to features."""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -11,11 +14,29 @@ from hpcddm.data.columns import Numbers
 from hpcddm.plugins import S, Variant
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """Place and listener of a fit that takes long."""
+
+    folder: Path | None = None
+    """Folder for files that are gone at its end; None for the machine's own."""
+    advance: Callable[[int, int], None] = lambda done, total: None
+    """Is told how much is done, and of how much, again and again; it may raise to stop the fit."""
+
+
+class NotFinite(ValueError):
+    """Features of a sample are NaN or infinite; place: among those that are fitted."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__(f"features of sample {place} contain NaN or infinity")
+        self.place = place
+
+
 class Clustering(Variant[S]):
     """A clustering that cuts the data into clusters, one for each expert."""
 
     @abstractmethod
-    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> Partition:
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         """Fit a partition into `num_clusters` clusters to some training samples: all, or of very many some.
 
         Raises ValueError or `UserError` for samples that cannot be clustered so.
@@ -27,9 +48,9 @@ class Clustering(Variant[S]):
 
 
 class FeatureClustering(Clustering[S]):
-    """Clustering by features alone, which need not be those of samples."""
+    """Clustering by features alone, which need not be those of samples; they are in memory together."""
 
-    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> Partition:
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         return self.fit_features(samples.features(numbers), num_clusters, seed)
 
     @abstractmethod

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64, UInt16, UInt64
 
-from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.partition import Partition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
@@ -58,7 +58,9 @@ class ClusterOfKey(Partition):
 class File(Clustering[Settings]):
     """Clusters made elsewhere; rows of keys that no sample has say nothing."""
 
-    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> ClusterOfKey:
+    def fit(
+        self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace
+    ) -> ClusterOfKey:
         """Read the table, and look up the keys of the samples.
 
         Raises `UserError` naming the file when it is another one than was submitted, and in it a row whose cluster is

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.partition import Partition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
@@ -57,7 +57,9 @@ class ClusterOfClass(Partition):
 class Labels(Clustering[Settings]):
     """Clusters that the settings say."""
 
-    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> ClusterOfClass:
+    def fit(
+        self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace
+    ) -> ClusterOfClass:
         groups = self.settings.groups or [[label] for label in range(num_clusters)]
         clusters = {label: cluster for cluster, group in enumerate(groups) for label in group}
         return ClusterOfClass(np.array([clusters[label] for label in sorted(clusters)], dtype=np.int64))

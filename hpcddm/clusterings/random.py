@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.partition import Partition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
@@ -36,7 +36,9 @@ class RandomPartition(Partition):
 class Random(Clustering[Settings]):
     """Clusters that say nothing of a sample."""
 
-    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int) -> RandomPartition:
+    def fit(
+        self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace
+    ) -> RandomPartition:
         return RandomPartition(seed, num_clusters)
 
     def load(self, arrays: dict[str, np.ndarray]) -> RandomPartition:

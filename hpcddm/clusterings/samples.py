@@ -3,7 +3,7 @@
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float, Int64
 
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
@@ -23,7 +23,7 @@ class Samples:
         """Count all samples of the split."""
         return len(self._catalog)
 
-    def features(self, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
+    def features(self, numbers: Numbers) -> Float[np.ndarray, "n d"]:
         """Copy the features of some samples; raises ValueError for a clustering whose settings need none."""
         if self._features is None:
             raise ValueError("needs_features of its settings is False, so nothing was encoded")

@@ -1,8 +1,12 @@
-"""Settings that all clusterings have in common in an experiment's YAML."""
+"""Settings that clusterings have in common in an experiment's YAML."""
 
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from hpcddm.schema import VariantSettings
+from pydantic import Field
+
+from hpcddm.schema import Positive, VariantSettings
+
+Metric = Literal["cosine", "euclidean"]
 
 
 class ClusteringSettings(VariantSettings):
@@ -11,3 +15,26 @@ class ClusteringSettings(VariantSettings):
     room: ClassVar[str] = "clusterings"
     needs_features: ClassVar[bool] = True
     """False for a clustering that looks at no features: then nothing is encoded."""
+
+
+class TwoStageSettings(ClusteringSettings):
+    """Fine clusters by Lloyd's k-means, `nredo` times from other starts, of which coarse clusters are made.
+
+    By `cosine`, features are centred and scaled to length one; by `euclidean`, they are centred. `max_share` is the
+    largest share of the samples in a coarse cluster, such as 1.5 / K; without it sizes are as the data have them.
+    """
+
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"max_share", "metric"})
+
+    fine: Positive = 1024
+    iterations: Positive = 50
+    nredo: Positive = 5
+    metric: Metric = "cosine"
+    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError when there are fewer fine clusters than experts, or experts cannot share all samples."""
+        if self.fine < experiment.cluster.experts:
+            raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
+        if self.max_share is not None and self.max_share * experiment.cluster.experts < 1:
+            raise ValueError(f"max_share {self.max_share:g}: {experiment.cluster.experts} experts leave samples over")

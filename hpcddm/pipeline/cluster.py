@@ -9,6 +9,8 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.schema import hashed
 
 PARTITION = "partition.h5"
+MOST_FITTED = 1 << 20
+"""Largest number of samples that are fitted; of more, as many are drawn."""
 
 
 class ClusterStage(Stage):
@@ -32,5 +34,7 @@ class ClusterStage(Stage):
         return {"cluster": hashed(experiment.cluster), "seed": experiment.seed}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate centroids."""
-        return DiskSpace(4 * 1024 * experiment.encode.encoder.dimensions(experiment.data), 0, 2)
+        """Estimate centroids, and the features that are fitted, of which there is a copy while the unit runs."""
+        sample = 4 * experiment.encode.encoder.dimensions(experiment.data)
+        fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.needs_features else 0
+        return DiskSpace(1024 * sample, fitted * sample, 2)

@@ -3,18 +3,15 @@
 import numpy as np
 
 from hpcddm import paths, plugins
-from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.base import Clustering, NotFinite, Workspace
 from hpcddm.clusterings.partition import write_arrays
 from hpcddm.clusterings.samples import Samples
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.errors import require
-from hpcddm.pipeline.cluster import PARTITION
+from hpcddm.pipeline.cluster import MOST_FITTED, PARTITION
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
-
-MOST_FITTED = 1 << 20
-"""Largest number of samples that are fitted, with their features in memory together; of more, as many are drawn."""
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -24,8 +21,18 @@ def run(settings: Experiment, unit: Unit) -> Result:
     train = Samples(catalog, samples.features(catalog) if own.needs_features else None)
     numbers = fitted_numbers(len(train), settings.seed)
     clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
+
+    def advance(done: int, total: int) -> None:
+        unit.stop_if_requested()
+        unit.heartbeat.beat(done, total)
+
+    workspace = Workspace(unit.folder, advance)
     try:
-        partition = clustering.fit(train, numbers, settings.cluster.experts, settings.seed)
+        partition = clustering.fit(train, numbers, settings.cluster.experts, settings.seed, workspace)
+    except NotFinite as error:
+        key = train.keys([int(numbers[error.place])])[0]
+        what = f"encode.encoder: {settings.encode.encoder.name} gives {key} features that are NaN or infinite"
+        require(False, f"{what}; look at its image, or take another encoder, then submit again")
     except ValueError as error:
         require(False, f"cluster.clustering: {error}")
     write_arrays(unit.folder / PARTITION, partition)

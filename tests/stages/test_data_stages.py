@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,7 +14,7 @@ from hpcddm.data.pictures import decode
 from hpcddm.data.sources.idx import IdxSplit
 from hpcddm.errors import UserError
 from hpcddm.pipeline import ranges
-from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH
+from hpcddm.pipeline.keys import CATALOG, CLUSTER, LISTS, MONOLITH
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import set_aside
 from hpcddm.stages import cluster
@@ -73,6 +74,17 @@ def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
     assert set(unit.inputs) == {CATALOG, LISTS}
     with pytest.raises(KeyError, match="reads shard/train-000 without declaring it"):
         unit.input("shard/train-000", "columns.h5")
+
+
+def test_the_sample_whose_features_are_no_numbers_is_named(made):
+    bench = made(2)
+    path = bench.run.unit("encode/train-001") / "features.h5"
+    with h5py.File(path, "r+") as file:
+        file["features"][7, 3] = np.nan
+    first = len(samples.features(samples.catalog(bench.unit(MONOLITH), "train"))) - len(h5py.File(path)["features"])
+    key = samples.reader(bench.unit(MONOLITH), "train").keys([first + 7])[0]
+    with pytest.raises(UserError, match=f"encode.encoder: pixels gives {key} features that are NaN or infinite"):
+        bench.make(CLUSTER)
 
 
 def test_a_list_by_keys_has_their_samples_and_leaves_the_others_alone(made, tmp_path):

@@ -1,0 +1,174 @@
+"""Clusterings in two stages: many fine clusters by k-means, then K coarse ones of them (arXiv 2501.05450, sec. 3.2)."""
+
+import os
+import tempfile
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import IO, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64, Int64
+
+from hpcddm.clusterings.base import FeatureClustering, NotFinite, Workspace
+from hpcddm.clusterings.blocks import in_blocks
+from hpcddm.clusterings.centroids import NearestCentroid, compared
+from hpcddm.clusterings.lloyd import Tally, lloyd, tally
+from hpcddm.clusterings.nearest import Centroids
+from hpcddm.clusterings.prices import prices_below
+from hpcddm.clusterings.samples import Samples
+from hpcddm.clusterings.settings import Metric, TwoStageSettings
+from hpcddm.data.columns import Numbers
+
+F = TypeVar("F", bound=TwoStageSettings, covariant=True)
+Read = Callable[[slice], Float[np.ndarray, "n d"]]
+"""Reader of some rows of the features."""
+
+
+class TwoStage(FeatureClustering[F]):
+    """Fine clusters of the features, and coarse clusters of the fine ones."""
+
+    def fit(
+        self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace
+    ) -> NearestCentroid:
+        """Cluster the features of some samples, of which blocks are in memory and all in a temporary file."""
+        return self._fit(lambda rows: samples.features(numbers[rows]), len(numbers), num_clusters, seed, workspace)
+
+    def fit_features(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> NearestCentroid:
+        """Cluster features into `num_clusters` non-empty clusters; the number of threads changes nothing.
+
+        Raises `NotFinite`, and ValueError for features that are fewer than the fine clusters, or leave a cluster empty.
+        """
+        return self._fit(lambda rows: features[rows], len(features), num_clusters, seed, Workspace())
+
+    def load(self, arrays: dict[str, np.ndarray]) -> NearestCentroid:
+        return NearestCentroid(**arrays, metric=self.settings.metric)
+
+    @abstractmethod
+    def coarse(
+        self, fine: Float32[np.ndarray, "m d"], sizes: Int64[np.ndarray, " m"], num_clusters: int, seed: int
+    ) -> tuple[Float32[np.ndarray, "k d"], Int64[np.ndarray, " m"] | None]:
+        """Make coarse clusters of fine ones.
+
+        fine: centroids; sizes: samples in each. Returns the coarse centroids, and the coarse cluster of every fine one,
+        or None where a sample belongs to the nearest coarse centroid, whatever its fine one is.
+        """
+
+    def _fit(self, read: Read, count: int, num_clusters: int, seed: int, workspace: Workspace) -> NearestCentroid:
+        settings = self.settings
+        if count < settings.fine:
+            raise ValueError(f"{count} samples are fewer than {settings.fine} fine clusters")
+        # Pages of a file that is mapped are no memory that the process holds: where others need it, they go.
+        with tempfile.TemporaryFile(dir=workspace.folder) as file:
+            mean, dimensions = _spool(read, count, file)
+            squares = _compare(file, (count, dimensions), mean, settings.metric)
+            points = np.memmap(file, np.float32, "c", shape=(count, dimensions))
+            fine = lloyd(points, settings.fine, settings.iterations, settings.nredo, seed, workspace.advance)
+            found = tally(points, Centroids(fine), len(fine))
+            centroids, clusters = self.coarse(fine, found.sizes, num_clusters, seed)
+            if clusters is None:
+                numbers = np.arange(num_clusters)
+                found = tally(points, Centroids(centroids), num_clusters)
+                partition = NearestCentroid(mean, centroids, numbers, metric=settings.metric)
+            else:
+                partition = NearestCentroid(mean, fine, clusters, metric=settings.metric)
+            figures = _figures(found, partition.coarse, squares, num_clusters)
+            if settings.max_share is not None:
+                partition, found = _bounded(partition, centroids, points, found, settings.max_share)
+                without = {f"{name} without max_share": value for name, value in figures.items()}
+                figures = _figures(found, partition.coarse, squares, num_clusters) | without
+        partition.figures = figures
+        _check_sizes(np.bincount(partition.coarse, found.sizes, num_clusters).astype(np.int64))
+        return partition
+
+
+def _spool(read: Read, count: int, file: IO[bytes]) -> tuple[Float64[np.ndarray, " d"], int]:
+    """Write all features into a file; return their mean, and their number of dimensions.
+
+    Raises `NotFinite` for the first that has a NaN or infinity.
+    """
+    sums: list[Float64[np.ndarray, " d"]] = []
+
+    def work(rows: slice) -> tuple[Float32[np.ndarray, "n d"], Float64[np.ndarray, " d"]]:
+        block = np.ascontiguousarray(read(rows), dtype=np.float32)
+        if not np.isfinite(block).all():
+            raise NotFinite(rows.start + int(np.isfinite(block).all(1).argmin()))
+        return block, block.sum(0, dtype=np.float64)
+
+    def merge(rows: slice, result: tuple[Float32[np.ndarray, "n d"], Float64[np.ndarray, " d"]]) -> None:
+        block, total = result
+        file.write(block.data)
+        sums[:] = [sums[0] + total] if sums else [total]
+
+    in_blocks(work, count, merge)
+    file.flush()
+    return sums[0] / count, len(sums[0])
+
+
+def _compare(file: IO[bytes], shape: tuple[int, int], mean: Float64[np.ndarray, " d"], metric: Metric) -> float:
+    """Write features in a file as they are compared, in their places; return the sum of all squared lengths."""
+    row_bytes, squares = 4 * shape[1], []
+
+    def work(rows: slice) -> tuple[Float32[np.ndarray, "n d"], float]:
+        content = os.pread(file.fileno(), (rows.stop - rows.start) * row_bytes, rows.start * row_bytes)
+        points = compared(np.frombuffer(content, np.float32).reshape(-1, shape[1]), mean, metric)
+        return points, float(np.square(points, dtype=np.float64).sum())
+
+    def merge(rows: slice, result: tuple[Float32[np.ndarray, "n d"], float]) -> None:
+        points, total = result
+        file.seek(rows.start * row_bytes)
+        file.write(points.data)
+        squares.append(total)
+
+    in_blocks(work, shape[0], merge)
+    file.flush()
+    return sum(squares)
+
+
+def _bounded(
+    free: NearestCentroid,
+    coarse: Float32[np.ndarray, "k d"],
+    points: Float32[np.ndarray, "n d"],
+    found: Tally,
+    most: float,
+) -> tuple[NearestCentroid, Tally]:
+    """Return a partition in which no coarse cluster has more than a share `most` of the points, and its tally.
+
+    Prices on the coarse centroids shift points, or fine clusters as a whole, to the cluster that costs them least.
+    free: the partition without that; found: its tally.
+    """
+    if free.centroids is coarse:
+        costs = np.empty((len(points), len(coarse)))
+        centroids = Centroids(coarse)
+
+        def merge(rows: slice, block: Float64[np.ndarray, "n k"]) -> None:
+            costs[rows] = block
+
+        in_blocks(lambda rows: -2 * centroids.closeness(points[rows]), len(points), merge)
+        prices = prices_below(costs, np.ones(len(points)), most * len(points))
+        bounded = NearestCentroid(free.mean, coarse, free.coarse, prices, free.metric)
+        return bounded, tally(points, Centroids(coarse, prices), len(coarse))
+    costs = -2 * Centroids(coarse).closeness(free.centroids)
+    # A fine cluster stays where it is as long as that has no price.
+    costs[np.arange(len(costs)), free.coarse] = np.nextafter(costs.min(1), -np.inf)
+    weights = found.sizes.astype(np.float64)
+    clusters = (costs + prices_below(costs, weights, most * len(points))).argmin(1)
+    return NearestCentroid(free.mean, free.centroids, clusters, metric=free.metric), found
+
+
+def _figures(found: Tally, coarse: Int64[np.ndarray, " m"], squares: float, num_clusters: int) -> dict[str, float]:
+    """Measure the mean squared distance of points from the mean of their cluster, and the largest cluster's share.
+
+    found: the tally of the centroids of which `coarse` says the clusters.
+    """
+    sizes, sums = np.zeros(num_clusters, np.int64), np.zeros((num_clusters, found.sums.shape[1]))
+    np.add.at(sizes, coarse, found.sizes)
+    np.add.at(sums, coarse, found.sums)
+    around = squares - float((np.square(sums).sum(1) / np.maximum(sizes, 1)).sum())
+    return {"inertia": around / int(sizes.sum()), "largest share": float(sizes.max() / sizes.sum())}
+
+
+def _check_sizes(sizes: Int64[np.ndarray, " k"]) -> None:
+    """Raise ValueError where a cluster is empty."""
+    if not sizes.all():
+        text = f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
+        raise ValueError(text)

@@ -1,0 +1,157 @@
+"""The kernel of k-means against plain float64, and what must not change its bits."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from hpcddm.clusterings import blocks
+from hpcddm.clusterings.base import NotFinite, Workspace
+from hpcddm.clusterings.blocks import in_blocks
+from hpcddm.clusterings.kmeans import KMeans, Settings
+from hpcddm.clusterings.lloyd import iterate, lloyd, tally
+from hpcddm.clusterings.nearest import Centroids
+from hpcddm.clusterings.samples import Samples
+
+
+def drawn(count, dimensions, seed=0):
+    return np.random.default_rng(seed).standard_normal((count, dimensions)).astype(np.float32)
+
+
+def plain(points, centroids, iterations):
+    points, centroids = points.astype(np.float64), centroids.astype(np.float64)
+    for _ in range(iterations):
+        nearest = np.square(points[:, None] - centroids).sum(2).argmin(1)
+        centroids = np.stack([points[nearest == cluster].mean(0) for cluster in range(len(centroids))])
+    return centroids
+
+
+def test_iterations_are_those_of_lloyd():
+    points = drawn(9000, 6)
+    inertia, centroids = iterate(points, points[:7], 12)
+    wanted, before = (plain(points, points[:7], iterations) for iterations in (12, 11))
+    assert np.abs(centroids - wanted).max() < 1e-6
+    squares = np.square(points[:, None].astype(np.float64) - before).sum(2).min(1)
+    assert inertia + np.square(points, dtype=np.float64).sum() == pytest.approx(squares.sum(), rel=1e-6)
+
+
+def test_it_ends_when_no_point_moves():
+    told, points = [], np.repeat(np.eye(4, dtype=np.float32), 50, axis=0)
+    _, centroids = iterate(points, points[::50], 1000, told.append)
+    assert np.array_equal(centroids, np.eye(4)) and told == [200, 200]
+
+
+def test_float64_decides_what_float32_leaves_open():
+    rng = np.random.default_rng(0)
+    centroid = rng.standard_normal(64)
+    # Differences of float32's last digits: it cannot tell these centroids apart.
+    centroids = (centroid + 1e-6 * rng.standard_normal((50, 64))).astype(np.float32)
+    points = drawn(3000, 64, seed=1)
+    exact = np.square(points[:, None].astype(np.float64) - centroids).sum(2).argmin(1)
+    rounded = (points @ centroids.T - 0.5 * np.square(centroids).sum(1)).argmax(1)
+    assert np.array_equal(Centroids(centroids).nearest(points), exact)
+    assert (rounded != exact).mean() > 0.05
+    prices = 1e-6 * rng.random(50)
+    priced = (np.square(points[:, None].astype(np.float64) - centroids).sum(2) + prices).argmin(1)
+    assert np.array_equal(Centroids(centroids, prices).nearest(points), priced) and not np.array_equal(priced, exact)
+
+
+def test_a_single_centroid_and_no_point():
+    points = drawn(5, 3)
+    assert Centroids(points[:1]).nearest(points).tolist() == [0] * 5
+    assert Centroids(points).nearest(points[:0]).shape == (0,)
+
+
+def test_empty_clusters_get_the_farthest_points():
+    points = np.array([[0, 0], [0, 1], [1, 0], [9, 9], [0, 7]], dtype=np.float32)
+    # All points are nearest to the first.
+    start = np.array([[0, 0], [20, 20], [20, 20], [50, 50]], dtype=np.float32)
+    _, centroids = iterate(points, start, 1)
+    assert np.allclose(centroids, [[0.5, 0], [9, 9], [0, 7], [0, 1]])
+    sizes = tally(points, Centroids(iterate(points, start, 20)[1]), 4).sizes
+    assert sizes.sum() == 5 and (sizes > 0).all()
+
+
+def test_equal_points_leave_clusters_empty():
+    points = np.ones((10, 2), dtype=np.float32)
+    assert tally(points, Centroids(lloyd(points, 3, 5, 2, seed=0)), 3).sizes.tolist() == [10, 0, 0]
+
+
+def test_neither_threads_nor_other_callers_blocks_change_a_bit():
+    points, before = drawn(30000, 24), torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(lloyd(points, 16, 15, 2, seed=3))
+    finally:
+        torch.set_num_threads(before)
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+def test_blocks_are_merged_in_order_and_a_stop_comes_through(monkeypatch):
+    monkeypatch.setattr(blocks, "ROWS_PER_BLOCK", 10)
+    merged, threads = [], torch.get_num_threads()
+    in_blocks(lambda rows: rows.stop, 95, lambda rows, stop: merged.append((rows.start, stop)))
+    assert merged == [(start, min(start + 10, 95)) for start in range(0, 95, 10)]
+
+    def stop(rows, result):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_blocks(lambda rows: None, 95, stop)
+    assert torch.get_num_threads() == threads
+
+
+class FeaturesAlone(Samples):
+    """Samples of which a clustering asks for nothing but features, block by block."""
+
+    def __init__(self, features):
+        self.values, self.asked = features, []
+
+    def features(self, numbers):
+        self.asked.append(len(numbers))
+        return self.values[numbers]
+
+
+@pytest.mark.parametrize("numbers", [range(9000), np.arange(0, 9000, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_features_come_in_blocks_and_give_what_they_give_at_once(tmp_path, numbers, dtype):
+    features = drawn(9000, 8).astype(dtype)
+    clustering = KMeans(Settings(name="kmeans", fine=20, iterations=5, nredo=2))
+    samples, told = FeaturesAlone(features), []
+    streamed = clustering.fit(
+        samples, numbers, 4, 0, Workspace(tmp_path, lambda done, total: told.append((done, total)))
+    )
+    at_once = clustering.fit_features(features[np.asarray(numbers)].astype(np.float32), 4, 0)
+    assert all(np.array_equal(array, at_once.arrays()[name]) for name, array in streamed.arrays().items())
+    assert max(samples.asked) <= 4096 and sum(samples.asked) == len(numbers)
+    assert not list(tmp_path.iterdir())
+    assert told == sorted(told) and told[-1][1] == 2 * 5 * len(numbers) and told[-1][0] <= told[-1][1]
+
+
+def test_the_sample_whose_features_are_no_numbers_is_known():
+    features = drawn(9000, 4)
+    features[8123, 2] = np.inf
+    features[8500] = np.nan
+    clustering = KMeans(Settings(name="kmeans", fine=20))
+    streamed = partial(clustering.fit, FeaturesAlone(features), range(9000), workspace=Workspace())
+    for fit in (partial(clustering.fit_features, features), streamed):
+        with pytest.raises(NotFinite, match="sample 8123 contain NaN or infinity") as error:
+            fit(4, 0)
+        assert error.value.place == 8123
+
+
+def test_euclidean_features_keep_their_lengths():
+    near, far = drawn(300, 5), 20 * drawn(300, 5, seed=1)
+    features = np.concatenate([near, near + [100, 0, 0, 0, 0], far]).astype(np.float32)
+    settings = Settings(name="kmeans", fine=12, iterations=20, nredo=4, metric="euclidean")
+    partition = KMeans(settings).fit_features(features, 3, seed=0)
+    restored = KMeans(settings).load(partition.arrays())
+    clusters = restored.assign_features(features)
+    assert len(set(clusters[:300])) == len(set(clusters[300:600])) == 1 and clusters[0] != clusters[300]
+    squares = np.square(features - features.mean(0) - partition.centroids[:, None]).sum(2).T
+    assert np.array_equal(partition.coarse[squares.argmin(1)], clusters)
+    by_cosine = KMeans(settings.model_copy(update={"metric": "cosine"})).fit_features(features, 3, seed=0)
+    assert not np.array_equal(by_cosine.assign_features(features), clusters)
