@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from hpcddm import initial_weights, paths, plugins, rooms
+from hpcddm import initial_weights, paths, plugins, pretrained, rooms
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
@@ -62,9 +62,9 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:
-    """Make all relative paths absolute, relative to `start`."""
+    """Make all relative paths absolute, relative to `start`; $HPCDDM_CACHE at the start is the cache's folder."""
     for holder, key in paths.places(values, Experiment):
-        holder[key] = str((start / Path(holder[key]).expanduser()).resolve())
+        holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
 
 
 def load_site(name: str) -> Site:

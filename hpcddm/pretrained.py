@@ -42,6 +42,12 @@ def cache_folder() -> Path:
     return folder
 
 
+def expanded(path: str) -> Path:
+    """Return a path of YAML with the folder of the cache for $HPCDDM_CACHE at its start, and a home for ~."""
+    first, *rest = Path(path).parts or ("",)
+    return cache_folder().joinpath(*rest) if first == f"${VARIABLE}" else Path(path).expanduser()
+
+
 def kept_file(file: PretrainedFile, folder: Path | None = None) -> Path:
     """Return the path of the file in the cache."""
     return (folder or cache_folder()) / "weights" / file.file_name

@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "rooms": {"errors"},
     "plugins": {"errors", "rooms"},
     "pretrained": {"errors"},
+    "collections": {"errors", "pretrained", "rundir"},
     "schema": {"errors", "plugins", "renamed", "pretrained"},
     "paths": {"plugins", "schema"},
     "settings": {"errors", "plugins", "renamed", "schema", "pretrained"},
@@ -72,7 +73,7 @@ MAY_IMPORT = {
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "paths"},
+    | {"initial_weights", "paths", "pretrained"},
     "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
@@ -82,7 +83,7 @@ MAY_IMPORT = {
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
-    | {"arms"},
+    | {"arms", "collections"},
     "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
     "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},

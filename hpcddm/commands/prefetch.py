@@ -1,4 +1,4 @@
-"""The verb prefetch: fetch pretrained weights on a node with network, so that jobs need none."""
+"""The verb prefetch: fetch pretrained weights and collections on a node with network, so that jobs need none."""
 
 import hashlib
 import subprocess
@@ -9,7 +9,11 @@ from pathlib import Path
 
 import click
 
-from hpcddm import plugins, pretrained
+from hpcddm import paths, plugins, pretrained
+from hpcddm.collections import COLLECTIONS
+from hpcddm.collections.packages import Collection
+from hpcddm.commands.prefetch_data import fetch_collection
+from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment
 from hpcddm.pretrained import PretrainedFile
@@ -22,14 +26,40 @@ PIP_SECONDS = 1800
 CHUNK = 1 << 20
 
 
-def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | None) -> None:
-    """Fetch missing weights of one experiment, or of all variants, and check all by SHA-256.
+def prefetch(
+    name: str | None,
+    overrides: tuple[str, ...],
+    folder: Path | None,
+    sets: tuple[str, ...] = (),
+    archives_in: Path | None = None,
+) -> None:
+    """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
-    Raises `UserError` when a file cannot be fetched or has another hash.
+    sets: of drawings of the collection `name`, which is then fetched alone; archives_in: folder with its packages,
+    likewise. Raises `UserError` when a file cannot be fetched or has another hash.
     """
-    files = _of_experiment(experiment, overrides) if experiment else _of_all_variants()
+    cache = folder and folder.resolve()
+    if sets or archives_in:
+        if name not in COLLECTIONS:
+            raise UserError(f"--sets and --from need the name of a collection: {', '.join(COLLECTIONS)}")
+        fetch_collection(COLLECTIONS[name], sets, cache, archives_in)
+    else:
+        experiment = load_experiment(name, overrides) if name else None
+        collections = _collections_of(experiment) if experiment else []
+        for collection in collections:
+            fetch_collection(collection, (), cache, None)
+        files = _weights_of(experiment) if experiment else _of_all_variants()
+        _fetch_weights(files, cache)
+        if not files and not collections:
+            click.echo(f"{name}: needs no pretrained weights")
+            return
+    if cache:
+        click.echo(f"jobs find them with: export {pretrained.VARIABLE}={cache}")
+
+
+def _fetch_weights(files: list[PretrainedFile], cache: Path | None) -> None:
     for file in files:
-        path = pretrained.kept_file(file, folder and folder.resolve())
+        path = pretrained.kept_file(file, cache)
         wrong = pretrained.defect(file, path)
         if wrong is None:
             click.echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
@@ -38,10 +68,6 @@ def prefetch(experiment: str | None, overrides: tuple[str, ...], folder: Path | 
             click.echo(f"{path} is {wrong}; fetching it anew")
         fetch(file, path)
         click.echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
-    if not files:
-        click.echo(f"{experiment}: needs no pretrained weights")
-    elif folder:
-        click.echo(f"jobs find them with: export {pretrained.VARIABLE}={folder.resolve()}")
 
 
 def fetch(file: PretrainedFile, path: Path) -> None:
@@ -57,8 +83,15 @@ def fetch(file: PretrainedFile, path: Path) -> None:
         raise UserError(f"{path}: cannot write {file.size} bytes: {error.strerror}") from error
 
 
-def _of_experiment(name: str, overrides: tuple[str, ...]) -> list[PretrainedFile]:
-    files = [file for _, variant in variants_of(load_experiment(name, overrides)) for file in variant.pretrained]
+def _collections_of(experiment: Experiment) -> list[Collection]:
+    """List the collections in whose folders of the cache the experiment names files."""
+    values = experiment.model_dump()
+    named = [Path(holder[key]) for holder, key in paths.places(values, Experiment)]
+    return [one for one in COLLECTIONS.values() if any(path.is_relative_to(one.place()) for path in named)]
+
+
+def _weights_of(experiment: Experiment) -> list[PretrainedFile]:
+    files = [file for _, variant in variants_of(experiment) for file in variant.pretrained]
     return list(dict.fromkeys(files))
 
 

@@ -1,0 +1,61 @@
+"""What a collection is made of: packages of npm, known by their bytes, and the files that are needed of each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm import pretrained
+from hpcddm.errors import UserError
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package: the SHA-256 is that of the archive that `npm pack` fetches."""
+
+    name: str
+    version: str
+    sha256: str
+    folder: str
+    """Folder of its files in the collection's."""
+    files: tuple[str, ...]
+    """Paths in the package of the files that are needed; they are kept by their last part."""
+    author: str
+    licence: str
+    """Licence of what is fetched, as an SPDX identifier."""
+    upstream: str
+    note: str = ""
+    """What else is known of the licence."""
+
+    @property
+    def requirement(self) -> str:
+        """What npm calls it: name@version."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def archive(self) -> str:
+        """Name of the file that `npm pack` writes."""
+        return f"{self.name.removeprefix('@').replace('/', '-')}-{self.version}.tgz"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Packages that belong together; sets: of drawings, of which the default ones are fetched if none is named."""
+
+    name: str
+    always: tuple[Package, ...]
+    sets: tuple[Package, ...]
+    default: tuple[str, ...]
+
+    def chosen(self, sets: tuple[str, ...]) -> list[Package]:
+        """Return the packages to fetch; sets: folders of those of drawings, none for the default ones.
+
+        Raises `UserError` with the valid names.
+        """
+        of_name = {package.folder: package for package in self.sets}
+        for name in sets:
+            if name not in of_name:
+                raise UserError(f"--sets {name}: no set of {self.name}; valid names: {', '.join(of_name)}")
+        return [*(of_name[name] for name in dict.fromkeys(sets or self.default)), *self.always]
+
+    def place(self, cache: Path | None = None) -> Path:
+        """Return its folder in the cache."""
+        return (cache or pretrained.cache_folder()) / "collections" / self.name

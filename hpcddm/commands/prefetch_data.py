@@ -1,0 +1,91 @@
+"""The verb prefetch for collections of images: packages of npm, fetched and proven, or unpacked from a folder."""
+
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import click
+
+from hpcddm.collections import archives, attribution
+from hpcddm.collections.packages import Collection, Package
+from hpcddm.errors import UserError
+
+NPM_SECONDS = 1800
+
+
+def fetch_collection(
+    collection: Collection, sets: tuple[str, ...], cache: Path | None, archives_in: Path | None
+) -> None:
+    """Fetch the packages that are not there and proven, and note whose drawings the folder has.
+
+    sets: of drawings, none for the default ones; archives_in: folder with the archives, instead of npm.
+    Raises `UserError` with the two commands that get the packages from a machine with network.
+    """
+    place, chosen = collection.place(cache), collection.chosen(sets)
+    wrong = {package: archives.defect(package, place / package.folder) for package in chosen}
+    for package, defect in wrong.items():
+        if defect is None:
+            click.echo(f"present  {place / package.folder}  SHA-256 {package.sha256[:12]} proven")
+        elif defect != "missing":
+            click.echo(f"{place / package.folder} is {defect}; fetching it anew")
+    needed = [package for package, defect in wrong.items() if defect]
+    if needed and archives_in:
+        _unpack(needed, archives_in, place)
+    elif needed:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=place, prefix=".fetching-") as staged:
+                _npm_pack(collection, needed, Path(staged), sets)
+                _unpack(needed, Path(staged), place)
+        except OSError as error:
+            raise UserError(f"{place}: cannot write there: {error.strerror or error}") from error
+    there = [*collection.sets, *collection.always]
+    there = [package for package in there if package in chosen or not archives.defect(package, place / package.folder)]
+    click.echo(f"licences {attribution.write(collection, there, place)}")
+
+
+def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
+    missing = [package for package in packages if not (folder / package.archive).is_file()]
+    if missing:
+        raise UserError(
+            f"{folder / missing[0].archive}: missing ({len(missing)} of {len(packages)} archives are); fetch what is"
+            f" missing where there is a network: {_npm_command(missing)}"
+        )
+    for package in packages:
+        archives.unpack(package, folder / package.archive, place / package.folder)
+        size = (folder / package.archive).stat().st_size
+        click.echo(
+            f"fetched  {place / package.folder}  {size / 1e6:.1f} MB, SHA-256 {package.sha256[:12]} proven,"
+            f" {package.licence}"
+        )
+
+
+def _npm_pack(collection: Collection, packages: list[Package], staged: Path, sets: tuple[str, ...]) -> None:
+    """Download the archives; npm executes nothing of a package that it packs from a registry."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise UserError(f"npm is not installed; {_elsewhere(collection, packages, sets)}")
+    command = [npm, "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
+    try:
+        done = subprocess.run(command, cwd=staged, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"npm took longer than {NPM_SECONDS} s; {_elsewhere(collection, packages, sets)}") from None
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = said[0].strip() if said else f"exit code {done.returncode}"
+        raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(collection, packages, sets)}")
+
+
+def _elsewhere(collection: Collection, packages: list[Package], sets: tuple[str, ...]) -> str:
+    """Say how packages come from a machine that has npm and a network."""
+    option = f" --sets {','.join(sets)}" if sets else ""
+    return (
+        f"where there is a network, in an empty FOLDER: {_npm_command(packages)}; then here: hpcddm prefetch"
+        f" {collection.name}{option} --from FOLDER"
+    )
+
+
+def _npm_command(packages: list[Package]) -> str:
+    return shlex.join(["npm", "pack", *(package.requirement for package in packages)])
