@@ -1,6 +1,6 @@
 """Settings that all sources of images have in common in an experiment's YAML."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -48,6 +48,14 @@ class HeldoutShare(StrictModel):
     """Held-out images: a share of all, chosen by a hash of their keys (`sources.shares`)."""
 
     share: Share
+
+
+class HeldoutIcons(HeldoutShare):
+    """Held-out icons: a share of the drawings, or of the names, whose drawings in all sets are held out together."""
+
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"by"})
+
+    by: Literal["key", "name"] = "key"
 
 
 class OneKey(StrictModel):

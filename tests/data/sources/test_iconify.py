@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 
 from hpcddm.config import Experiment
+from hpcddm.data.sources.base import SPLITS
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.schema import validate
+from hpcddm.schema import hashed, validate
 from tests.data.sources.opening import records_of, source, split_of
 from tests.helpers import tiny
 
 ICONS = Path(__file__).parents[2] / "fixtures" / "icons"
 FLUENT, NOTO = str(ICONS / "icons.json"), str(ICONS / "noto.json")
 BOTH = {"files": [FLUENT, NOTO], "heldout": {"share": 0.2}}
+NAMED = BOTH | {"emojibase": str(ICONS / "emojibase")}
 MARK = '<path fill="#000" d="M0 0h2v1h-1v1h-1z"/>'
 """Two pixels of the first line, and the first of the second: no two turns and flips of it are alike."""
 
@@ -57,7 +59,9 @@ def test_hidden_icons_and_mere_names_are_left_out_and_flipped_aliases_are_not():
 def test_a_share_is_held_out_by_key():
     held, train = (split_of("iconify", split, **BOTH) for split in ("heldout", "train"))
     assert 0 < len(held) < len(train) and len(held) + len(train) == 50 and held.has_captions
-    keys = [f"{icons.prefix}:{icon.name}" for icons, icon in held.icons]
+    keys = [
+        f"{icons.prefix}:{icon.name}" for icons, icon in ((drawing.icons, drawing.icon) for drawing in held.drawings)
+    ]
     assert keys == [held[number].key for number in range(len(held))] and all(is_heldout(key, 0.2) for key in keys)
 
 
@@ -78,6 +82,90 @@ def test_captions_and_classes_name_set_and_category():
 def test_patterns_skip_icons_by_name():
     found = all_of(**BOTH, skip=["*-button*", "swan"])
     assert len(found) == 50 - 7 - 2 and not any("button" in key or "swan" in key for key in found)
+
+
+def test_captions_have_the_names_keywords_and_groups_of_unicode():
+    found = all_of(**NAMED, caption="a {set} emoji of {label}, {tags}", classes="group")
+    assert found["noto:swan"].caption == "a noto emoji of swan, animal, bird, cygnet, duckling, ornithology, ugly"
+    # By its code points: the set's name is an older one.
+    assert found["fluent-emoji-flat:pouting-face"].caption.startswith(
+        "a fluent emoji flat emoji of enraged face, anger,"
+    )
+    # The label says "baby" and "chick" already.
+    assert found["fluent-emoji-flat:baby-chick"].caption.endswith("of baby chick, animal, bird, ornithology")
+    assert found["noto:eject-button"].caption == "a noto emoji of eject button"
+    # One that Unicode does not name as the set does.
+    assert found["noto:letter-c"].caption == "a noto emoji of letter c"
+    names = split_of("iconify", **NAMED, classes="group").class_names
+    groups = {key: names[record.label] for key, record in found.items()}
+    assert groups["noto:swan"] == groups["fluent-emoji-flat:swan"] == "animals & nature" and len(names) == 8
+    assert groups["noto:letter-c"] == "symbols"
+
+
+def test_patterns_skip_icons_by_the_name_of_unicode_too():
+    left_out = all_of(**NAMED).keys() - all_of(**NAMED, skip=["*skin-tone*"]).keys()
+    assert left_out == {"fluent-emoji-flat:flexed-biceps-medium"}
+
+
+@pytest.mark.parametrize("tables", [{}, {"emojibase": str(ICONS / "emojibase")}], ids=["own names", "Unicode's names"])
+def test_all_drawings_of_a_name_are_held_out_together(tables):
+    keys = BOTH | tables | {"heldout": {"share": 0.3, "by": "name"}}
+    held, train = ([drawing.concept for drawing in split_of("iconify", split, **keys).drawings] for split in SPLITS)
+    assert held and train and not set(held) & set(train) and len(held) + len(train) == 50
+    shared = {"swan", "keycap-5", "backhand-index-pointing-left", "backhand-index-pointing-right"}
+    assert all(held.count(name) + train.count(name) == 2 for name in shared)
+    by_key = split_of("iconify", "heldout", **keys | {"heldout": {"share": 0.3}})
+    assert {drawing.concept for drawing in by_key.drawings} & {
+        drawing.concept for drawing in split_of("iconify", **keys).drawings
+    }
+
+
+def test_a_set_without_code_points_is_joined_by_those_of_another_set(tmp_path):
+    """Sets name the same things alike, also where Unicode has changed its mind."""
+    (tmp_path / "plain").mkdir()
+    icons = {name: {"body": MARK} for name in ("pouting-face", "minus", "own-thing", "flexed-biceps-dark")}
+    (tmp_path / "plain" / "icons.json").write_text(
+        json.dumps({"prefix": "plain", "icons": icons, "categories": {"People": ["own-thing", "minus"]}})
+    )
+    keys = NAMED | {"files": [str(tmp_path / "plain" / "icons.json"), FLUENT]}
+    found = {drawing.key: drawing for split in SPLITS for drawing in split_of("iconify", split, **keys).drawings}
+    assert found["plain:pouting-face"].emoji.label == "enraged face"
+    # Without code points anywhere, by the label; a tone's label says what the name leaves out.
+    assert found["plain:minus"].emoji.label == "minus" and found["plain:minus"].group == "symbols"
+    biceps = found["plain:flexed-biceps-dark"]
+    assert (biceps.emoji.label, biceps.concept) == ("flexed biceps: dark skin tone", "flexed-biceps")
+    assert found["plain:own-thing"].emoji is None and found["plain:own-thing"].group == "people & body"
+
+
+def test_wrong_and_missing_tables_are_named(tmp_path):
+    keys = NAMED | {"emojibase": str(tmp_path)}
+    with pytest.raises(UserError, match="emojibase: .*/data.json is missing; 'hpcddm prefetch emoji' fetches it"):
+        split_of("iconify", **keys)
+    (tmp_path / "messages.json").write_text('{"groups": []}')
+    for text, message in {"{": "no readable JSON", '[{"label": "x"}]': "no tables of emojibase-data .KeyError"}.items():
+        (tmp_path / "data.json").write_text(text)
+        with pytest.raises(UserError, match=message):
+            split_of("iconify", **keys)
+
+
+@pytest.mark.parametrize("own", [{"caption": "{label}"}, {"caption": "{name}, {tags}"}, {"classes": "group"}], ids=str)
+def test_names_of_unicode_need_their_tables(tmp_path, own):
+    with pytest.raises(ConfigError, match="data.source.emojibase: this key is needed: caption or classes name"):
+        tiny(tmp_path, data__source={"name": "iconify"} | BOTH | own)
+
+
+def test_content_covers_the_tables_and_code_points_and_a_run_without_them_stays(tmp_path):
+    keys = one_set(tmp_path, {"mark": {"body": MARK}})
+    (tmp_path / "chars.json").write_text("{}")
+    plain = source("iconify", **keys).content()
+    keys |= {"emojibase": str(ICONS / "emojibase")}
+    named = source("iconify", **keys).content()
+    (tmp_path / "chars.json").write_text('{"1f9a2": "mark"}')
+    assert len({plain, named, source("iconify", **keys).content()}) == 3
+    settings = SourceSettings.model_validate({"name": "iconify"} | BOTH)
+    assert hashed(settings)["heldout"] == {"share": 0.2} and "emojibase" not in hashed(settings)
+    del keys["emojibase"]
+    assert source("iconify", **keys).content() == plain
 
 
 @pytest.mark.parametrize(
