@@ -97,7 +97,8 @@ LATE = {
     "launch": {"data"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
-    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"},
+    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"}
+    | {"data", "clusterings", "encoders"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
 
-from hpcddm.clusterings.blocks import blocks
+from hpcddm.clusterings.blocks import blocks, in_blocks
 from hpcddm.clusterings.nearest import Centroids
 from hpcddm.clusterings.partition import FeaturePartition
 from hpcddm.clusterings.settings import Metric
@@ -32,8 +32,11 @@ class NearestCentroid(FeaturePartition):
     def nearest(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         """Return the index of every sample's centroid."""
         nearest, centroids = np.empty(len(features), dtype=np.int64), Centroids(self.centroids, self.prices)
-        for rows in blocks(len(features)):
-            nearest[rows] = centroids.nearest(compared(features[rows], self.mean, self.metric))
+
+        def work(rows: slice) -> Int64[np.ndarray, " n"]:
+            return centroids.nearest(compared(features[rows], self.mean, self.metric))
+
+        in_blocks(work, len(features), nearest.__setitem__)
         return nearest
 
     def distances_features(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n k"]:

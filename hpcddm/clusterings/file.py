@@ -43,7 +43,7 @@ class ClusterOfKey(Partition):
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
         """Look the keys up; raises `UserError` naming the first that the table lacks."""
         keys = samples.keys(numbers)
-        hashes = np.fromiter(map(_hash, keys), np.uint64, len(keys))
+        hashes = np.fromiter(map(hash_of, keys), np.uint64, len(keys))
         rows = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         missing = np.flatnonzero(self.hashes[rows] != hashes)
         if len(missing):
@@ -69,13 +69,13 @@ class File(Clustering[Settings]):
         path, column = Path(self.settings.table.file), self.settings.column
         table = Table(path, self.settings.table.key)
         atomic.require_submitted(path, self.settings.table.content, tables.content(path))
-        rows = np.fromiter(((_hash(key), cluster) for key, cluster in table.numbers(column, num_clusters)), ROW)
+        rows = np.fromiter(((hash_of(key), cluster) for key, cluster in table.numbers(column, num_clusters)), ROW)
         require(len(rows) > 0, f"{path}: has no row; write one for every sample")
         rows = rows[np.argsort(rows["hash"])]
         hashes = np.ascontiguousarray(rows["hash"])
         repeated = hashes[1:][hashes[1:] == hashes[:-1]]
         if len(repeated):
-            key = next(key for key, _ in table.numbers(column, num_clusters) if _hash(key) == repeated[0])
+            key = next(key for key, _ in table.numbers(column, num_clusters) if hash_of(key) == repeated[0])
             raise UserError(f"{path}: {key} stands there twice; remove one")
         partition = self.load({"hashes": hashes, "clusters": np.ascontiguousarray(rows["cluster"])})
         partition.assign(samples, numbers)
@@ -85,7 +85,7 @@ class File(Clustering[Settings]):
         return ClusterOfKey(**arrays, path=Path(self.settings.table.file))
 
 
-def _hash(key: str) -> int:
+def hash_of(key: str) -> int:
     """Hash a key to 64 bits, in every process the same ones."""
     # Keys need not be UTF-8, as names in a tar need not.
     return int.from_bytes(hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=8).digest(), "little")

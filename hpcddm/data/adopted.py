@@ -119,7 +119,7 @@ def index_adopted(
     rows: list[_Row] = []
     broken: list[tuple[str, str]] = []
     entries = {"width", "height"} if check is not None else set[str]()
-    with _open(path) as file:
+    with open_tar(path) as file:
         for sample in _samples(path, layout):
             if not is_wanted(prefix + sample.key):
                 continue
@@ -196,7 +196,8 @@ def _complete(
     return AdoptedTar(index, [row.metadata for row in whole], entries, broken)
 
 
-def _open(path: Path) -> BinaryIO:
+def open_tar(path: Path) -> BinaryIO:
+    """Open a tar for reading; raises `UserError` naming it."""
     try:
         return open(path, "rb")
     except OSError as error:

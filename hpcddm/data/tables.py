@@ -232,7 +232,7 @@ def _parquet_names(path: Path) -> list[str]:
 
 def _parquet_rows(path: Path, names: Sequence[str]) -> Rows:
     with _parquet(path) as table:
-        polars = _polars(path)
+        polars = polars_for(path)
         _check_columns(names, table.collect_schema().names())
         chosen = table.select(polars.col(name).alias(str(place)) for place, name in enumerate(names))
         for start in range(0, table.select(polars.len()).collect().item(), BLOCK):
@@ -242,7 +242,7 @@ def _parquet_rows(path: Path, names: Sequence[str]) -> Rows:
 @contextmanager
 def _parquet(path: Path) -> Iterator["LazyFrame"]:
     """Open a parquet file; raises ValueError for what polars cannot read in the body."""
-    polars = _polars(path)
+    polars = polars_for(path)
     try:
         yield polars.scan_parquet(path, glob=False, hive_partitioning=False)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
@@ -250,7 +250,8 @@ def _parquet(path: Path) -> Iterator["LazyFrame"]:
         raise ValueError(str(error).partition("\n")[0]) from None
 
 
-def _polars(path: Path) -> ModuleType:
+def polars_for(path: Path) -> ModuleType:
+    """Import polars; raises `UserError` naming the file that needs it."""
     try:
         import polars
     except ImportError:

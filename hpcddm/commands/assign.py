@@ -1,0 +1,196 @@
+"""The verb assign: the clusters of new samples, by the partition of a run, as a table of their keys."""
+
+import glob
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcddm import paths, plugins
+from hpcddm.config import Experiment
+from hpcddm.data_settings import DataSettings
+from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.loading import read_yaml, resolve_paths, stored_experiment
+from hpcddm.pipeline.cluster import PARTITION
+from hpcddm.pipeline.keys import CLUSTER
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import validate
+from hpcddm.unit_states import State, survey
+
+if TYPE_CHECKING:
+    from hpcddm.data.new_samples import NewSample, NewSamples
+
+AT_ONCE = 256
+"""Samples that are encoded together."""
+NAMED = 3
+"""Number of broken samples that are named."""
+TABLES, TEXT = (".csv", ".jsonl", ".parquet"), (".txt",)
+"""Ends of the names of files that can be written: tables of clusters, or the keys of one cluster."""
+
+
+def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | None) -> None:
+    """Write key and cluster of every sample of some sources; of one cluster, the keys alone.
+
+    Raises `ConfigError` over a wrong option or source, `UserError` where the run's clusters are not complete, or its
+    partition asks for what the new samples lack.
+    """
+    run = RunDir(root)
+    experiment = stored_experiment(run)
+    _check_options(experiment, output, cluster)
+    data = [_data_of(experiment, source) for source in sources]
+    states = survey(plan(experiment), run)
+    status = states[CLUSTER]
+    if status.state is not State.COMPLETE:
+        reason = f" ({status.reason})" if status.reason else ""
+        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {root}'")
+    from hpcddm.data.new_samples import NewSamples
+    from hpcddm.data.table_writing import table_file
+
+    collections = [NewSamples(settings) for settings in data]
+    clusters_of = _assigner(experiment, run)
+    sizes, hashes = [0] * experiment.cluster.experts, _Hashes()
+    total = sum(samples.count() for samples in collections)
+    columns = {"key": str} | ({"cluster": int} if cluster is None else {})
+    with click.progressbar(length=total, label="assign") as bar, table_file(output, columns) as append:
+        for block in _blocks(collections):
+            clusters, keys = clusters_of(block), [sample.key for sample in block]
+            hashes.add(keys)
+            rows = zip(keys, clusters, strict=True)
+            append(rows if cluster is None else [(key,) for key, number in rows if number == cluster])
+            for number in clusters:
+                sizes[number] += 1
+            bar.update(len(block))
+        require(sum(sizes) > 0, f"{', '.join(map(str, sources))}: no sample that can be used")
+        hashes.check()
+    broken = [sample for samples in collections for sample in samples.broken]
+    if broken:
+        named = ", ".join(f"{key} ({reason})" for key, reason in broken[:NAMED])
+        click.echo(f"left out {len(broken)} broken samples: {named}{', ...' * (len(broken) > NAMED)}", err=True)
+    written = sum(sizes) if cluster is None else sizes[cluster]
+    click.echo(f"{output}: {written} of {sum(sizes)} samples; of clusters 0 to {len(sizes) - 1}: {sizes}")
+
+
+def _check_options(experiment: Experiment, output: Path, cluster: int | None) -> None:
+    """Raise `ConfigError` for a file that cannot be written so, or a cluster that the run does not have."""
+    ends = TABLES if cluster is None else TEXT
+    kind = "a table of clusters" if cluster is None else "a list of one cluster's keys"
+    if output.suffix not in ends:
+        raise ConfigError(f"--output {output}: {kind} needs a name that ends in {' or '.join(ends)}")
+    if not output.parent.is_dir():
+        raise ConfigError(f"--output {output}: {output.parent} is no folder")
+    experts = experiment.cluster.experts
+    if cluster is not None and cluster >= experts:
+        raise ConfigError(f"--cluster {cluster}: valid clusters are 0 to {experts - 1}")
+
+
+def _data_of(experiment: Experiment, source: Path) -> DataSettings:
+    """Return the run's settings of data, with another source: what a YAML file, a folder or a tar says."""
+    if source.suffix in (".yaml", ".yml"):
+        values = read_yaml(source)
+        resolve_paths(values, source.resolve().parent)
+        named = values.get("data")
+        if not isinstance(named, dict) or "source" not in named:
+            raise ConfigError(f"{source}: needs the key data.source; see 'Your own images' in docs/running.md")
+        settings = named["source"]
+    else:
+        settings = _settings_of(source.resolve())
+    own = experiment.data.model_dump() | {"source": settings, "content": None}
+    data = validate(DataSettings, own, str(source))
+    try:
+        data.source.check(experiment)
+    except ValueError as error:
+        raise ConfigError(f"{source}: data.source: {error}") from None
+    return data
+
+
+def _settings_of(place: Path) -> dict[str, Any]:
+    """Return the settings of a source that has all images, or all tars, in a folder; or one tar."""
+    # Both splits are read: how samples are shared between them says nothing.
+    shared = {"heldout": {"share": 0.5}}
+    if place.suffix == ".tar":
+        return {"name": "webdataset", "folder": str(place.parent), "tars": glob.escape(place.name), **shared}
+    if not place.is_dir():
+        raise ConfigError(f"{place}: neither a folder of images or tars, nor a .tar, .yaml or .yml file")
+    if next(place.rglob("*.tar"), None) is not None:
+        return {"name": "webdataset", "folder": str(place), **shared}
+    has_splits = (place / "train").is_dir() and any((place / name).is_dir() for name in ("heldout", "val"))
+    return {"name": "image_folder", "folder": str(place), **({} if has_splits else shared)}
+
+
+def _assigner(experiment: Experiment, run: RunDir) -> Callable[[list["NewSample"]], list[int]]:
+    """Return the function that finds the clusters of some samples by the partition of a run."""
+    import numpy as np
+
+    from hpcddm.clusterings.base import Clustering
+    from hpcddm.clusterings.new_samples import NewBlock
+    from hpcddm.clusterings.partition import read_arrays
+    from hpcddm.data.reader import ArrayReader
+    from hpcddm.encoders.image.base import SampleEncoder
+
+    own = experiment.cluster.clustering
+    partition = plugins.create(Clustering, paths.located(own, run.root)).load(
+        read_arrays(run.output(CLUSTER, PARTITION))
+    )
+    encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
+
+    def clusters_of(block: list["NewSample"]) -> list[int]:
+        keys, given, texts = ([getattr(row, name) for row in block] for name in ("key", "label", "caption"))
+        labels = None if None in given else np.array(given, dtype=np.int64)
+        _check_classes(experiment, keys, given)
+        captions = None if None in texts else texts
+        features = None
+        if encoder is not None:
+            nothing = np.zeros(len(block), dtype=np.int64)
+            images = np.stack([row.image for row in block])
+            reader = ArrayReader(images, nothing if labels is None else labels, nothing, captions)
+            features = encoder.features(reader, range(len(block)))
+            finite = np.isfinite(features).all(1)
+            name = experiment.encode.encoder.name
+            require(bool(finite.all()), f"{name} gives {keys[finite.argmin()]} features that are NaN or infinite")
+        return partition.assign(NewBlock(keys, features, labels), range(len(block))).tolist()
+
+    return clusters_of
+
+
+def _check_classes(experiment: Experiment, keys: list[str], labels: list[int | None]) -> None:
+    """Raise `UserError` naming a sample of a class that the run does not have."""
+    count = experiment.data.num_classes
+    for key, label in zip(keys, labels, strict=True):
+        wrong = not experiment.cluster.clustering.needs_features and label is not None and label >= (count or 0)
+        require(not wrong, f"{key}: class {label}, and the run has classes 0 to {(count or 0) - 1}")
+
+
+def _blocks(collections: list["NewSamples"]) -> Iterator[list["NewSample"]]:
+    """Yield the samples of all collections, some at a time."""
+    for samples in collections:
+        rows = iter(samples)
+        while block := list(islice(rows, AT_ONCE)):
+            yield block
+
+
+class _Hashes:
+    """Hashes of the keys, by which one that stands there twice is noticed at the end."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Any] = []
+
+    def add(self, keys: list[str]) -> None:
+        """Add the keys of some samples."""
+        import numpy as np
+
+        from hpcddm.clusterings.file import hash_of
+
+        self._blocks.append(np.fromiter(map(hash_of, keys), np.uint64, len(keys)))
+
+    def check(self) -> None:
+        """Warn of keys that several samples have."""
+        import numpy as np
+
+        hashes = np.sort(np.concatenate(self._blocks))
+        repeated = int((hashes[1:] == hashes[:-1]).sum())
+        if repeated:
+            advice = "the clustering 'file' refuses such a table; give each source a name of its own as 'collection'"
+            click.echo(f"warning: {repeated} samples have a key that one before them has; {advice}", err=True)

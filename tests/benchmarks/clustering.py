@@ -1,0 +1,215 @@
+"""K-means against faiss and scikit-learn from the same start; the fit and the assignment of 10 million samples.
+
+    python -m tests.benchmarks.clustering fit [THREADS ...]
+    python -m tests.benchmarks.clustering stream FOLDER [SAMPLES]
+
+The first takes turns on 200,000 x 256 features and 256 clusters, with equal numbers of threads; scikit-learn is left
+out where it is not installed. The second writes a column of float16 features and runs in processes of their own, whose
+anonymous memory (RssAnon, without what a Python with torch takes before) is looked at every 20 ms.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import faiss
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm.clusterings.base import Workspace
+from hpcddm.clusterings.hierarchical import Hierarchical
+from hpcddm.clusterings.hierarchical import Settings as HierarchicalSettings
+from hpcddm.clusterings.kmeans import KMeans, Settings
+from hpcddm.clusterings.lloyd import iterate, tally
+from hpcddm.clusterings.nearest import Centroids
+from hpcddm.clusterings.partition import read_arrays, write_arrays
+from hpcddm.clusterings.samples import Samples
+from hpcddm.data.catalog import Catalog, SplitEntry, blocks_of
+from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data.columns import Column
+from hpcddm.stages.cluster import fitted_numbers
+from tests.benchmarks.scale import MEGABYTE, in_a_process
+
+POINTS, DIMENSIONS, CLUSTERS, ITERATIONS = 200_000, 256, 256, 20
+PLACES, SPREAD = 512, 1.5
+"""Places around which the features are drawn, and the deviation from them, as large as that of the places is 1."""
+ROUNDS = 5
+SAMPLES, FINE, FIT_ITERATIONS, EXPERTS = 10_000_000, 1024, 10, 8
+
+
+@dataclass
+class Times:
+    """Seconds of every round, by the clock and of all processors, and the centroids of the last."""
+
+    clock: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    centroids: np.ndarray | None = None
+
+
+def features(count: int, seed: int) -> np.ndarray:
+    """Features around some places, centred and of length one."""
+    rng = np.random.default_rng(seed)
+    places = np.random.default_rng(0).standard_normal((PLACES, DIMENSIONS)).astype(np.float32)
+    drawn = places[rng.integers(0, PLACES, count)]
+    drawn += np.float32(SPREAD) * rng.standard_normal((count, DIMENSIONS), dtype=np.float32)
+    drawn -= drawn.mean(0)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def by_faiss(points: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Centroids of faiss' own k-means, on all points."""
+    options = {"max_points_per_centroid": len(points), "min_points_per_centroid": 1}
+    kmeans = faiss.Kmeans(points.shape[1], len(start), niter=ITERATIONS, **options)
+    kmeans.train(points, init_centroids=start)
+    return kmeans.centroids
+
+
+def by_scikit_learn(points: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Centroids of scikit-learn's Lloyd."""
+    from sklearn.cluster import KMeans as Theirs
+
+    return Theirs(len(start), init=start, n_init=1, max_iter=ITERATIONS, tol=0).fit(points).cluster_centers_
+
+
+def sides() -> dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+    """What is compared."""
+    every = {"hpcddm": lambda points, start: iterate(points, start, ITERATIONS)[1], "faiss": by_faiss}
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        print("scikit-learn is not installed and left out")
+        return every
+    return every | {"scikit-learn": by_scikit_learn}
+
+
+def set_threads(count: int) -> None:
+    """Let all sides use so many threads."""
+    torch.set_num_threads(count)
+    faiss.omp_set_num_threads(count)
+
+
+def inertia(points: np.ndarray, centroids: np.ndarray) -> float:
+    """Sum of the squared distances of all points from their nearest centroids."""
+    found = tally(points, Centroids(centroids), len(centroids))
+    return float(np.square(points - centroids[found.clusters], dtype=np.float64).sum())
+
+
+def product_seconds(points: np.ndarray, centroids: np.ndarray) -> float:
+    """Seconds of the floor: nothing but the products of one iteration, 2 N k d FLOPs, with all threads in each."""
+    columns, given = torch.from_numpy(np.ascontiguousarray(centroids.T)), torch.from_numpy(points)
+    out = torch.empty(len(points), len(centroids))
+    times = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        torch.mm(given, columns, out=out)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def fit(threads: list[int]) -> None:
+    """Compare all sides with each number of threads, in turns."""
+    points = features(POINTS, 1)
+    start = points[:CLUSTERS].copy()
+    table = Table("threads", "side", "s (least)", "/ faiss", "CPU s (least)", "/ faiss", "inertia", "/ hpcddm's")
+    centroids = []
+    for count in threads:
+        set_threads(count)
+        times = {name: Times() for name in sides()}
+        for _ in range(ROUNDS):
+            for name, run in sides().items():
+                clock, processor = time.perf_counter(), time.process_time()
+                times[name].centroids = np.asarray(run(points, start), dtype=np.float32)
+                times[name].clock.append(time.perf_counter() - clock)
+                times[name].processor.append(time.process_time() - processor)
+        floor = product_seconds(points, start) * ITERATIONS
+        own, theirs = times["hpcddm"], times["faiss"]
+        centroids.append(own.centroids)
+        least = inertia(points, own.centroids)
+        for name, side in times.items():
+            seconds, processor = min(side.clock), min(side.processor)
+            objective = inertia(points, side.centroids)
+            ratios = seconds / min(theirs.clock), processor / min(theirs.processor), objective / least
+            row = f"{seconds:.2f}", f"{ratios[0]:.2f}", f"{processor:.2f}", f"{ratios[1]:.2f}"
+            table.add_row(str(count), name, *row, f"{objective:.2f}", f"{ratios[2]:.6f}")
+        flops = 2 * POINTS * CLUSTERS * DIMENSIONS * ITERATIONS
+        share = floor / min(own.clock)
+        row = f"{floor:.2f}", "", "", "", f"{flops / floor / 1e9:.0f} GFLOP/s", f"{share:.0%} of hpcddm's time"
+        table.add_row(str(count), "floor: the products alone", *row, end_section=True)
+    Console(width=140).print(table)
+    same = all(np.array_equal(first, centroids[0]) for first in centroids)
+    print(f"the same centroids, bit for bit, for {threads} threads: {same}")
+
+
+def written(folder: Path, count: int) -> Column:
+    """Write a column of so many features as float16, where it is not there yet."""
+    path = folder / f"features-{count}.h5"
+    if not path.exists():
+
+        def drawn() -> Iterator[np.ndarray]:
+            for block in blocks_of(range(count)):
+                yield features(len(block), 1 + block.start).astype(np.float16)
+
+        write_columns(path, {"features": Blocks((count, DIMENSIONS), np.dtype("<f2"), drawn())})
+    return Column("features", {path: count})
+
+
+def stream(folder: Path, count: int) -> None:
+    """Fit and assign so many samples, each in a process of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    column = written(folder, count)
+    own = {"fine": FINE, "iterations": FIT_ITERATIONS, "nredo": 1}
+    clusterings = {
+        "kmeans": KMeans(Settings(name="kmeans", **own)),
+        "kmeans, max_share 1.5 / K": KMeans(Settings(name="kmeans", **own, max_share=1.5 / EXPERTS)),
+        "kmeans, nearest_coarse, max_share 1.5 / K": KMeans(
+            Settings(name="kmeans", **own, max_share=1.5 / EXPERTS, assignment="nearest_coarse")
+        ),
+        "hierarchical, ward": Hierarchical(HierarchicalSettings(name="hierarchical", **own)),
+    }
+    numbers = fitted_numbers(count, 0)
+    table = Table("", "samples", "s", "CPU s", "anonymous MB", "figures")
+
+    def row(what: str, samples: int, call: Callable[[], object], figures: str = "") -> None:
+        started = time.perf_counter()
+        processor, grown = in_a_process(call)
+        seconds = f"{time.perf_counter() - started:.0f}", f"{processor:.0f}", f"{grown / MEGABYTE:.0f}"
+        said = Path(figures).read_text() if figures else ""
+        table.add_row(what, f"{samples:,}", *seconds, said)
+        print(what, *seconds, said, flush=True)
+
+    samples = Samples(Catalog(folder, SplitEntry([], [], [])), column)
+    for name, clustering in clusterings.items():
+
+        def fitted(clustering: KMeans | Hierarchical = clustering) -> None:
+            partition = clustering.fit(samples, numbers, EXPERTS, 0, Workspace(folder))
+            write_arrays(folder / "partition.h5", partition)
+            figures = ", ".join(f"{name} {value:.4f}" for name, value in partition.figures.items())
+            (folder / "figures.txt").write_text(figures)
+
+        row(f"fit: {name}", len(numbers), fitted, str(folder / "figures.txt"))
+
+    def assigned() -> None:
+        partition = clusterings["kmeans"].load(read_arrays(folder / "partition.h5"))
+        for block in blocks_of(range(count)):
+            partition.assign(samples, block)
+
+    row("assign, to 1,024 fine clusters", count, assigned)
+    Console(width=140).print(table)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure one of the two."""
+    what, *others = arguments or ["fit"]
+    if what == "fit":
+        fit(list(map(int, others)) or [1, min(2, os.cpu_count() or 1)])
+    else:
+        stream(Path(others[0]), int(others[1]) if len(others) > 1 else SAMPLES)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
