@@ -51,6 +51,7 @@ def main() -> None:
 @SITE
 @click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
 @click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
+@click.option("--until", metavar="STAGE", help="The last stage to submit: 'inspect' ends before anything is trained.")
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
 @click.option("--wait", "and_wait", is_flag=True, help="Then wait as 'hpcddm wait' does, with its exit codes.")
@@ -60,6 +61,7 @@ def submit(
     site: str,
     run_dir: Path | None,
     redo: tuple[str, ...],
+    until: str | None,
     dry_run: bool,
     live: bool,
     and_wait: bool,
@@ -75,7 +77,7 @@ def submit(
     """
     from hpcddm.commands import submit as command
 
-    sys.exit(command.submit(experiment, overrides, site, run_dir, redo, dry_run, live, and_wait))
+    sys.exit(command.submit(experiment, overrides, site, run_dir, redo, dry_run, live, and_wait, until))
 
 
 @main.command()

@@ -5,6 +5,7 @@ from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
 from hpcddm.pipeline.keys import (
     CATALOG,
     CLUSTER,
+    INSPECT,
     LISTS,
     MONOLITH,
     OTHER_STAGES,
@@ -196,8 +197,9 @@ def test_without_the_monolith_nothing_waits_for_it(tmp_path):
 def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(tmp_path):
     for minimum, enough in ((None, 2), (1, 1), (2, 2)):
         units = {unit.stage: unit for unit in plan(tiny(tmp_path, evaluate__min_experts=minimum))}
-        for unit in (units["evaluate"], units["report"]):
-            assert (list(unit.optional), unit.min_optional) == ([expert_key(0), expert_key(1)], enough)
+        for unit, extras in ((units["evaluate"], []), (units["report"], [INSPECT])):
+            assert (list(unit.optional), unit.min_optional) == ([expert_key(0), expert_key(1), *extras], enough)
+            assert list(unit.extras) == extras and not unit.missing_inputs(extras)
             assert not unit.optional.keys() & set(unit.requires)
         assert {stage for stage, unit in units.items() if unit.optional} == {"evaluate", "report"}
 

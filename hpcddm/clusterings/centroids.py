@@ -54,6 +54,13 @@ class NearestCentroid(FeaturePartition):
                 distances[rows, cluster] = np.maximum(squares - 2 * nearest, 0)
         return distances
 
+    @property
+    def points_text(self) -> str:
+        return "features, centred and scaled to length one" if self.metric == "cosine" else "features"
+
+    def points(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n d"]:
+        return compared(features, self.mean, self.metric).astype(np.float64)
+
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
         return arrays if self.prices is None else arrays | {"prices": self.prices}

@@ -29,6 +29,10 @@ class Settings(ClusteringSettings):
     table: TableSettings
     column: str = "cluster"
 
+    def remedy(self, num_clusters: int) -> str:
+        """Name the table."""
+        return "table: a file with other clusters"
+
 
 class ClusterOfKey(Partition):
     """Table of the keys' hashes, so that nothing behind the fit reads the file.

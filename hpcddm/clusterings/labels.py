@@ -19,6 +19,10 @@ class Settings(ClusteringSettings):
 
     groups: list[list[int]] | None = None
 
+    def remedy(self, num_clusters: int) -> str:
+        """Name the groups."""
+        return "groups: other classes together, so that each group has about as many images"
+
     def check(self, experiment: Any) -> None:
         """Raise ValueError for data without classes, or groups that do not give each class one expert."""
         num_classes, num_experts = experiment.data.num_classes, experiment.cluster.experts

@@ -33,6 +33,11 @@ class Partition(ABC):
 class FeaturePartition(Partition):
     """A rule that looks at a sample's features alone."""
 
+    @property
+    def points_text(self) -> str:
+        """Describe the points that `points` returns."""
+        return "features"
+
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
         return self.assign_features(samples.features(numbers))
 
@@ -43,6 +48,10 @@ class FeaturePartition(Partition):
     @abstractmethod
     def distances_features(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n k"]:
         """Return the squared distance of samples from every cluster, each independent of the other samples."""
+
+    def points(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n d"]:
+        """Return the points whose Euclidean distances it goes by: the features, unless it compares them otherwise."""
+        return features.astype(np.float64)
 
 
 def write_arrays(path: Path, partition: Partition) -> None:

@@ -16,6 +16,10 @@ class ClusteringSettings(VariantSettings):
     needs_features: ClassVar[bool] = True
     """False for a clustering that looks at no features: then nothing is encoded."""
 
+    def remedy(self, num_clusters: int) -> str:
+        """Say what to change where clusters are too uneven, or not apart, to begin a training with."""
+        features = ", or another encoder" if self.needs_features else ""
+        return f"another number of experts, another seed{features}"
 
 class TwoStageSettings(ClusteringSettings):
     """Fine clusters by Lloyd's k-means, `nredo` times from other starts, of which coarse clusters are made.
@@ -38,3 +42,8 @@ class TwoStageSettings(ClusteringSettings):
             raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
         if self.max_share is not None and self.max_share * experiment.cluster.experts < 1:
             raise ValueError(f"max_share {self.max_share:g}: {experiment.cluster.experts} experts leave samples over")
+
+    def remedy(self, num_clusters: int) -> str:
+        """Name the bound of a cluster's share, or, where there is one, other clusters."""
+        bound = f"max_share: {1.5 / num_clusters:.3g} bounds every cluster at 1.5 / K, or "
+        return (bound if self.max_share is None else "") + super().remedy(num_clusters)

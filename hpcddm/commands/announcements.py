@@ -4,7 +4,9 @@ import click
 
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.submission import Decision
-from hpcddm.pipeline.keys import REPORT
+from hpcddm.pipeline.inspect import CLUSTERS_PAGE
+from hpcddm.pipeline.keys import INSPECT, REPORT
+from hpcddm.pipeline.report import PAGE
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -47,6 +49,8 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
     """Print why nothing is submitted, and what comes next."""
     if decision.active:
         click.echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
+    elif decision.not_requested:
+        click.echo(f"what was asked for is complete; {len(decision.not_requested)} units were not asked for")
     elif decision.elsewhere:
         click.echo("everything that belongs to this site is complete")
         _print_other_sites(decision, run)
@@ -57,4 +61,14 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         from hpcddm.commands.table import print_table
 
         print_table(report.results)
-        click.echo(f"report {run.unit(REPORT) / 'index.html'}")
+        click.echo(f"report {run.unit(REPORT) / PAGE}")
+    elif INSPECT in decision.complete:
+        click.echo(clusters_line(run))
+
+
+def clusters_line(run: RunDir) -> str:
+    """Name the page about the clusters, and say how many warnings it has."""
+    inspected = manifest.read(run.unit(INSPECT))
+    count = len(inspected.results.get("warnings", [])) if inspected else 0
+    warnings = f", with {count} warning{'s' * (count > 1)}" if count else ""
+    return f"clusters {run.unit(INSPECT) / CLUSTERS_PAGE}{warnings}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from hpcddm.commands.expert_costs import expert_costs, line_of
 from hpcddm.commands.terminal import table_console
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
@@ -28,6 +29,7 @@ from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
     from hpcddm.planning.collection import Collection
+    from hpcddm.planning.timing import Estimate
 
 SHARD = "shard"
 """Stage that indexes the images."""
@@ -82,18 +84,22 @@ def plan(
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
-    rows, images = _rows(units, experiment, site, run, counts, speed)
+    rows, images, estimates = _rows(units, experiment, site, run, counts, speed)
+    experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
-        totals = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
+        totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
+        totals |= {"experts": [asdict(cost) for cost in experts]}
         click.echo(json.dumps(content | totals, indent=1))
         return
     click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
     _print_collection(images)
+    if experts:
+        click.echo(f"clusters  {line_of(experts)}")
     for text in idle:
         click.echo(f"GPUs      {text}")
 
@@ -123,7 +129,7 @@ def _rows(
     run: RunDir,
     counts: dict[str, int],
     speed: float | None,
-) -> tuple[list[StageRow], "Collection"]:
+) -> tuple[list[StageRow], "Collection", dict[str, "Estimate"]]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.planning.benchmark import Benchmark
     from hpcddm.planning.collection import collection
@@ -134,12 +140,14 @@ def _rows(
     for unit in units:
         name = unit.key if unit.key == MONOLITH else unit.stage
         groups.setdefault((name, site.resources_for(*unit.key.split("/"))), []).append(unit)
-    rows = []
+    rows: list[StageRow] = []
+    by_key: dict[str, Estimate] = {}
     with Benchmark(experiment) as benchmark:
         clock = Clock(Costs(experiment, counts), benchmark, run, site.scheduler == "local", speed)
         for (name, resources), group in groups.items():
             siblings = [unit.key for unit in units if unit.stage == group[0].stage]
             estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
+            by_key |= {unit.key: estimate for unit, estimate in zip(group, estimates, strict=True)}
             slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
             needs = [
                 storage.estimate(unit, experiment, site, counts, many or 1)
@@ -148,7 +156,7 @@ def _rows(
             rows.append(_row(name, resources, estimates, slots, sum(needs, DiskSpace())))
         index = next(row for row in rows if row.stage == SHARD)
         tars = collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
-    return rows, tars
+    return rows, tars, by_key
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:

@@ -53,7 +53,9 @@ def continue_run(run: RunDir, rest: Rest) -> int:
     """Submit what an earlier submission had no room for; return the exit code."""
     experiment = out_of_run(stored_experiment(run), run)
     site = stored_site(rest.site, run)
-    return submit_missing(experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest)
+    return submit_missing(
+        experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest, until=rest.until
+    )
 
 
 def _last_site(run: RunDir) -> Site:

@@ -12,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm import exit_codes
+from hpcddm.commands.announcements import clusters_line
 from hpcddm.commands.overview import Overview, Queue, UnitRow, scan_run
 from hpcddm.commands.terminal import needed_columns, table_console
 from hpcddm.errors import ConfigError
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import WorkState
+from hpcddm.pipeline.keys import INSPECT, REPORT
 from hpcddm.rundir import sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State
@@ -60,8 +62,16 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
     for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(remark, soft_wrap=True)
-    console.print(Text(f"next: {overview.next_step()}"), soft_wrap=True)
+    for line in last_lines(overview):
+        console.print(Text(line), soft_wrap=True)
     return overview.exit_code if has_code else exit_codes.DONE
+
+
+def last_lines(overview: Overview) -> list[str]:
+    """Name the page about the clusters, as long as there is none about all, then the next command."""
+    complete = {row.unit for row in overview.rows if row.state == State.COMPLETE}
+    page = [clusters_line(overview.run)] if INSPECT in complete and REPORT not in complete else []
+    return [*page, f"next: {overview.next_step()}"]
 
 
 def _watch(run: RunDir, console: Console) -> None:
@@ -89,7 +99,7 @@ def _jittered(seconds: float) -> float:
 def _screen(overview: Overview, console: Console) -> RenderableType:
     """Render the rows and remarks that fit on the screen: complete units are dropped first, then remarks."""
     head = Text(f"{time.strftime('%H:%M:%S')}  {summary(overview)}\n{outlook(overview)}".rstrip())
-    remark_lines, last = remarks(overview.rows), Text(f"next: {overview.next_step()}")
+    remark_lines, last = remarks(overview.rows), Text("\n".join(last_lines(overview)))
     room = console.height - _lines([head, last], console.width) - 3
     rows = overview.rows
     if len(rows) + _lines(remark_lines, console.width) > room:

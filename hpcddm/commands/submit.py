@@ -55,17 +55,17 @@ def submit(
     dry_run: bool,
     live: bool = False,
     and_wait: bool = False,
+    until: str | None = None,
 ) -> int:
     """Submit what is missing, and wait for it if `and_wait`; return the exit code.
 
-    live: jobs run the checkout itself, and no snapshot of it.
+    live: jobs run the checkout itself, and no snapshot of it. until: the last stage to submit, None for all.
     """
-    if dry_run and and_wait:
-        raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
-    unknown = set(redo) - set(STAGE_NAMES)
-    if unknown:
-        old = hint(STAGES, min(unknown))
-        raise ConfigError(f"--redo {min(unknown)}: unknown stage{old}; valid: {', '.join(STAGE_NAMES)}")
+    if and_wait and (dry_run or until is not None):
+        why = "nothing is submitted with --dry-run" if dry_run else "it waits for all stages, not for those --until one"
+        raise ConfigError(f"--wait: {why}; leave one of them out")
+    _check_stages("--redo", redo)
+    _check_stages("--until", () if until is None else (until,))
     experiment, site = load_experiment(name, overrides), load_site(site_name)
     run = RunDir(run_dir or Path("runs") / experiment.name)
     if is_sweep(RunDir(run.root.resolve().parent)):
@@ -73,12 +73,19 @@ def submit(
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
-    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live)
+    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until)
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait
 
     return wait(run.root, None)
+
+
+def _check_stages(option: str, names: Collection[str]) -> None:
+    unknown = set(names) - set(STAGE_NAMES)
+    if unknown:
+        old = hint(STAGES, min(unknown))
+        raise ConfigError(f"{option} {min(unknown)}: unknown stage{old}; valid: {', '.join(STAGE_NAMES)}")
 
 
 def submit_missing(
@@ -91,18 +98,19 @@ def submit_missing(
     live: bool = False,
     as_submitted: bool = False,
     rest: Rest | None = None,
+    until: str | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
     as_submitted: the batch script follows the template with which the run was last submitted.
-    rest: what an earlier submission left out, where this one continues it.
+    rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
     """
     launcher = launcher_of(site, run)
     if as_submitted:
         follow_stored_template(launcher, run)
     if live:
         launcher.code = Checkout()
-    decision = decide(experiment, run, launcher, redo, only)
+    decision = decide(experiment, run, launcher, redo, only, until=until)
     if not decision.to_run:
         print_nothing_to_do(decision, run)
         return 0
@@ -113,7 +121,7 @@ def submit_missing(
             return 0
         reconcile_journal(run, launcher)
         # Another submit may have been at work between the first look and the lock.
-        decision = decide(experiment, run, launcher, redo, only)
+        decision = decide(experiment, run, launcher, redo, only, until=until)
         if not decision.to_run:
             print_nothing_to_do(decision, run)
             return 0
@@ -123,8 +131,8 @@ def submit_missing(
             return _dry_run(experiment, run, launcher, decision)
         _store(experiment, site, run, launcher, decision, redo)
         if isinstance(launcher, QueueLauncher):
-            return _queue(experiment, run, launcher, decision, only)
-        return _run_here(experiment, run, launcher, decision, only)
+            return _queue(experiment, run, launcher, decision, only, until)
+        return _run_here(experiment, run, launcher, decision, only, until)
 
 
 def _check(
@@ -207,7 +215,12 @@ def make_folder(run: RunDir) -> None:
 
 
 def _run_here(
-    experiment: Experiment, run: RunDir, launcher: DirectLauncher, decision: Decision, only: Collection[str] | None
+    experiment: Experiment,
+    run: RunDir,
+    launcher: DirectLauncher,
+    decision: Decision,
+    only: Collection[str] | None,
+    until: str | None,
 ) -> int:
     from hpcddm.launch.embedded import Embedded
 
@@ -220,7 +233,7 @@ def _run_here(
     if failed:
         click.echo("after mending, the same command continues", err=True)
         return 1
-    final = decide(experiment, run, launcher, only=only)
+    final = decide(experiment, run, launcher, only=only, until=until)
     if final.to_run:
         raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
     if REPORT in final.complete:
@@ -230,9 +243,14 @@ def _run_here(
 
 
 def _queue(
-    experiment: Experiment, run: RunDir, launcher: QueueLauncher, decision: Decision, only: Collection[str] | None
+    experiment: Experiment,
+    run: RunDir,
+    launcher: QueueLauncher,
+    decision: Decision,
+    only: Collection[str] | None,
+    until: str | None,
 ) -> int:
-    submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only)
+    submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
     return 0
@@ -245,10 +263,12 @@ def submit_arrays(
     active: Mapping[str, Job],
     only: Collection[str] | None = None,
     sweep: Sweep | None = None,
+    until: str | None = None,
 ) -> None:
     """Submit as many items as the queue takes, print every array, and leave the rest to a job that continues.
 
-    only: units to which the submission was restricted, None for all; sweep: None for a single run.
+    only: units to which the submission was restricted, None for all; sweep: None for a single run; until: the last
+    stage of the submission, None for all.
     """
     from hpcddm.launch.queue import plan_arrays, submit_planned
 
@@ -271,7 +291,7 @@ def submit_arrays(
     if remaining:
         click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
-    rest = Rest(launcher.site.name, remaining, str(Path.cwd()), sweep_file, base_file, launcher.code.is_live)
+    rest = Rest(launcher.site.name, remaining, str(Path.cwd()), sweep_file, base_file, launcher.code.is_live, until)
     if message := continuation.schedule(rest, items, only, home, launcher, {**active, **jobs}):
         click.echo(message)
 

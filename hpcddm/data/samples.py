@@ -9,7 +9,7 @@ from jaxtyping import Int64, Integer
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
-from hpcddm.data import evaluation_set
+from hpcddm.data import draws, evaluation_set
 from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.catalog import Catalog, open_catalog
@@ -22,7 +22,7 @@ from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.keys import CATALOG, LISTS
-from hpcddm.pipeline.lists import list_file, list_key, list_results, training_file
+from hpcddm.pipeline.lists import list_file, list_key, list_name, list_results, training_file
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.settings import Expert
@@ -80,6 +80,13 @@ def expert_list(unit: Unit, expert: Expert) -> Column:
     """Map the numbers of an expert's own samples, of a cluster all of them, in ascending order."""
     path = unit.input(list_key(expert), list_file(expert))
     return Column(NUMBERS, {path: list_results(unit.inputs, expert)["samples"]})
+
+
+def drawn_from(unit: Unit, expert: Expert, seed: int, count: int) -> Int64[np.ndarray, " n"]:
+    """Draw the numbers of some of an expert's own samples at random, or of all; those of a larger count begin so."""
+    own = expert_list(unit, expert)
+    # Not the first ones: sources are often sorted by class.
+    return own.gather(draws.chosen(seed, f"shown/{list_name(expert)}", len(own), count)).astype(np.int64)
 
 
 def training_list(unit: Unit, expert: Expert) -> Column:

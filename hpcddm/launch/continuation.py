@@ -37,6 +37,8 @@ class Rest:
     experiment: str | None = None
     """The file of the sweep's base experiment: in a snapshot of the code no experiments are found by their names."""
     is_live: bool = False
+    until: str | None = None
+    """Last stage of the submission; None for all."""
 
 
 def read(home: RunDir) -> Rest | None:

@@ -143,6 +143,7 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
             is_collective=is_collective(unit.key),
             optional=unit.optional,
             min_optional=unit.min_optional,
+            extras=list(unit.extras),
             parts=unit.parts,
             **survival,
         )

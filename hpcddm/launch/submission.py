@@ -14,7 +14,7 @@ from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.pipeline.keys import OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
-from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, plan
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
@@ -206,11 +206,13 @@ def decide(
     only: Collection[str] | None = None,
     active: dict[str, Job] | None = None,
     states: dict[str, UnitStatus] | None = None,
+    until: str | None = None,
 ) -> Decision:
     """Decide from the run and the queue what has to be submitted here.
 
     only: units to submit, None for all; units that read one of these or a redone one go along. active: jobs in the
-    queue, and states: the states of the units read after that, where the caller has them. Raises `ConfigError` over
+    queue, and states: the states of the units read after that, where the caller has them. until: the last stage, of
+    which nothing that comes behind it is submitted; None for all. Raises `ConfigError` over
     settings that changed, `UserError` when the scheduler does not answer.
     """
     # The queue first: what leaves it while we look has its manifest by then, and is not submitted again.
@@ -220,6 +222,7 @@ def decide(
     own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
     check_stale(own, set(redo), lambda key, before: _changed_tar(experiment, run, before) if key == CONTENT else "")
     decision = Decision(states, active=active)
+    within = None if until is None else needed_by(until, units)
     for unit in units:
         missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
@@ -227,6 +230,10 @@ def decide(
         touched = unit.stage in redo or (is_own and any(unit.counts(other.key) for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
+        elif within is not None and unit.key not in within:
+            decision.not_requested.append(unit.key)
+            if touched and unit.key in active and active[unit.key].state == "pending":
+                decision.recalled.append(active.pop(unit.key))
         elif unit.key in active and not (touched and active[unit.key].state == "pending"):
             continue
         elif not is_own:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 CATALOG = "catalog/all"
 CLUSTER = "cluster/all"
 LISTS = "lists/all"
+INSPECT = "inspect/all"
 ROUTER = "route/router"
 EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
 MONOLITH = "train/monolith"

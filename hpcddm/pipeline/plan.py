@@ -1,6 +1,6 @@
 """Graph of an experiment's units, from the stages' own files."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from hpcddm.pipeline.stage import Gpus, Stage, stage_in
 from hpcddm.rundir.manifest import Manifest, flatten
 
 ORDER = (
-    *("shard", "catalog", "encode", "cluster", "assign", "lists", "materialise"),
+    *("shard", "catalog", "encode", "cluster", "assign", "lists", "inspect", "materialise"),
     *("measuring", "train", "route", "distill", "evaluate", "report"),
 )
 """Where several units could start, the first in this order does: long ones before short ones."""
@@ -57,6 +57,8 @@ class PlannedUnit:
     """Units that it reads when they are there, with the settings under their fingerprints."""
     min_optional: int = 0
     """Least number of optional units that it needs."""
+    extras: tuple[str, ...] = ()
+    """Optional units that do not count towards that number."""
     parts: dict[str, str] = field(default_factory=dict)
     """Parts of required units that alone count in its fingerprint, by key; '' where nothing of it does."""
 
@@ -80,8 +82,9 @@ class PlannedUnit:
 
     def missing_inputs(self, gone: Container[str]) -> list[str]:
         """List the units in `gone` that it needs: required ones, and optional ones if too few of these remain."""
-        missing = [key for key in self.optional if key in gone]
-        is_enough = len(self.optional) - len(missing) >= self.min_optional
+        counted = [key for key in self.optional if key not in self.extras]
+        missing = [key for key in counted if key in gone]
+        is_enough = len(counted) - len(missing) >= self.min_optional
         return [key for key in self.requires if key in gone] + ([] if is_enough else missing)
 
 
@@ -89,14 +92,24 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
     """List all units of an experiment, every one after those that it needs."""
     planned: dict[str, PlannedUnit] = {}
     for stage in STAGES.values():
-        optional = {key: planned[key].fingerprint_settings for key in stage.optional(experiment)}
-        min_optional = min(len(optional), experiment.evaluate.min_experts or len(optional))
+        counted, extras = stage.optional(experiment), tuple(stage.extras(experiment))
+        optional = {key: planned[key].fingerprint_settings for key in (*counted, *extras)}
+        min_optional = min(len(counted), experiment.evaluate.min_experts or len(counted))
         for key in stage.units(experiment):
             settings = flatten(stage.fingerprint_settings(experiment, key))
             requires, site = stage.requires(experiment, key), stage.site(experiment, key)
             parts = stage.parts(experiment, key)
-            planned[key] = PlannedUnit(key, requires, settings, site, optional, min_optional, parts)
+            planned[key] = PlannedUnit(key, requires, settings, site, optional, min_optional, extras, parts)
     return list(planned.values())
+
+
+def needed_by(stage: str, units: Iterable[PlannedUnit]) -> set[str]:
+    """Return the keys of the units of a stage and of all that they read, directly or not; units: in their order."""
+    needed: set[str] = set()
+    for unit in reversed(list(units)):
+        if unit.stage == stage or unit.key in needed:
+            needed |= {unit.key, *unit.inputs}
+    return needed
 
 
 def is_collective(key: str) -> bool:

@@ -6,13 +6,14 @@ from hpcddm.config import Experiment
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.keys import REPORT
+from hpcddm.pipeline.inspect import pictures_per_cluster
+from hpcddm.pipeline.keys import INSPECT, REPORT
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
 
 PAGE, METRICS = "index.html", "metrics.json"
-PICTURES_PER_CLUSTER, GALLERY_PICTURES = 48, 20
-"""Pictures per cluster, and in the gallery per arm and per expert."""
+GALLERY_PICTURES = 20
+"""Pictures in the gallery per arm and per expert."""
 PAGE_BYTES = 200_000
 """Bytes of the page's plots and text."""
 
@@ -21,7 +22,7 @@ class ReportStage(Stage):
     """Its one unit merges the ranges of evaluate and writes the page."""
 
     name = "report"
-    reads = ("catalog", "lists", "measuring", "train", "route", "distill", "evaluate")
+    reads = ("catalog", "lists", "inspect", "measuring", "train", "route", "distill", "evaluate")
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
@@ -35,6 +36,10 @@ class ReportStage(Stage):
     def optional(self, experiment: Experiment) -> list[str]:
         """List the experts."""
         return expert_keys(experiment)
+
+    def extras(self, experiment: Experiment) -> list[str]:
+        """List what is known of the clusters: without it the page comes all the same."""
+        return [INSPECT]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
@@ -51,5 +56,5 @@ class ReportStage(Stage):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the page with its pictures, of which Base64 makes four bytes of three."""
         experts, arms = experiment.cluster.experts, len(arm_names(experiment))
-        pictures = PICTURES_PER_CLUSTER * experts + GALLERY_PICTURES * (arms + experts)
+        pictures = pictures_per_cluster(experiment) * experts + GALLERY_PICTURES * (arms + experts)
         return DiskSpace(PAGE_BYTES + pictures * values_per_image(experiment) * 4 // 3, 0, 2)

@@ -76,6 +76,10 @@ class Stage(ABC):
         """List earlier units that it reads where they are there; `evaluate.min_experts` of them are enough."""
         return []
 
+    def extras(self, experiment: Experiment) -> list[str]:
+        """List earlier units that it reads where they are there, and does without where they are not."""
+        return []
+
     def gpus_in(self, experiment: Experiment) -> Gpus:
         """Return the GPUs that it can use in one experiment, where those may be fewer than `gpus`."""
         return self.gpus

@@ -1,18 +1,33 @@
 """Content of the report page, gathered by the stage report; the page itself reads no files."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hpcddm.report import pictures
+from hpcddm.report.cluster_facts import Facts
+
+CLUSTER_PIXELS = 64
+"""Largest side of a cluster's images: a page with sixteen experts' pictures should open quickly."""
+
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster and its expert. images: uint8 (N, H, W, C), a random sample of its training images."""
+    """One cluster and its expert. images: uint8 (N, H, W, C), some of its training images by kind."""
 
     index: int
     size: int
-    images: np.ndarray
+    images: dict[str, np.ndarray]
+
+    @classmethod
+    def read(
+        cls, index: int, size: int, shown: Mapping[str, Sequence[int]], read: Callable[[Sequence[int]], np.ndarray]
+    ) -> "Cluster":
+        """Read the images that are shown by their numbers; large ones are shrunk at once, kind by kind."""
+        images = {kind: pictures.shrink(read(numbers), CLUSTER_PIXELS) for kind, numbers in shown.items()}
+        return cls(index, size, images)
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,10 @@ class Denoiser:
     """Number of images seen in training."""
     flops: int
     """Operations of its training, a student's teachers included."""
+    passes: float | None
+    """Times that it saw each of its own samples on average; None where these are not counted."""
+    rank_hours: float
+    """Hours of its last attempt times its ranks, each with a GPU where there are any."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +84,8 @@ class Content:
     """
     denoisers: list[Denoiser]
     clusters: list[Cluster]
+    facts: Facts | None
+    """Measures of the clusters; None where the stage inspect is not complete."""
     asked_for: str
     """Word for what was asked for: 'class', 'caption', or '' where networks have no condition."""
     gallery_texts: list[str]

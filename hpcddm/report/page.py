@@ -6,25 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Metric
-from hpcddm.report import pictures, plots
+from hpcddm.report import pictures, plots, rendering
 from hpcddm.report.content import Content
 from hpcddm.rundir import atomic
 
-TEMPLATE = Path(__file__).with_name("page.html.j2")
 MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "real against real"
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
-CLUSTER_COLUMNS, GALLERY_COLUMNS = (8, 7, 6), 10
-CLUSTER_ROOM, GALLERY_ROOM = 490, 880
-"""Largest width of a cluster's and a gallery's grid in CSS pixels."""
-CLUSTER_PIXELS, GALLERY_PIXELS = 64, 96
-"""Largest side of an image; larger ones are shrunk: a page with sixteen experts' pictures should open quickly."""
-PIXELATED_BELOW = 65
+GALLERY_COLUMNS, GALLERY_ROOM, GALLERY_PIXELS = 10, 880, 96
+"""Images in a row of a gallery, its largest width in CSS pixels, and the largest side of an image."""
 
 
 def write(content: Content, path: Path) -> None:
@@ -34,12 +28,10 @@ def write(content: Content, path: Path) -> None:
 
 def render(content: Content) -> str:
     """Render the page as HTML in ASCII; other characters in names are escaped."""
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
     metrics = content.metrics
     columns = class_columns(content.gallery_texts)
-    page = environment.from_string(TEMPLATE.read_text()).render(
+    return rendering.render(
+        "page.html.j2",
         name=content.name,
         summary=content.summary,
         metrics=metrics,
@@ -51,7 +43,8 @@ def render(content: Content) -> str:
         missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
-        clusters=[(cluster, _cluster_picture(cluster.images)) for cluster in content.clusters],
+        clusters=rendering.shown_clusters(content.clusters, content.facts),
+        facts=content.facts,
         images=sum(cluster.size for cluster in content.clusters),
         columns=columns,
         galleries=[(gallery.arm, _gallery_picture(gallery.images, len(columns))) for gallery in content.galleries],
@@ -62,9 +55,8 @@ def render(content: Content) -> str:
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_texts),
         gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
-        label_of=plots.label_of, expert_of=plots.expert_of, swatch=plots.swatch,
+        label_of=plots.label_of, expert_of=plots.expert_of,
     )  # fmt: skip
-    return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 @dataclass
@@ -133,29 +125,8 @@ def _decimals(values: Iterable[float], digits: int) -> int:
     return max(0, min(6, digits - 1 - math.floor(math.log10(smallest))))
 
 
-def _cluster_picture(images: np.ndarray) -> dict[str, Any] | None:
-    """Arrange whole rows of a cluster's images, in the most columns at which small images are at least doubled."""
-    if not len(images):
-        return None
-    images = pictures.shrink(images, CLUSTER_PIXELS)
-    doubled = [many for many in CLUSTER_COLUMNS if pictures.enlargement(images.shape[2], many, CLUSTER_ROOM) > 1]
-    columns = min(len(images), (doubled or CLUSTER_COLUMNS)[0])
-    return _picture(images[: len(images) // columns * columns], columns, CLUSTER_ROOM)
-
-
 def _gallery_picture(images: np.ndarray, columns: int) -> dict[str, Any]:
-    return _picture(pictures.shrink(images, GALLERY_PIXELS), columns, GALLERY_ROOM)
-
-
-def _picture(images: np.ndarray, columns: int, room: int) -> dict[str, Any]:
-    """Make a grid with its size on the page; the browser enlarges it by a whole factor, which keeps the file small."""
-    picture = pictures.grid(images, columns, scale=1)
-    # Fewer images than columns must not be larger than those of a full row.
-    factor = pictures.enlargement(images.shape[2], max(columns, CLUSTER_COLUMNS[-1]), room)
-    return {
-        "uri": pictures.data_uri(picture), "width": picture.width * factor, "height": picture.height * factor,
-        "count": len(images), "pixelated": max(images.shape[1:3]) < PIXELATED_BELOW,
-    }  # fmt: skip
+    return rendering.picture(pictures.shrink(images, GALLERY_PIXELS), columns, GALLERY_ROOM)
 
 
 def _losses(curves: dict[str, list[tuple[int, float]]]) -> dict[str, str]:
@@ -185,6 +156,8 @@ def _denoisers(content: Content) -> list[dict[str, Any]]:
             "precision": denoiser.precision,
             "images": f"{denoiser.images:,}",
             "flops": flops_text(denoiser.flops),
+            "passes": "" if denoiser.passes is None else f"{denoiser.passes:.3g}",
+            "rank_hours": f"{denoiser.rank_hours:.3g}",
         }
         for denoiser in content.denoisers
     ]

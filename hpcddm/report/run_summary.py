@@ -41,7 +41,7 @@ def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list
     """List monolith and student, where they are there, then the experts that are there."""
     dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
     configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
-    return [_denoiser(settings, key, config, inputs[key].results) for key, config in configs.items() if key in inputs]
+    return [_denoiser(settings, key, config, inputs[key]) for key, config in configs.items() if key in inputs]
 
 
 def brief(settings: VariantSettings) -> str:
@@ -57,7 +57,9 @@ def brief(settings: VariantSettings) -> str:
     return f"{settings.name} ({', '.join(changes)})" if changes else settings.name
 
 
-def _denoiser(settings: Experiment, key: str, config: ExpertConfig, results: dict[str, Any]) -> Denoiser:
+def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest) -> Denoiser:
+    results, record = unit.results, unit.record
+    own = results.get("samples", 0) + results.get("foreign", 0)
     with torch.device("meta"):
         model = denoisers.build(settings, config)
     return Denoiser(
@@ -68,6 +70,8 @@ def _denoiser(settings: Experiment, key: str, config: ExpertConfig, results: dic
         precision=config.precision,
         images=results["images"],
         flops=results["train_flops"],
+        passes=results["images"] / own if own else None,
+        rank_hours=record["seconds"] * record["world_size"] / 3600,
     )
 
 

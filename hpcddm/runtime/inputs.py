@@ -52,12 +52,12 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
             faults[key] = fault
         else:
             inputs[key] = present
-    there = len(spec.optional) - len(faults)
+    counted = [key for key in spec.optional if key not in spec.extras]
+    absent = [faults[key] for key in counted if key in faults]
+    there = len(counted) - len(absent)
     if there < spec.min_optional:
-        listed = "; ".join(faults.values())
-        raise _refusal(
-            spec, f"it needs {spec.min_optional} of {len(spec.optional)} experts, {there} are there ({listed})", run
-        )
+        text = f"it needs {spec.min_optional} of {len(counted)} experts, {there} are there ({'; '.join(absent)})"
+        raise _refusal(spec, text, run)
     for key in spec.requires:
         conflict = _conflict(key, inputs[key], inputs) or _other_choice(key, inputs, spec)
         if conflict:
@@ -100,7 +100,8 @@ def _conflict(key: str, present: Manifest, inputs: dict[str, Manifest]) -> str |
 
 def _other_choice(key: str, inputs: dict[str, Manifest], spec: Spec) -> str | None:
     """Return a complaint where a unit was made with other optional inputs than are there now, else None."""
-    used, there = (keys & spec.optional.keys() for keys in (inputs[key].inputs.keys(), inputs.keys()))
+    counted = spec.optional.keys() - set(spec.extras)
+    used, there = (keys & counted for keys in (inputs[key].inputs.keys(), inputs.keys()))
     if not used or used == there:
         return None
     if there - used:

@@ -39,7 +39,8 @@ class Spec:
     """Optional inputs, by key, with the settings that they must have been made with."""
     min_optional: int = 0
     """Least number of optional inputs that must be there."""
-
+    extras: list[str] = field(default_factory=list)
+    """Optional inputs that do not count towards that number."""
     parts: dict[str, str] = field(default_factory=dict)
     """Parts of required inputs that alone count in the fingerprint, by key; '' where nothing of it does."""
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
-from hpcddm.data import draws
 from hpcddm.data import samples as sample_lists
 from hpcddm.devices import own_device
 from hpcddm.ensemble.diagnostics import diagnose
@@ -23,12 +22,14 @@ from hpcddm.networks import loading, nfe
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, MONOLITH, ROUTER, STUDENT
-from hpcddm.pipeline.lists import list_name
+from hpcddm.pipeline.inspect import CLUSTERS_FILE, RANDOM_PICTURES
+from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, INSPECT, MONOLITH, ROUTER, STUDENT
+from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE, PICTURES_PER_CLUSTER
+from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
 from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import page, run_summary
+from hpcddm.report.cluster_facts import RANDOM, Facts
 from hpcddm.report.content import Cluster, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
@@ -36,7 +37,6 @@ from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import CURVE, WEIGHTS
 
-"""Number of samples of the gallery and of the diagnostics, which evaluate every expert at every step."""
 ENSEMBLE = "ensemble"
 """Name for all arms that are no dense model, which share one training and its FLOPs."""
 WAYS = {"accuracy": "with condition", "accuracy_without_class": "without condition"}
@@ -165,12 +165,14 @@ def _content(
     galleries: list[Gallery],
 ) -> Content:
     dense, (asked_for, gallery_texts) = _train_flops(settings, unit.inputs), _asked(settings, unit)
+    facts = _facts(unit)
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),
         metrics=metrics,
         denoisers=run_summary.trained_denoisers(settings, unit.inputs),
-        clusters=_clusters(settings, unit),
+        clusters=_clusters(settings, unit, facts),
+        facts=facts,
         asked_for=asked_for,
         gallery_texts=gallery_texts,
         galleries=galleries,
@@ -208,14 +210,23 @@ def _router(results: dict[str, Any]) -> Router | None:
     return Router(results["noise_levels"], *lines)
 
 
-def _clusters(settings: Experiment, unit: Unit) -> list[Cluster]:
+def _facts(unit: Unit) -> Facts | None:
+    """Read what is known of the clusters; None where the stage inspect is not complete."""
+    content = atomic.read_json(unit.input(INSPECT, CLUSTERS_FILE)) if INSPECT in unit.inputs else None
+    return None if content is None else Facts.parsed(content)
+
+
+def _clusters(settings: Experiment, unit: Unit, facts: Facts | None) -> list[Cluster]:
     clusters, reader = [], sample_lists.reader(unit, TRAIN)
     for index in range(settings.cluster.experts):
-        own = sample_lists.expert_list(unit, index)
-        # Not the first ones: sources are often sorted by class.
-        shown = draws.chosen(settings.seed, f"report/{list_name(index)}", len(own), PICTURES_PER_CLUSTER)
-        clusters.append(Cluster(index, len(own), reader.images(own.gather(shown))))
+        shown = facts.clusters[index].shown if facts else _at_random(settings, unit, index)
+        size = list_results(unit.inputs, index)["samples"]
+        clusters.append(Cluster.read(index, size, shown, reader.images))
     return clusters
+
+
+def _at_random(settings: Experiment, unit: Unit, index: int) -> dict[str, list[int]]:
+    return {RANDOM: sample_lists.drawn_from(unit, index, settings.seed, RANDOM_PICTURES).tolist()}
 
 
 class Shown:

@@ -12,7 +12,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
 from hpcddm.site import Site
-from tests.helpers import JOINED, finish, tiny, write_source
+from tests.helpers import DATA_STAGES, JOINED, finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
 
 EXPERTS = [expert_key(0), expert_key(1)]
@@ -306,3 +306,26 @@ def test_a_site_comes_back_as_it_was_used(run):
     assert stored_site("north", run) == site
     with pytest.raises(ConfigError, match="'south' was not used here; known: north"):
         stored_site("south", run)
+
+
+def test_nothing_behind_the_last_stage_that_is_asked_for_runs(run, tmp_path):
+    experiment = tiny(tmp_path)
+    before = [unit for unit in plan(experiment) if unit.stage in DATA_STAGES]
+    decision = decide(experiment, run, Queue(run), until="inspect")
+    assert decision.to_run == before and not decision.blocked
+    assert decision.not_requested == keys(unit for unit in plan(experiment) if unit not in before)
+    finish(before, run)
+    assert decide(experiment, run, Queue(run), until="inspect").to_run == []
+    assert keys(decide(experiment, run, Queue(run), until="train").to_run) == [MONOLITH, *EXPERTS]
+    assert "train/expert-00" in keys(decide(experiment, run, Queue(run)).to_run)
+
+
+def test_a_training_that_waits_is_recalled_where_only_its_clusters_are_made_anew(run, tmp_path):
+    experiment = tiny(tmp_path)
+    run.root.mkdir()
+    finish([unit for unit in plan(experiment) if unit.stage in DATA_STAGES], run)
+    submit_all(experiment, run, Queue(run), decide(experiment, run, Queue(run)))
+    waiting = Queue(run, alive=EXPERTS, state="pending")
+    decision = decide(experiment, run, waiting, redo=["lists"], until="inspect")
+    assert keys(decision.to_run) == ["lists/all", "inspect/all"] and set(EXPERTS) <= set(decision.not_requested)
+    assert len(decision.recalled) == 2 and not decision.active

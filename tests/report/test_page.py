@@ -55,10 +55,11 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "remark": "",
         },
         denoisers=[
-            Denoiser(unit, "dit (width 128)", 1_234_567, "epsilon (schedule cosine)", "bf16", 72_000, 10**15)
+            Denoiser(unit, "dit (width 128)", 1_234_567, "epsilon (schedule cosine)", "bf16", 72_000, 10**15, 7.2, 1.5)
             for unit in made
         ],
-        clusters=[Cluster(index, 1000 + 10 * index, pictures(12)) for index in range(experts)],
+        clusters=[Cluster(index, 1000 + 10 * index, {"random": pictures(12)}) for index in range(experts)],
+        facts=None,
         asked_for="class",
         gallery_texts=[number % classes for number in range(20)],
         galleries=[Gallery(arm, pictures(20)) for arm in arms + [f"expert-{index}" for index in range(experts)]],
@@ -79,8 +80,8 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
 
 def bare(given):
     """The same without what takes time to draw."""
-    return dataclasses.replace(given, clusters=[Cluster(0, 9, np.zeros((1, 8, 8, 1), np.uint8))], gallery_texts=[],
-                               galleries=[], curves={}, router=None, usage={}, denoisers=[],
+    return dataclasses.replace(given, clusters=[Cluster(0, 9, {"random": np.zeros((1, 8, 8, 1), np.uint8)})],
+                               gallery_texts=[], galleries=[], curves={}, router=None, usage={}, denoisers=[],
                                metrics=given.metrics | {"diagnostics": {}})  # fmt: skip
 
 
@@ -132,7 +133,9 @@ CASES = {
     "no galleries": dataclasses.replace(content(), galleries=[], gallery_texts=[]),
     "an empty cluster": dataclasses.replace(
         content(experts=2),
-        clusters=[Cluster(0, 9, np.zeros((0, 8, 8, 1), np.uint8)), Cluster(1, 9, np.zeros((3, 8, 8, 1), np.uint8))],
+        clusters=[
+            Cluster(index, 9, {"random": np.zeros((count, 8, 8, 1), np.uint8)}) for index, count in enumerate((0, 3))
+        ],
     ),
 }
 
@@ -164,7 +167,9 @@ def test_every_picture_and_plot_is_described(case):
     assert all(image["alt"] for image in parsed.all("img"))
     assert all(plot["aria-label"] for plot in parsed.all("svg"))
     given = CASES[case]
-    pictures = len(given.galleries) + sum(len(cluster.images) > 0 for cluster in given.clusters)
+    pictures = len(given.galleries) + sum(
+        len(images) > 0 for cluster in given.clusters for images in cluster.images.values()
+    )
     assert len(parsed.all("img")) == pictures
 
 
@@ -173,7 +178,8 @@ def test_page_holds_every_arm_value_and_fact():
     for expected in (
         "monolith", "top-1", "top-2", "oracle", "real against real", "31.9", "34.9", "0.01230", "0.00930", "2.1",
         "81.0%", "95.2%", "1.23 PFLOP", "1.25 PFLOP", "1.00", "1.01", "2,000", "small_cnn", "91.4%", "expert 3",
-        "1,030 images", "epsilon (schedule cosine)", "dit (width 128)", "1.23 M", "72,000", "61.3%", "0.96", "1.00",
+        "1,030 images", "7.2 1.00 PFLOP 1.5",
+        "epsilon (schedule cosine)", "dit (width 128)", "1.23 M", "72,000", "61.3%", "0.96", "1.00",
         "Router calibration", "knowing nothing, ln 4", "Disagreement of experts",
         "Step-refinement gap", "oracle 1.23e-03",
         "a <small> network & more", "hpcddm submit ./experiment.json --run-dir ../quickstart-again",

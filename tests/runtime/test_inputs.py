@@ -6,6 +6,7 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
+from hpcddm.pipeline.keys import INSPECT
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -114,3 +115,12 @@ def test_an_evaluation_of_what_has_changed_since_is_not_reported(job):
     other = [replace(output, sha256="0" * 64) for output in before.outputs]
     manifest.publish(job.run.unit("measuring/classifier"), replace(before, outputs=other))
     assert f"{EVALUATE[0]} was made with another measuring/classifier; submit again" in job.refusal("report/all")
+
+
+def test_the_report_does_without_the_page_about_the_clusters_and_it_stands_for_no_expert(job):
+    assert INSPECT in job.gather("report/all").manifests
+    job.lose(INSPECT)
+    assert job.gather("report/all").missing == [INSPECT]
+    job.make(INSPECT)
+    job.lose(THIRD, FOURTH)
+    assert "it needs 3 of 4 experts, 2 are there" in job.refusal("report/all")

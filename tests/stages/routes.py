@@ -16,7 +16,7 @@ from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.networks import denoisers
-from hpcddm.pipeline.keys import LISTS, ROUTER
+from hpcddm.pipeline.keys import INSPECT, LISTS, ROUTER
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import expert_keys
@@ -28,7 +28,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import assign, catalog, cluster, encode, lists, materialise, route, shard
+from hpcddm.stages import assign, catalog, cluster, encode, inspect, lists, materialise, route, shard
 from tests.helpers import DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -50,6 +50,7 @@ STAGES = {
     "cluster": cluster,
     "assign": assign,
     "lists": lists,
+    "inspect": inspect,
     "materialise": materialise,
     "route": route,
 }
@@ -103,8 +104,8 @@ class Bench:
             self.publish(unit, STAGES[key.split("/")[0]].run(self.settings, unit))
 
     def make_data(self) -> None:
-        """Make everything that comes before training."""
-        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in DATA_STAGES))
+        """Make everything that trainings read."""
+        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in DATA_STAGES and unit.key != INSPECT))
 
     def make_experts(self) -> None:
         """Experts that were never trained, whose predictions differ."""

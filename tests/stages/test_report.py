@@ -15,7 +15,9 @@ from tests.metrics.sets import image_set
 def unit(flops=0, **more):
     """A manifest of a finished unit."""
     return SimpleNamespace(
-        results={"train_flops": flops, "images": 64} | more, outputs=[], record={"seconds": 60, "world_size": 2}
+        results={"train_flops": flops, "images": 64, "samples": 40} | more,
+        outputs=[],
+        record={"seconds": 60, "world_size": 2},
     )
 
 
@@ -102,6 +104,7 @@ def test_each_denoiser_is_shown_with_its_own_config(tmp_path):
     assert [row.unit for row in rows] == [MONOLITH, STUDENT, expert_key(0), expert_key(1)]
     assert [row.objective.split()[0] for row in rows] == [*["flow_matching"] * 3, "epsilon"]
     assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"] and [row.flops for row in rows][1] == 300
+    assert {row.passes for row in rows} == {1.6} and {row.rank_hours for row in rows} == {1 / 30}
     assert rows[0].parameters == rows[2].parameters > 2 * rows[3].parameters > 0
 
 

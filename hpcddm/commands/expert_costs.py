@@ -1,0 +1,72 @@
+"""Costs of every expert beside the size of its cluster, once the clusters are known: a part of `hpcddm plan`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.keys import LISTS, expert_key
+from hpcddm.pipeline.lists import list_results
+from hpcddm.pipeline.trainings import expert_training
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
+
+if TYPE_CHECKING:
+    from hpcddm.planning.timing import Estimate
+
+
+@dataclass(frozen=True)
+class ExpertCost:
+    """Cost of one expert's training; None where it is unknown."""
+
+    expert: int
+    images: int
+    """Images of its cluster."""
+    passes: float
+    """Times that it will see each of the samples that it is trained on."""
+    flops: int | None
+    gpu_hours: float | None
+
+
+def expert_costs(
+    experiment: Experiment, run: RunDir, site: Site, estimates: Mapping[str, "Estimate"]
+) -> list[ExpertCost]:
+    """List the costs of the experts that are trained at a site; nothing as long as there are no clusters."""
+    lists = manifest.read(run.unit(LISTS))
+    if lists is None or len(lists.results.get("sizes", [])) != experiment.cluster.experts:
+        return []
+    costs = []
+    for expert in range(experiment.cluster.experts):
+        key = expert_key(expert)
+        if key not in estimates:
+            continue
+        described, resources = list_results({LISTS: lists}, expert), site.resources_for(*key.split("/"))
+        trained_on = described["samples"] + described.get("foreign", 0)
+        flops, seconds = estimates[key].flops, estimates[key].seconds
+        gpus = resources.nodes * resources.gpus_per_node
+        costs.append(
+            ExpertCost(
+                expert,
+                described["samples"],
+                expert_training(experiment, expert).images / trained_on,
+                flops,
+                None if seconds is None else gpus * seconds / 3600,
+            )
+        )
+    return costs
+
+
+def line_of(costs: Sequence[ExpertCost]) -> str:
+    """Say of the largest and the smallest cluster how often its expert sees each image, and what experts cost."""
+    largest, smallest = max(costs, key=lambda cost: cost.images), min(costs, key=lambda cost: cost.images)
+    ends = [
+        f"expert {cost.expert} sees each of its {cost.images:,} images {cost.passes:.3g} times"
+        for cost in dict.fromkeys((largest, smallest))
+    ]
+    flops = [cost.flops for cost in costs if cost.flops is not None]
+    hours = [cost.gpu_hours for cost in costs if cost.gpu_hours]
+    each = f"; {max(flops):.3g} FLOPs" if flops else ""
+    if hours:
+        each += f", {max(hours):.3g} GPU-hours"
+    return ", ".join(ends) + (f"{each} at most for one" if each else "")
