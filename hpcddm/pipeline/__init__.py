@@ -8,6 +8,7 @@ The way of the data:
                  |         +---> train (experts, monolith) ---+--> evaluate --> report
                  |         +---> route (router) --------------+
                  |         +---> distill (student) -----------+
+                 |         +---> inspect (page about the clusters, a part of the report; no training waits for it)
                  |         +---> materialise (copies of lists, where experts read them)
                  +-------------> measuring (extractor, -------+
                                             classifier)
