@@ -21,6 +21,7 @@ class ClusteringSettings(VariantSettings):
         features = ", or another encoder" if self.needs_features else ""
         return f"another number of experts, another seed{features}"
 
+
 class TwoStageSettings(ClusteringSettings):
     """Fine clusters by Lloyd's k-means, `nredo` times from other starts, of which coarse clusters are made.
 

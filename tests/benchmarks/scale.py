@@ -40,7 +40,7 @@ REAL_TARS = 70
 SAMPLES = (100_000, 1_000_000, 10_000_000)
 PAPERS = (158_000_000, 400_000_000)
 """LAION-Aesthetics as arXiv 2501.05450 has it, and LAION-400M."""
-MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "lists")
+MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "lists", "inspect")
 RANGES = MOST_RANGES + 1
 """Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
 EXPERTS, BATCH, BATCHES, WARM = 8, 256, 80, 40

@@ -9,6 +9,7 @@ import yaml
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, Work
+from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
 from hpcddm.rundir import manifest
@@ -129,7 +130,7 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
     why = "data.source.folder: /nowhere is no folder; with a few of its tars there this is measured"
     assert said["epoch_detail"] == why
     unknown = {name for name, row in rows.items() if row["unit_hours"] is None}
-    assert unknown == {"shard", "encode", *WITHOUT_WORK}
+    assert unknown == {"shard", "encode", "inspect", *WITHOUT_WORK}
     assert rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
     assert all(row["bytes_kept"] > 0 and row["files"] > 0 for row in rows.values())
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)
@@ -269,3 +270,28 @@ def test_what_cannot_be_measured_is_tried_once_and_stops_no_other_measurement(tm
                 measured.seconds(Work(TAR, False, images, 64), 1, 1, False)
         assert measured.seconds(Work(ENCODER, False, 64, 64), 1, 1, False) > 0
     assert len(starts) == 1
+
+
+def test_experts_are_planned_beside_the_sizes_of_their_clusters(tmp_path, site):
+    write_source(tmp_path / "images")
+    run, sizes = RunDir(tmp_path / "run"), {"expert-00": 64, "expert-01": 24}
+    arguments = (
+        "plan",
+        write_experiment(tmp_path),
+        "--site",
+        site(resources={"gpus_per_node": 2, "ranks_per_node": 2}),
+    )
+    arguments += ("--run-dir", run.root, "--flops-per-second", SPEED)
+    assert json.loads(hpcddm(*arguments, "--json").output)["experts"] == []
+    lists = {name: {"samples": size} for name, size in sizes.items()} | {"expert-01": {"samples": 24, "foreign": 8}}
+    results = {"lists": lists, "sizes": list(sizes.values())}
+    run.unit(LISTS).mkdir(parents=True)
+    manifest.publish(run.unit(LISTS), manifest.Manifest("lists", "all", {}, {}, [], results))
+    content = json.loads(hpcddm(*arguments, "--json").output)
+    (flops,) = [row["flops"] / 2 for row in content["stages"] if row["stage"] == "train"]
+    hours = flops / SPEED / 3600
+    first, second = ({"expert": number, "flops": flops, "gpu_hours": pytest.approx(hours)} for number in (0, 1))
+    # 64 images are seen by both together, so 32 by each.
+    assert content["experts"] == [first | {"images": 64, "passes": 0.5}, second | {"images": 24, "passes": 1.0}]
+    said = "expert 0 sees each of its 64 images 0.5 times, expert 1 sees each of its 24 images 1 times"
+    assert f"clusters  {said}; {flops:.3g} FLOPs, {hours:.3g} GPU-hours at most for one" in hpcddm(*arguments).output

@@ -11,7 +11,7 @@ from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import table as status_table
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.keys import INSPECT, REPORT, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
@@ -348,3 +348,15 @@ def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
     folder = write_attempt(run, EXPERT, 1)
     [(folder / f"{name}.json").write_text("[3]") for name in ("owner", "begun", "heartbeat", "ended", "verdict")]
     assert row(run)["state"] == "unknown" and EXPERT in status(run)
+
+
+def test_the_page_about_the_clusters_is_named_until_there_is_one_about_all(run):
+    page = f"clusters {run.unit(INSPECT) / 'clusters.html'}"
+    assert page not in status(run)
+    (run.unit(REPORT) / "manifest.json").unlink()
+    assert status(run).splitlines()[-2] == page
+    found = manifest.read(run.unit(INSPECT))
+    manifest.publish(run.unit(INSPECT), replace(found, results={"warnings": ["one", "another"]}))
+    assert status(run).splitlines()[-2] == f"{page}, with 2 warnings"
+    (run.unit(INSPECT) / "manifest.json").unlink()
+    assert page not in status(run)

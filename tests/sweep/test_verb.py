@@ -82,7 +82,7 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
     assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
     *others, table = queue.submitted
     assert set(table.after) == {str(101 + number) for number in range(len(others))}
-    assert "3 settings, 24 units, what they share counted once: 0 complete, 24 to run" in said
+    assert "3 settings, 25 units, what they share counted once: 0 complete, 25 to run" in said
 
 
 def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
@@ -108,7 +108,7 @@ def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, swe
     queue, _ = sweep(1.0, 2.0)
     before = home.journal.read_bytes()
     again, said = sweep(1.0, 2.0, alive=names(queue), state="pending")
-    assert again.submitted == [] and "23 units are in the queue or running; nothing new to submit" in said
+    assert again.submitted == [] and "24 units are in the queue or running; nothing new to submit" in said
     finish_all(sweep_runs(1.0, 2.0))
     last, said = sweep(1.0, 2.0)
     assert last.submitted == [] and "everything is complete (2 settings); nothing to submit" in said
@@ -166,12 +166,12 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
 
 
 def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
-    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=21, reason="its limit for you"))
+    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=22, reason="its limit for you"))
     taken = [name for name in names(queue) if name != CONTINUATION]
-    assert len(taken) == 20 and len(names(queue)) == 21, "the last place is that of the job that submits the rest"
+    assert len(taken) == 21 and len(names(queue)) == 22, "the last place is that of the job that submits the rest"
     assert "5 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
     again, _ = sweep(1.0, 2.0, 3.0, alive=taken)
-    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 25
+    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 26
 
 
 def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):

@@ -1,0 +1,107 @@
+"""Sizes of clusters with and without max_share, and what it costs: python -m tests.benchmarks.balance IDX [RUN ...]
+
+IDX holds the four files of Fashion-MNIST, as Debian's package dataset-fashion-mnist has them. Every RUN is the folder
+of a run up to its features at least (`hpcddm submit EXPERIMENT --until encode`), clustered as its experiment says. The
+features are those by which experiments/fashion_mnist.yaml clusters; the skewed set has 1 / r^2 of the images of the
+r-th class.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hpcddm import plugins
+from hpcddm.clusterings.base import FeatureClustering
+from hpcddm.clusterings.measures import effective_number
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.reader import ArrayReader
+from hpcddm.data.sources.base import Source
+from hpcddm.encoders.image.base import SampleEncoder
+from hpcddm.loading import load_experiment, stored_experiment
+from hpcddm.rundir.layout import RunDir
+from hpcddm.stages.cluster import fitted_numbers
+
+BOUNDS = (None, 1.5, 1.2, 1.05)
+"""Largest share that is allowed, as a multiple of 1 / K; None for no bound."""
+ASSIGNMENTS = ("fine_lookup", "nearest_coarse")
+
+
+def fashion_mnist(folder: Path) -> tuple[Experiment, np.ndarray, np.ndarray]:
+    """The experiment, and features and classes of its training images."""
+    experiment = load_experiment("fashion_mnist", (f"data.source.folder={folder}",))
+    split = plugins.create(Source, experiment.data.source).open_split("train")
+    images = np.stack([np.asarray(split[number].image) for number in range(len(split))])[..., None]
+    encoder = plugins.create(SampleEncoder, experiment.encode.encoder)
+    nothing = np.zeros(len(images), np.int64)
+    return experiment, encoder.features(ArrayReader(images, nothing, nothing), range(len(images))), split.labels
+
+
+def skewed(labels: np.ndarray) -> np.ndarray:
+    """The images of a long tail: of the r-th class the first 1 / r^2."""
+    rows = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    return np.concatenate([own[: round(len(own) / (rank + 1) ** 2)] for rank, own in enumerate(rows)])
+
+
+def of_run(folder: Path) -> tuple[Experiment, np.ndarray]:
+    """The experiment of a run, and the features to which its clusters are fitted."""
+    run = RunDir(folder)
+    features, experiment = samples.features(open_catalog(run, "train")), stored_experiment(run)
+    return experiment, features.gather(fitted_numbers(len(features), experiment.seed))
+
+
+def rows_of(name: str, experiment: Experiment, features: np.ndarray) -> Iterator[list[str]]:
+    """One line for each assignment and bound."""
+    experts, clustering = experiment.cluster.experts, experiment.cluster.clustering
+    for assignment in ASSIGNMENTS:
+        for bound in BOUNDS:
+            # Without a bound nothing is measured; one that binds nobody measures the same clusters.
+            changes = {"assignment": assignment, "max_share": bound / experts if bound else 1.0}
+            began = time.perf_counter()
+            try:
+                made = plugins.create(FeatureClustering, clustering.model_copy(update=changes))
+                partition = made.fit_features(features, experts, experiment.seed)
+            except ValueError as error:
+                yield [name, assignment, str(bound or "none"), "", "", "", "", f"refused: {error}"]
+                continue
+            seconds = time.perf_counter() - began
+            sizes = np.bincount(partition.assign_features(features), minlength=experts)
+            cost = partition.figures["inertia"] / partition.figures["inertia without max_share"] - 1
+            yield [
+                *(name, assignment, f"{bound} / K" if bound else "none", f"{sizes.max() / sizes.mean():.2f}"),
+                *(f"{sizes.min() / sizes.mean():.2f}", f"{effective_number(sizes):.2f} of {experts}"),
+                *(f"{partition.figures['inertia']:.4f}", f"{100 * cost:+.2f} %, {seconds:.0f} s"),
+            ]
+
+
+def main(folder: Path, *runs: Path) -> None:
+    """Fit and print one table."""
+    experiment, features, labels = fashion_mnist(folder)
+    sets = {"Fashion-MNIST": (experiment, features), "the same, skewed": (experiment, features[skewed(labels)])}
+    sets |= {run.name: of_run(run) for run in runs}
+    table = Table(title="Balance of clusters", title_justify="left")
+    for title in (
+        "set",
+        "assignment",
+        "max_share",
+        "largest / mean",
+        "smallest / mean",
+        "even as",
+        "inertia",
+        "cost, time",
+    ):
+        table.add_column(title)
+    for name, (own, rows) in sets.items():
+        for cells in rows_of(f"{name}, {len(rows):,}", own, rows):
+            table.add_row(*cells)
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
