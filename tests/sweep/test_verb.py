@@ -179,7 +179,7 @@ def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
     assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
     assert (
         queue.checked == ()
-        and len(queue.rendered) == said.count("would submit") == 13
+        and len(queue.rendered) == said.count("would submit") == 14
         and "guidance=2.0/report/all" in said
     )
 
@@ -266,7 +266,7 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
     assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
-    assert len(names(queue)) == 25 and len(Journal(home.journal).submissions()) == len(queue.submitted)
+    assert len(names(queue)) == 26 and len(Journal(home.journal).submissions()) == len(queue.submitted)
 
 
 def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_runs):
@@ -325,7 +325,7 @@ def test_cancel_ends_the_jobs_of_a_sweep_or_of_one_setting_but_not_what_others_s
     assert done.exit_code == 0 and len(queue.gone) == 2 and "guidance=2.0/report/all" in done.output
     assert "evaluate/1" in hpcddm("cancel", home.root / "guidance=2.0", "evaluate/1", "--now").output
     hpcddm("cancel", home.root, "--now")
-    assert len(queue.gone) == 2 + 23
+    assert len(queue.gone) == 2 + 24
 
 
 def test_what_is_known_lies_in_one_json_file(sweep, home):
@@ -333,4 +333,4 @@ def test_what_is_known_lies_in_one_json_file(sweep, home):
     index = json.loads((home.root / "sweep.json").read_text())
     assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
     assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
-    assert len(index["owners"]) == 22 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
+    assert len(index["owners"]) == 23 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
