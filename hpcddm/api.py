@@ -61,7 +61,7 @@ class Run:
     @cached_property
     def condition(self) -> conditions.Condition[ConditionSettings]:
         """Condition of the networks: `of_classes`, `of_prompts`, `null`, and `of(reader, numbers)` of samples."""
-        return conditions.build(self.settings.data)
+        return conditions.build(self.settings.data, self._run.output)
 
     @cached_property
     def space(self) -> Space[SpaceSettings]:

@@ -47,7 +47,7 @@ class StrictModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+        if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)].annotation):
             raise PydanticCustomError("number", "needs a value of another kind")
         return value
 
@@ -140,6 +140,11 @@ def default_at(schema: type[StrictModel], key: str) -> Any:
     for part in rest.split(".") if rest else ():
         default = default.get(part) if isinstance(default, dict) else None
     return default
+
+
+def _takes_bool(annotation: Any) -> bool:
+    """Tell if the type is that of true or false, or of these and none."""
+    return bool in (annotation, *get_args(annotation))
 
 
 def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:

@@ -90,7 +90,7 @@ MAY_IMPORT = {
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep"},
-    "planning": NUMERIC | {"models", "encoders", "training", "ensemble", "networks", "site"},
+    "planning": NUMERIC | {"models", "conditions", "encoders", "training", "ensemble", "networks", "site"},
 }
 LATE = {
     "data_settings": {"data"},

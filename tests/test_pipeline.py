@@ -30,7 +30,7 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     for unit in plan(tiny(tmp_path, evaluate__units=3)):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
-    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill", "materialise"}
+    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill", "materialise", "captions", "texts"}
 
 
 def test_a_stage_names_the_stages_that_it_reads(tmp_path):
@@ -40,8 +40,10 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
         "monolith": {"enabled": True},
         "data__reading": {"name": "materialised"},
     }
+    captions = {"name": "text", "encoder": {"name": "words"}, "cached": True}
     read: dict[str, set[str]] = {name: set() for name in STAGES}
-    for unit in plan(tiny(tmp_path, **changes)):
+    told = plan(tiny(tmp_path, data__condition=captions, distill={"teacher": "router"}))
+    for unit in [*plan(tiny(tmp_path, **changes)), *told]:
         read[unit.stage] |= {key.split("/")[0] for key in unit.inputs}
     assert {name: set(stage.reads) for name, stage in STAGES.items()} == read
 

@@ -205,6 +205,7 @@ class Draft:
         entry = _flow({"gpus_per_node": 0})
         return [
             *(f"  {name}: {entry}" for name in names),
+            f"  texts: {entry}   # 1 where the encoder of captions is a network, as minilm is",
             f"  encode: {entry}   # 1 where the encoder is a network, as efficientnet_lite0 is",
         ]
 

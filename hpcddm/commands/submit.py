@@ -196,7 +196,7 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
     Raises `UserError` naming a prompt that is too long, or the weights that are to be fetched.
     """
     encodes = experiment.data.condition.encoder_name is not None
-    if encodes and {unit.stage for unit in decision.to_run} & {"train", "distill", "route", "evaluate"}:
+    if encodes and {unit.stage for unit in decision.to_run} & {"texts", "train", "distill", "route", "evaluate"}:
         from hpcddm.conditions import base as conditions
 
         conditions.build(experiment.data).check()

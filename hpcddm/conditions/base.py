@@ -4,7 +4,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float32, Int64
+import torch
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from hpcddm import plugins
@@ -12,24 +13,38 @@ from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
 from hpcddm.plugins import S, Variant
+from hpcddm.rundir.layout import Locate
 
-Conditions = Int64[Tensor, " n"] | Float32[Tensor, "n l d"]
-"""Class ids; or states of tokens, rows of zeros being padding."""
+Conditions = Int64[Tensor, " n"] | Float[Tensor, "n l d"]
+"""Class ids; or states of tokens, float32 or float16, rows of zeros being padding."""
 
 
 class Condition(Variant[S]):
-    """The condition of an experiment's images, created as `cls(settings, data)`; threads may share it.
+    """The condition of an experiment's images, created as `cls(settings, data, locate)`; threads may share it.
 
-    Its tensors have the settings' `form` and `shape`, are on the CPU and need no gradient.
+    locate: finds the outputs of the run's units, of which the conditions of samples may read some. Its tensors have the
+    settings' `form` and `shape`, are on the CPU and need no gradient.
     """
 
-    def __init__(self, settings: S, data: NetworkData) -> None:
+    def __init__(self, settings: S, data: NetworkData, locate: Locate | None = None) -> None:
         super().__init__(settings)
         self.num_classes = data.num_classes
 
     @abstractmethod
     def of(self, reader: Reader, numbers: Sequence[int] | np.ndarray) -> Conditions:
         """Make the conditions of some samples of a reader."""
+
+    def carried(self, reader: Reader, numbers: Sequence[int] | np.ndarray, dropped: Bool[Tensor, " n"]) -> Tensor:
+        """Make what a training's batch carries of some samples, dropped ones as the null condition.
+
+        By default these are the conditions themselves.
+        """
+        of_samples = self.of(reader, numbers)
+        return torch.where(dropped.view(-1, *[1] * (of_samples.dim() - 1)), self.null(len(dropped)), of_samples)
+
+    def on_device(self, carried: Tensor) -> Conditions:
+        """Make the conditions of what a batch carries, on its device, once it is there."""
+        return carried
 
     @abstractmethod
     def null(self, count: int) -> Conditions:
@@ -53,9 +68,9 @@ class Condition(Variant[S]):
         """Raise `UserError` when the conditions of this experiment cannot be made on this machine."""
 
 
-def build(data: NetworkData) -> Condition[ConditionSettings]:
-    """Create the condition of an experiment's data.
+def build(data: NetworkData, locate: Locate | None = None) -> Condition[ConditionSettings]:
+    """Create the condition of an experiment's data; locate: finds a run's files, None where no sample is asked.
 
     Raises `UserError` when the weights of its encoder are missing.
     """
-    return plugins.create(Condition, data.condition, data)
+    return plugins.create(Condition, data.condition, data, locate)

@@ -11,6 +11,7 @@ from hpcddm.conditions.settings import ConditionSettings, Form
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData, classes_of
 from hpcddm.errors import UserError
+from hpcddm.rundir.layout import Locate
 
 
 class Settings(ConditionSettings):
@@ -27,8 +28,8 @@ class Settings(ConditionSettings):
 class ClassLabel(Condition[Settings]):
     """Class ids 0 ... num_classes - 1; the null class is `num_classes`."""
 
-    def __init__(self, settings: Settings, data: NetworkData) -> None:
-        super().__init__(settings, data)
+    def __init__(self, settings: Settings, data: NetworkData, locate: Locate | None = None) -> None:
+        super().__init__(settings, data, locate)
         self.null_class = classes_of(data)
 
     def of(self, reader: Reader, numbers: Sequence[int] | np.ndarray) -> Conditions:

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.schema import VariantSettings
 
 
@@ -29,11 +30,26 @@ class ConditionSettings(VariantSettings):
         return ()
 
     @property
+    def text_encoder(self) -> TextEncoderSettings | None:
+        """Settings of the encoder that makes the states; None without one."""
+        return None
+
+    @property
     def encoder_name(self) -> str | None:
         """Name of the encoder that makes the states; None without one."""
-        return None
+        return None if self.text_encoder is None else self.text_encoder.name
 
     @property
     def reads_captions(self) -> bool:
         """True where an image's caption says its condition, False where its class does or nothing."""
+        return False
+
+    @property
+    def reads_column(self) -> bool:
+        """True where the states of captions are a column, which the stages captions and texts make."""
+        return False
+
+    @property
+    def encodes_in_steps(self) -> bool:
+        """True where captions are encoded in every step of a training, on its device."""
         return False

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
 
 B = TypeVar("B", bound="Batch")
+M = TypeVar("M", bound="NoisyBatch")
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,21 @@ class LabelledBatch(Batch):
 class NoisyBatch(Batch):
     """Images with what denoisers and routers are trained on.
 
-    condition: of every image, dropped ones replaced by the null condition; clusters: (N,) int64;
-    noise: standard normal, float32 (N, C, H, W); time: uniform in [0, 1), (N,).
+    condition: of every image, dropped ones replaced by the null condition, as it is carried, and on the device as
+    networks take it; clusters: (N,) int64; noise: standard normal, float32 (N, C, H, W); time: uniform in [0, 1), (N,);
+    condition_on_device: the way from the one to the other.
     """
 
     condition: Tensor
     clusters: Tensor
     noise: Tensor
     time: Tensor
+    condition_on_device: Callable[[Tensor], Tensor]
+
+    def to(self: M, device: torch.device, to_model: Callable[[Tensor], Tensor]) -> M:
+        """Move the batch to a device as its base does, and make the condition there."""
+        moved = super().to(device, to_model)
+        return replace(moved, condition=moved.condition_on_device(moved.condition))
 
 
 class Batches(ABC, Generic[B]):
@@ -101,8 +108,9 @@ class Batches(ABC, Generic[B]):
 class NoisyBatches(Batches[NoisyBatch]):
     """Batches with condition, noise and time.
 
-    condition_of: function from sample numbers to conditions; null: function from n to n null conditions;
-    dropout: probability of the null condition; shape: (C, H, W) of x.
+    condition_of: function from sample numbers, and whether each one's condition is dropped, to what a batch carries;
+    condition_on_device: function from that to conditions; dropout: probability of the null condition;
+    shape: (C, H, W) of x.
     """
 
     def __init__(
@@ -110,26 +118,25 @@ class NoisyBatches(Batches[NoisyBatch]):
         reader: Reader,
         order: Order,
         draws: Draws,
-        condition_of: Callable[[Numbers], Tensor],
-        null: Callable[[int], Tensor],
+        condition_of: Callable[[np.ndarray, Tensor], Tensor],
+        condition_on_device: Callable[[Tensor], Tensor],
         dropout: float,
         shape: tuple[int, int, int],
         augmentations: Sequence[Augmentation] = (),
     ) -> None:
         super().__init__(reader, order, draws, augmentations)
-        self._condition_of, self._null = condition_of, null
+        self._condition_of, self._condition_on_device = condition_of, condition_on_device
         self._dropout, self._shape = dropout, shape
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> NoisyBatch:
-        condition = self._condition_of(numbers)
-        dropped = self._draws.dropped(sample_indices, self._dropout).view(-1, *[1] * (condition.dim() - 1))
         return NoisyBatch(
             sample_indices,
             images,
-            condition=torch.where(dropped, self._null(len(images)), condition),
+            condition=self._condition_of(numbers, self._draws.dropped(sample_indices, self._dropout)),
             clusters=self._reader.clusters(numbers),
             noise=self._draws.noise(sample_indices, self._shape),
             time=self._draws.times(sample_indices),
+            condition_on_device=self._condition_on_device,
         )
 
 

@@ -12,6 +12,7 @@ from hpcddm.data.columns import Column, Numbers, TextColumn
 from hpcddm.errors import UserError
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.ranges import split_of
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 
@@ -87,6 +88,11 @@ class Catalog:
 
     def __len__(self) -> int:
         return self.count
+
+    @property
+    def split(self) -> str | None:
+        """Split whose samples they are; None without ranges."""
+        return split_of(f"shard/{self._entry.parts[0].name}") if self._entry.parts else None
 
     @property
     def form(self) -> PictureForm | None:

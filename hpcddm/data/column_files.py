@@ -15,10 +15,12 @@ from hpcddm.rundir import atomic
 
 BYTES, OFFSETS = "bytes", "offsets"
 """Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""
+VALUES = "values"
+"""Dataset of a column of several rows for every sample, in the place of `BYTES`; its places count rows."""
 BYTES_AT_ONCE = 1 << 22
 """Bytes of a spooled column that are in memory together while it is written."""
-Rows = np.ndarray | Sequence[str]
-"""Rows of a column in memory."""
+Rows = np.ndarray | Sequence[str] | Sequence[np.ndarray]
+"""Rows of a column in memory; of texts; or of several rows for every sample, all of one shape and dtype."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,10 @@ class Spool:
             if isinstance(rows, np.ndarray):
                 self._add(name, rows)
             else:
-                texts = [text.encode(errors="surrogateescape") for text in rows]
-                first = self._datasets[f"{name}/{BYTES}"].rows if f"{name}/{BYTES}" in self._datasets else 0
-                ends = np.array([*accumulate(map(len, texts), initial=first)], dtype="<u8")
-                self._add(f"{name}/{BYTES}", np.frombuffer(b"".join(texts), np.uint8))
+                values, content, lengths = _joined(name, rows)
+                first = self._datasets[values].rows if values in self._datasets else 0
+                ends = np.array([*accumulate(lengths, initial=first)], dtype="<u8")
+                self._add(values, content)
                 self._add(f"{name}/{OFFSETS}", ends[1:] if f"{name}/{OFFSETS}" in self._datasets else ends)
 
     def write(self, path: Path) -> None:
@@ -126,9 +128,9 @@ def _write(file: h5py.File, name: str, values: Rows | Blocks) -> int:
         file.create_dataset(name, data=values)
         return len(values)
     if not isinstance(values, Blocks):
-        texts = [text.encode(errors="surrogateescape") for text in values]
-        file.create_dataset(f"{name}/{BYTES}", data=np.frombuffer(b"".join(texts), np.uint8))
-        ends = accumulate(map(len, texts), initial=0)
+        dataset_name, content, lengths = _joined(name, values)
+        file.create_dataset(dataset_name, data=content)
+        ends = accumulate(lengths, initial=0)
         file.create_dataset(f"{name}/{OFFSETS}", data=np.array([*ends], dtype="<u8"))
         return len(values)
     dataset, start = file.create_dataset(name, values.shape, values.dtype), 0
@@ -138,3 +140,12 @@ def _write(file: h5py.File, name: str, values: Rows | Blocks) -> int:
     if start != len(dataset):
         raise ValueError(f"{name}: {start} of {len(dataset)} rows")
     return start
+
+
+def _joined(name: str, rows: Sequence[str] | Sequence[np.ndarray]) -> tuple[str, np.ndarray, list[int]]:
+    """Put the texts, or the rows, of all samples one behind the other: (dataset, values, length for every sample)."""
+    arrays = [row for row in rows if isinstance(row, np.ndarray)]
+    if arrays:
+        return f"{name}/{VALUES}", np.concatenate(arrays), list(map(len, arrays))
+    texts = [text.encode(errors="surrogateescape") for text in rows if isinstance(text, str)]
+    return f"{name}/{BYTES}", np.frombuffer(b"".join(texts), np.uint8), list(map(len, texts))

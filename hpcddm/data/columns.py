@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
-from hpcddm.data.column_files import BYTES, OFFSETS
+from hpcddm.data.column_files import BYTES, OFFSETS, VALUES
 from hpcddm.errors import UserError
 
 Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
@@ -117,6 +117,38 @@ class TextColumn:
                 content = column.data
                 texts += [str(content[begin:end], "utf-8", "surrogateescape") for begin, end in pairwise(ends)]
         return texts
+
+
+class RaggedColumn:
+    """Several rows of every sample, not equally many, in parts that lie in several files; as `Column`."""
+
+    def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
+        self._files = {path: _mapped(path) for path in parts}
+        self._offsets = [self._files[path].rows(f"{name}/{OFFSETS}", count + 1) for path, count in parts.items()]
+        ends = [int(offsets[-1]) for offsets in self._offsets]
+        self._values = [self._files[path].rows(f"{name}/{VALUES}", end) for path, end in zip(parts, ends, strict=True)]
+        self._starts = _starts(parts.values())
+        self.dtype, self.item_shape = self._values[0].dtype, self._values[0].shape[1:]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def gather(self, numbers: Numbers, most: int) -> Shaped[np.ndarray, "n {most} ..."]:
+        """Copy the first `most` rows of some numbers, in their order, with zeros behind those that have fewer.
+
+        Raises IndexError for a number that no sample has.
+        """
+        rows = _checked(numbers, len(self))
+        gathered = np.zeros((len(rows), most, *self.item_shape), self.dtype)
+        for part, places in _by_part(rows, self._starts):
+            own = rows[places] - self._starts[part]
+            begins, ends = self._offsets[part][own].astype(np.int64), self._offsets[part][own + 1].astype(np.int64)
+            values = self._values[part]
+            for place, begin, end in zip(
+                places.tolist(), begins.tolist(), np.minimum(ends, begins + most).tolist(), strict=True
+            ):
+                gathered[place, : end - begin] = values[begin:end]
+        return gathered
 
 
 class _MappedFile:

@@ -17,6 +17,9 @@ from hpcddm.errors import UserError
 class Reader(ABC):
     """Images of a split by sample number 0 ... N - 1, and what else is known of the samples."""
 
+    split: str | None = None
+    """Split of the run whose samples they are, by the numbers that they have there; None for those of no run."""
+
     @abstractmethod
     def __len__(self) -> int:
         """Count the samples."""
@@ -46,6 +49,7 @@ class TarReader(Reader):
 
     def __init__(self, catalog: Catalog, clusters: Column | None = None, images: Images | None = None) -> None:
         self._catalog, self._clusters = catalog, clusters
+        self.split = catalog.split
         self._images = images or TarImages(catalog)
         self._labels = catalog.column("label") if catalog.has("label") else None
         self._captions = catalog.texts("caption") if catalog.has("caption") else None

@@ -64,7 +64,7 @@ def _conditions_and_clusters(
     settings: Experiment, run: RunDir, request: ImageRequest, is_oracle: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Make the conditions of the images and, for the oracle, their clusters (N,), which a sentence does not have."""
-    condition, numbers = conditions.build(settings.data), range(request.count)
+    condition, numbers = conditions.build(settings.data, run.output), range(request.count)
     if request.prompts:
         return condition.of_prompts([request.prompts[number % len(request.prompts)] for number in numbers]), None
     names, catalog = stored_class_names(settings, run), open_catalog(run, HELDOUT)

@@ -17,6 +17,7 @@ from hpcddm.data import draws
 from hpcddm.data.reader import Reader
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
+from hpcddm.rundir.layout import Locate
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.spaces.settings import SpaceSettings
 
@@ -46,14 +47,15 @@ def quality(
     reader: Reader,
     numbers: Int64[np.ndarray, " n"],
     pause: Callable[[], None],
+    locate: Locate | None = None,
 ) -> tuple[dict[str, Any], list[float]]:
     """Measure the router by noise level and fit the temperatures of the levels: ones where the setting says none.
 
-    router: with its prior corrected, but of temperature 1, on any device; numbers: held-out samples at their natural
-    frequency; pause: called between blocks of images, may raise. Temperatures are fitted on the logits with the
-    condition, and serve those without it, too.
+    router: with its prior corrected, but of temperature 1, on any device; numbers: held-out samples at their
+    natural frequency; pause: called between blocks of images, may raise; locate: finds the unit's inputs. Temperatures
+    are fitted on the logits with the condition, and serve those without it, too.
     """
-    space, condition = space_of(settings.data), conditions.build(settings.data)
+    space, condition = space_of(settings.data), conditions.build(settings.data, locate)
     logits_of = partial(_logits, settings.seed, router, reader, numbers, space, condition, pause)
     measured, fitted = range(1, len(numbers), 2), range(0, len(numbers), 2)
     conditional, unconditional, clusters = (

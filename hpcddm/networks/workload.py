@@ -14,6 +14,7 @@ from hpcddm.pipeline.ranges import images_of_range
 from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
+TEXT_ENCODER = "text encoder"
 """Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
 TAR, READING, SINGLE_READING = "tar", "reading", "reading in one thread"
 """Names of the work without a network: images become PNG in a tar, or those of an adopted tar are decoded; images are
@@ -47,6 +48,12 @@ class Workload:
         """Return the name of an expert's network (None: the monolith's), which is that of the first one made alike."""
         everyone = (MONOLITH, *map(expert_key, experts_of(self.settings)))
         return next(key for key in everyone if self._is_alike(expert_of(key), expert))
+
+    def encoding_captions(self, training: Work) -> list[Work]:
+        """List the run of the text encoder on a training's images, where it encodes their captions in every step."""
+        if not self.settings.data.condition.encodes_in_steps:
+            return []
+        return [Work(TEXT_ENCODER, False, training.images, training.batch)]
 
     def sampling(
         self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations] = nfe.of_arm

@@ -11,7 +11,8 @@ The way of the data:
                  |         +---> inspect (page about the clusters, a part of the report; no training waits for it)
                  |         +---> materialise (copies of lists, where experts read them)
                  +-------------> measuring (extractor, -------+
-                                            classifier)
+                 |                          classifier)
+                 +-------------> captions --> texts (states of captions, for all that see them)
 
 The router waits for the experts where it is trained on their samples; the student always does. shard, encode and assign
 go by ranges of tars; catalog and lists are the funnels: nothing behind them needs a unit of a range.

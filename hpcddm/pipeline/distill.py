@@ -4,6 +4,7 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
+from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, STUDENT
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
@@ -21,7 +22,7 @@ class DistillStage(Stage):
     """Its one unit trains the student; there is none where the experiment has no `distill`."""
 
     name = "distill"
-    reads = ("catalog", "lists", "train", "route")
+    reads = ("catalog", "lists", "captions", "texts", "train", "route")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -32,11 +33,11 @@ class DistillStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return data, all experts, and the router where it chooses the teacher."""
         router = [ROUTER] if experiment.student.teacher == "router" else []
-        return [CATALOG, LISTS, *expert_keys(experiment), *router]
+        return [CATALOG, LISTS, *expert_keys(experiment), *router, *captions_read(experiment)]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES
+        return SAMPLES | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the student's training, and how its teachers' weights are read."""

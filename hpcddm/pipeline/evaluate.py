@@ -4,6 +4,7 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
+from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
@@ -48,7 +49,7 @@ def arm_names(experiment: Experiment) -> list[str]:
 def sampling_units(experiment: Experiment) -> list[str]:
     """List the units that drawing and measuring samples reads, beside the experts."""
     dense = [*monolith_keys(experiment), *student_keys(experiment)]
-    return [CATALOG, LISTS, *dense, ROUTER, *measuring_keys(experiment)]
+    return [CATALOG, LISTS, *dense, ROUTER, *measuring_keys(experiment), *captions_read(experiment)]
 
 
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class EvaluateStage(Stage):
     """A unit draws and measures one range of samples in all arms."""
 
     name = "evaluate"
-    reads = ("catalog", "lists", "measuring", "train", "route", "distill")
+    reads = ("catalog", "lists", "captions", "texts", "measuring", "train", "route", "distill")
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
@@ -94,7 +95,7 @@ class EvaluateStage(Stage):
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES
+        return SAMPLES | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the evaluation but its number of images: a range's samples do not depend on that of ranges."""

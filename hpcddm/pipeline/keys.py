@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from hpcddm.training.settings import Expert
 
 CATALOG = "catalog/all"
+CAPTIONS = "captions/all"
 CLUSTER = "cluster/all"
 LISTS = "lists/all"
 INSPECT = "inspect/all"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hpcddm.config import Experiment
+from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
@@ -22,7 +23,7 @@ class ReportStage(Stage):
     """Its one unit merges the ranges of evaluate and writes the page."""
 
     name = "report"
-    reads = ("catalog", "lists", "inspect", "measuring", "train", "route", "distill", "evaluate")
+    reads = ("catalog", "lists", "inspect", "captions", "texts", "measuring", "train", "route", "distill", "evaluate")
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
@@ -43,7 +44,7 @@ class ReportStage(Stage):
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES
+        return SAMPLES | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the evaluation and the name that the page bears."""

@@ -5,6 +5,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, router_request
 from hpcddm.pipeline import disk
+from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
@@ -19,7 +20,7 @@ class RouteStage(Stage):
     """Its one unit trains the router, or fits it to the data."""
 
     name = "route"
-    reads = ("catalog", "lists", "train")
+    reads = ("catalog", "lists", "captions", "texts", "train")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -28,13 +29,13 @@ class RouteStage(Stage):
         return [ROUTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return catalog and lists, and the experts where the router is trained on their samples."""
+        """Return catalog, lists and captions' states, and the experts where the router is trained on their samples."""
         experts = expert_keys(experiment) if experiment.router.samples else []
-        return [CATALOG, LISTS, *experts]
+        return [CATALOG, LISTS, *experts, *captions_read(experiment)]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES
+        return SAMPLES | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the router, and the conversion where it is trained on the experts' samples."""

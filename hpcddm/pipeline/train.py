@@ -6,6 +6,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
+from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
 from hpcddm.pipeline.lists import experts_of, list_key, list_name
@@ -53,7 +54,7 @@ class TrainStage(Stage):
     """A unit trains one denoiser."""
 
     name = "train"
-    reads = ("catalog", "lists", "materialise")
+    reads = ("catalog", "lists", "captions", "texts", "materialise")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -62,17 +63,20 @@ class TrainStage(Stage):
         return train_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return catalog and lists, an expert's own list and its copy where it reads that; no other training."""
+        """Return catalog and lists, an expert's own list and its copy where it reads that; no other training.
+
+        Where states of captions are a column, that too.
+        """
         expert = expert_of(key)
         own = [] if expert is None else [list_key(expert), *copies_read(experiment, expert)]
-        return list(dict.fromkeys([CATALOG, LISTS, *own]))
+        return list(dict.fromkeys([CATALOG, LISTS, *own, *captions_read(experiment)]))
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count an expert's own list, and for the monolith all training samples; where they lie changes nothing."""
         expert = expert_of(key)
         if expert is None:
-            return {CATALOG: TRAIN, LISTS: ""}
-        uncounted = [CATALOG, LISTS, *copies_read(experiment, expert)]
+            return {CATALOG: TRAIN, LISTS: ""} | uncounted_captions(experiment)
+        uncounted = [CATALOG, LISTS, *copies_read(experiment, expert), *captions_read(experiment)]
         return dict.fromkeys(uncounted, "") | {list_key(expert): list_name(expert)}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:

@@ -23,7 +23,16 @@ from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
 from hpcddm.errors import UserError
-from hpcddm.networks.workload import DENOISER, ENCODER, READING, ROUTER, SAMPLE_WORK, SINGLE_READING, TAR
+from hpcddm.networks.workload import (
+    DENOISER,
+    ENCODER,
+    READING,
+    ROUTER,
+    SAMPLE_WORK,
+    SINGLE_READING,
+    TAR,
+    TEXT_ENCODER,
+)
 from hpcddm.planning import reading
 from hpcddm.planning.costs import Costs
 from hpcddm.runtime.environment import Ranks, data_threads
@@ -75,8 +84,10 @@ def _step(
     if network == ENCODER:
         return costs.encoding(batch)
     device = current_device() if on_gpu else torch.device("cpu")
-    make = _training_step if is_training else _inference_step
-    step = make(costs, network, batch, device)
+    if network == TEXT_ENCODER:
+        step = costs.encoding_captions(batch, device)
+    else:
+        step = (_training_step if is_training else _inference_step)(costs, network, batch, device)
     if device.type == "cpu":
         return step
 

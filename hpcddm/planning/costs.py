@@ -8,12 +8,13 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm import plugins, rooms
+from hpcddm.conditions.sentences import Sentences
 from hpcddm.config import Experiment
 from hpcddm.data.reader import ArrayReader
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops
 from hpcddm.networks import denoisers, measuring, router
-from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, SAMPLE_WORK, Work, Workload
+from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, SAMPLE_WORK, TEXT_ENCODER, Work, Workload
 from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
 from hpcddm.training.settings import Training
@@ -69,16 +70,27 @@ class Costs:
         reader = ArrayReader(images, labels=np.zeros(count, np.int64), clusters=np.zeros(count, np.int64))
         return lambda: encoder.features(reader, range(count))
 
+    def encoding_captions(self, count: int, device: torch.device) -> Callable[[], object]:
+        """Return the text encoder's run on so many captions on a device, each of as many words as states are kept."""
+        condition = self.settings.data.condition
+        if condition.text_encoder is None:
+            raise ValueError("data.condition: nothing is encoded")
+        sentences = Sentences(condition.text_encoder, condition.shape[0])
+        tokens = sentences.tokenised([" ".join(["a"] * condition.shape[0])] * count).to(device)
+        return lambda: sentences.states(tokens)
+
     def _count(self, name: str, is_training: bool) -> int:
         if name in SAMPLE_WORK:
             return 0
         if name == ENCODER:
-            return self._encoder_flops()
+            return _counted(self.encoding(1))
+        if name == TEXT_ENCODER:
+            return _counted(self.encoding_captions(1, torch.device("cpu")))
         counted = training_flops if is_training else forward_flops
         return counted(self.network(name), *self.inputs(name, 1))
 
-    def _encoder_flops(self) -> int:
-        encode = self.encoding(1)
-        with FlopCounterMode(display=False) as counter:
-            encode()
-        return counter.get_total_flops()
+
+def _counted(run: Callable[[], object]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()

@@ -34,7 +34,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
-        batches = noisy_batches(settings, unit.key, reader)
+        batches = noisy_batches(settings, unit.key, unit.input, reader)
         task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
         trained = train(task, training, unit)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
@@ -46,7 +46,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     training = trainings.student_training(workload.settings)
     per_image = NetworkEvaluations(1.0, 1.0 if workload.settings.student.teacher == "router" else 0.0)
     teacher = workload.of_experts(training.images, training.batch, per_image)
-    return [Work(MONOLITH, True, training.images, training.batch), *teacher]
+    student = Work(MONOLITH, True, training.images, training.batch)
+    return [student, *workload.encoding_captions(student), *teacher]
 
 
 def _loss(

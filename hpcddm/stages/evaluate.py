@@ -40,7 +40,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     measuring_networks = [
         loading.load_measuring_network(settings, key, unit.run.unit, device) for key in measuring_keys(settings)
     ]
-    condition = conditions.build(settings.data)
+    condition = conditions.build(settings.data, unit.input)
     real = {split: samples.reader(unit, split) for split in (REFERENCE, REAL)}
     numbers = {split: samples.evaluated(unit, settings, split) for split in real}
     has_classes = settings.data.num_classes is not None

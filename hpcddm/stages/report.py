@@ -240,7 +240,7 @@ class Shown:
         self.rows = range(GALLERY_PICTURES)
         shown = sample_lists.evaluated(unit, settings)[: len(self.rows)]
         reference = sample_lists.reader(unit, REFERENCE)
-        self.condition = conditions.build(data).of(reference, shown).to(device)
+        self.condition = conditions.build(data, unit.input).of(reference, shown).to(device)
         self.clusters = reference.clusters(shown).to(device)
         self.space = space_of(data)
         self.arms = arm_names(settings)

@@ -56,7 +56,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     reader = samples.reader(unit, HELDOUT)
     numbers = heldout_numbers(len(reader), settings.seed)
-    measured, temperatures = quality(settings, corrected, reader, numbers, unit.stop_if_requested)
+    measured, temperatures = quality(settings, corrected, reader, numbers, unit.stop_if_requested, unit.input)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
@@ -75,7 +75,9 @@ def work(workload: Workload, key: str) -> list[Work]:
         per_image = NetworkEvaluations(experts=float(drawing.steps * (1 if drawing.guidance == 1 else 2)))
         work = [*workload.of_experts(drawn, settings.evaluate.batch, per_image), *work]
     if training:
-        return [Work(ROUTER, True, training.images, training.batch), *work]
+        own = Work(ROUTER, True, training.images, training.batch)
+        # What experts have drawn was asked for by prompts.
+        return [own, *([] if drawing else workload.encoding_captions(own)), *work]
     return [Work(ROUTER, False, counts["train"], SAMPLED_TOGETHER), *work]
 
 
@@ -100,7 +102,8 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     model = partial(initial, settings, unit)
     to_model = space_of(settings.data).to_model
     with opened as reader:
-        batches = noisy_batches(settings, unit.key, reader, order, is_drawn=settings.router.samples is not None)
+        is_drawn = settings.router.samples is not None
+        batches = noisy_batches(settings, unit.key, unit.input, reader, order, is_drawn)
         task = Task(settings.seed, model, _loss, batches, to_model, flops_per_image=lambda: flops() // training.images)
         trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}

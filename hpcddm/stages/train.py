@@ -39,7 +39,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     build = partial(denoisers.build, settings, config)
     to_model = space_of(settings.data).to_model
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
-        batches = noisy_batches(settings, unit.key, reader, order)
+        batches = noisy_batches(settings, unit.key, unit.input, reader, order)
         trained = train(Task(settings.seed, build, _loss(config), batches, to_model, start, flops), training, unit)
     results = {"images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
@@ -49,7 +49,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the training of one denoiser."""
     settings, expert = workload.settings, expert_of(key)
     training = budgets.monolith_training(settings) if expert is None else trainings.expert_training(settings, expert)
-    return [Work(workload.denoiser(expert), True, training.images, training.batch)]
+    work = Work(workload.denoiser(expert), True, training.images, training.batch)
+    return [work, *workload.encoding_captions(work)]
 
 
 def _loss(config: ExpertConfig) -> Callable[[nn.Module, NoisyBatch], torch.Tensor]:

@@ -16,7 +16,10 @@ NULL, SHAPE = 99, (3, 4, 6)
 
 
 def noisy(dropout=0.5):
-    return NoisyBatches(READER, ORDER, DRAWS, READER.labels, lambda count: torch.full((count,), NULL), dropout, SHAPE)
+    def carried(rows, dropped):
+        return torch.where(dropped, NULL, READER.labels(rows))
+
+    return NoisyBatches(READER, ORDER, DRAWS, carried, lambda carried: -carried, dropout, SHAPE)
 
 
 def test_a_batch_holds_the_samples_at_its_places_of_the_order():
@@ -39,12 +42,11 @@ def test_conditions_are_dropped_by_the_samples_own_draws():
     assert torch.equal(whole.condition[~dropped], kept[~dropped])
 
 
-def test_conditions_of_several_numbers_are_dropped_whole():
-    states = torch.arange(20.0).view(20, 1, 1).expand(20, 2, 3) + 1
-    batches = NoisyBatches(READER, ORDER, DRAWS, lambda rows: states[rows], lambda n: torch.zeros(n, 2, 3), 0.5, SHAPE)
-    condition = batches.read(range(100)).condition
-    assert torch.equal((condition == 0).flatten(1).all(1), DRAWS.dropped(range(100), 0.5))
-    assert torch.equal((condition == 0).flatten(1).any(1), DRAWS.dropped(range(100), 0.5))
+def test_what_is_carried_becomes_the_condition_on_the_device():
+    batch = noisy().read(range(8))
+    assert torch.equal(batch.to(CPU, to_unit).condition, -batch.condition)
+    whole, parts = batch.to(CPU, to_unit), batch.to(CPU, to_unit).split(2)
+    assert torch.equal(torch.cat([part.condition for part in parts]), whole.condition)
 
 
 @pytest.mark.parametrize("world_size", [2, 4])

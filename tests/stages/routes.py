@@ -28,7 +28,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import assign, catalog, cluster, encode, inspect, lists, materialise, route, shard
+from hpcddm.stages import assign, captions, catalog, cluster, encode, inspect, lists, materialise, route, shard, texts
 from tests.helpers import DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -51,6 +51,8 @@ STAGES = {
     "assign": assign,
     "lists": lists,
     "inspect": inspect,
+    "captions": captions,
+    "texts": texts,
     "materialise": materialise,
     "route": route,
 }

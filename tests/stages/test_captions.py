@@ -32,12 +32,12 @@ EXPERIMENT = {
         "source": {"name": "image_folder", "folder": "pictures"},
         "image_size": 16,
         "shards": 1,
-        "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6},
+        "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6, "cached": True},
     },
     "encode": {"encoder": {"name": "pixels", "size": 8}},
     "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 16, "iterations": 10, "nredo": 1}},
     "experts": {
-        "model": {"name": "dit"} | NETWORK,
+        "model": {"name": "dit", "text_modulation": "mean"} | NETWORK,
         "objective": {"name": "flow_matching"},
         "training": TRAINING | {"images": 4096},
     },
@@ -78,7 +78,15 @@ def test_experts_router_and_student_learn_from_the_words(run):
         weights = load_file(run.unit(key) / "weights.safetensors")
         # Zero at first: what the words give to the image.
         assert weights["trunk.blocks.0.cross.out.weight"].abs().max() > 1e-3, key
+        assert ("trunk.embed_pooled.2.weight" in weights) == (key != "route/router")
         assert "trunk.prompts" not in weights and "trunk.embed_class.weight" not in weights
+
+
+def test_every_caption_was_encoded_once(run):
+    counts = [manifest.read(run.unit(key)).results["captions"] for key in ("captions/all", "texts/000")]
+    assert counts == [len(set(pictures.captions()))] * 2
+    inputs = manifest.read(run.unit("train/expert-00")).inputs
+    assert not [key for key in inputs if key.startswith(("captions", "texts"))], "the same captions, wherever encoded"
 
 
 def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run):

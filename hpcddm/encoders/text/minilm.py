@@ -4,12 +4,12 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Bool, Float, Float32, Int64
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from hpcddm import pretrained
-from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.pretrained import PretrainedFile
@@ -42,7 +42,7 @@ class Settings(TextEncoderSettings):
 
 
 class MiniLM(nn.Module):
-    """Network from tokens to their states, at most 512 of them, without padding: every token is attended to."""
+    """Network from tokens to their states, at most 512 of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,11 +52,15 @@ class MiniLM(nn.Module):
         self.norm = _norm()
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
 
-    def forward(self, tokens: Int64[Tensor, "n l"]) -> Float[Tensor, "n l 384"]:
+    def forward(
+        self, tokens: Int64[Tensor, "n l"], visible: Bool[Tensor, "n l"] | None = None
+    ) -> Float[Tensor, "n l 384"]:
+        """Compute the states of tokens; visible: those that are no padding, by default all."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         states = self.norm(self.word(tokens) + self.position(places) + self.kind.weight[0])
+        mask = None if visible is None else visible[:, None, None]
         for layer in self.layers:
-            states = layer(states)
+            states = layer(states, mask)
         return states
 
 
@@ -69,9 +73,13 @@ class Layer(nn.Module):
         self.widen, self.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
         self.attention_norm, self.norm = _norm(), _norm()
 
-    def forward(self, states: Float[Tensor, "n l d"]) -> Float[Tensor, "n l d"]:
-        heads = [part(states).unflatten(2, (HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)]
-        attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+    def forward(
+        self, states: Float[Tensor, "n l d"], mask: Bool[Tensor, "n 1 1 l"] | None = None
+    ) -> Float[Tensor, "n l d"]:
+        q, k, v = (
+            part(states).unflatten(2, (HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
+        )
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
         states = self.attention_norm(states + self.out(attended))
         return self.norm(states + self.narrow(F.gelu(self.widen(states))))
 
@@ -129,6 +137,15 @@ class Sentences(TextEncoder[Settings]):
         self.network = network()
 
     def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
+        tokens = torch.tensor([self.tokenise(prompt)], device=self.network.kind.weight.device)
+        return self.network(tokens)[0].cpu()
+
+    def tokenise(self, sentence: str) -> list[int]:
         # Tokens beyond the last position cannot be encoded; callers compare the length with a smaller limit anyway.
-        tokens = self.tokenizer.encode(prompt).ids[:POSITIONS]
-        return self.network(torch.tensor([tokens]))[0]
+        ids: list[int] = self.tokenizer.encode(sentence).ids[:POSITIONS]
+        return ids
+
+    def encode_tokens(self, tokens: Int64[Tensor, "n t"]) -> Float32[Tensor, "n t d"]:
+        visible = tokens >= 0
+        states = self.network.to(tokens.device)(tokens.clamp(min=0), visible)
+        return without_padding(states, visible)

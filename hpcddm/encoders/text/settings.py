@@ -10,6 +10,8 @@ class TextEncoderSettings(VariantSettings):
     """Settings of an encoder from sentences to token states."""
 
     room: ClassVar[str] = "encoders/text"
+    uses_gpu: ClassVar[bool] = True
+    """False for an encoder that computes next to nothing."""
 
     @abstractmethod
     def dimensions(self) -> int:

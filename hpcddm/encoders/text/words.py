@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ END = "</s>"
 
 class Settings(TextEncoderSettings):
     """Number of values `width` of one word's state. The order of the words has no effect on it."""
+
+    uses_gpu: ClassVar[bool] = False
 
     width: Positive = 64
 

@@ -1,0 +1,62 @@
+"""Stage texts: the states of a range of the distinct captions; only where they are a column."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.data.settings import NetworkData
+from hpcddm.pipeline.captions import texts_keys
+from hpcddm.pipeline.keys import CAPTIONS
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.schema import hashed
+
+STATES_FILE = "states.h5"
+CAPTIONS_AT_ONCE = 512
+"""Captions that are tokenised together, from which those of like length are encoded together."""
+STATE_BYTES, OFFSET_BYTES = 2, 8
+"""Bytes of one value of a state, float16, and of the place where a caption's states begin."""
+
+
+def texts_settings(data: NetworkData) -> dict[str, Any]:
+    """Return the settings of the states: their encoder, and their number at most; empty for a condition without."""
+    encoder = data.condition.text_encoder
+    return {} if encoder is None else {"encoder": hashed(encoder), "tokens": data.condition.shape[0]}
+
+
+def captions_of_unit(experiment: Experiment, images: dict[str, int]) -> int:
+    """Count the captions of one unit, at most: where every sample has another one."""
+    return -(-sum(images.values()) // len(texts_keys(experiment)))
+
+
+class TextsStage(Stage):
+    """A unit encodes the captions of one range."""
+
+    name = "texts"
+    reads = ("captions",)
+    gpus = Gpus.ONE
+    is_made_everywhere = True
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the ranges, or nothing where no column of states is wanted."""
+        return texts_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the distinct captions."""
+        return [CAPTIONS]
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover the encoder, and where it is cut."""
+        return texts_settings(experiment.data)
+
+    def gpus_in(self, experiment: Experiment) -> Gpus:
+        """Return no GPU for an encoder that computes next to nothing."""
+        encoder = experiment.data.condition.text_encoder
+        return Gpus.ONE if encoder is not None and encoder.uses_gpu else Gpus.NONE
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the states of captions that are all different and as long as they may be.
+
+        They wait on disk before they are written.
+        """
+        tokens, width = experiment.data.condition.shape
+        size = captions_of_unit(experiment, images) * (tokens * width * STATE_BYTES + OFFSET_BYTES)
+        return DiskSpace(size, size, 1)
