@@ -11,8 +11,9 @@ class Centroids:
     """Centroids, and how near points are: by squared distance, plus the centroid's price where there are prices."""
 
     def __init__(self, centroids: Float[np.ndarray, "m d"], prices: Float[np.ndarray, " m"] | None = None) -> None:
-        self._exact = centroids.astype(np.float64)
-        offsets = np.square(self._exact).sum(1)
+        exact = centroids.astype(np.float64)
+        offsets = np.square(exact).sum(1)
+        self._exact = torch.from_numpy(np.ascontiguousarray(exact.T))
         self._offsets = 0.5 * (offsets if prices is None else offsets + prices)
         self._columns = torch.from_numpy(np.ascontiguousarray(centroids.T, dtype=np.float32))
         self._rounded_offsets = torch.from_numpy(self._offsets.astype(np.float32))
@@ -36,4 +37,5 @@ class Centroids:
 
     def closeness(self, points: Float32[np.ndarray, "n d"]) -> Float64[np.ndarray, "n m"]:
         """Return half of what every squared distance, plus price, is less than the point's squared length."""
-        return points.astype(np.float64) @ self._exact.T - self._offsets
+        # Not by numpy, whose product has threads of its own beside those that work on other blocks.
+        return torch.mm(torch.from_numpy(points.astype(np.float64)), self._exact).numpy() - self._offsets

@@ -7,7 +7,9 @@ point is assigned by them alone, whatever the others are.
 """
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
+
+from hpcddm.clusterings.blocks import in_blocks
 
 MOST_BIDS = 2000
 """Largest number of times that a price rises."""
@@ -23,7 +25,7 @@ def prices_below(
     """
     prices = np.zeros(costs.shape[1])
     for _ in range(MOST_BIDS):
-        clusters = (costs + prices).argmin(1)
+        clusters = _cheapest(costs, prices)
         sizes = np.bincount(clusters, weights, len(prices))
         largest = int(sizes.argmax())
         if sizes[largest] <= most:
@@ -31,6 +33,13 @@ def prices_below(
         own = np.flatnonzero(clusters == largest)
         prices[largest] += _rise(costs[own] + prices, weights[own], largest, most)
     raise ValueError(f"max_share: no prices were found in {MOST_BIDS} bids; take a larger share, or more fine clusters")
+
+
+def _cheapest(costs: Float64[np.ndarray, "n k"], prices: Float64[np.ndarray, " k"]) -> Int64[np.ndarray, " n"]:
+    """Return the cluster of least cost plus price of every point."""
+    clusters = np.empty(len(costs), dtype=np.int64)
+    in_blocks(lambda rows: (costs[rows] + prices).argmin(1), len(costs), clusters.__setitem__)
+    return clusters
 
 
 def _rise(paid: Float64[np.ndarray, "n k"], weights: Float64[np.ndarray, " n"], cluster: int, most: float) -> float:

@@ -35,11 +35,11 @@ from hpcddm.data.columns import Column
 from hpcddm.stages.cluster import fitted_numbers
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 
-POINTS, DIMENSIONS, CLUSTERS, ITERATIONS = 200_000, 256, 256, 20
+POINTS, DIMENSIONS, CLUSTERS, ITERATIONS = 200_000, 256, 256, 10
 PLACES, SPREAD = 512, 1.5
 """Places around which the features are drawn, and the deviation from them, as large as that of the places is 1."""
-ROUNDS = 5
-SAMPLES, FINE, FIT_ITERATIONS, EXPERTS = 10_000_000, 1024, 10, 8
+ROUNDS = 4
+SAMPLES, FINE, FIT_ITERATIONS, EXPERTS = 10_000_000, 1024, 5, 8
 
 
 @dataclass
@@ -164,7 +164,6 @@ def stream(folder: Path, count: int) -> None:
     column = written(folder, count)
     own = {"fine": FINE, "iterations": FIT_ITERATIONS, "nredo": 1}
     clusterings = {
-        "kmeans": KMeans(Settings(name="kmeans", **own)),
         "kmeans, max_share 1.5 / K": KMeans(Settings(name="kmeans", **own, max_share=1.5 / EXPERTS)),
         "kmeans, nearest_coarse, max_share 1.5 / K": KMeans(
             Settings(name="kmeans", **own, max_share=1.5 / EXPERTS, assignment="nearest_coarse")
@@ -194,7 +193,7 @@ def stream(folder: Path, count: int) -> None:
         row(f"fit: {name}", len(numbers), fitted, str(folder / "figures.txt"))
 
     def assigned() -> None:
-        partition = clusterings["kmeans"].load(read_arrays(folder / "partition.h5"))
+        partition = clusterings["hierarchical, ward"].load(read_arrays(folder / "partition.h5"))
         for block in blocks_of(range(count)):
             partition.assign(samples, block)
 

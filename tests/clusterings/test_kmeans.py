@@ -73,7 +73,7 @@ def test_the_nearest_cluster_by_distances_is_that_of_a_sample(assignment):
 
 
 def test_the_number_of_threads_changes_nothing():
-    features = np.random.default_rng(2).standard_normal((20000, 32)).astype(np.float32)
+    features = np.random.default_rng(2).standard_normal((12000, 32)).astype(np.float32)
     fits, before = [], torch.get_num_threads()
     try:
         for threads in (1, 2, 3):

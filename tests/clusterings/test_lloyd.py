@@ -13,6 +13,7 @@ from hpcddm.clusterings.kmeans import KMeans, Settings
 from hpcddm.clusterings.lloyd import iterate, lloyd, tally
 from hpcddm.clusterings.nearest import Centroids
 from hpcddm.clusterings.samples import Samples
+from tests.helpers import python
 
 
 def drawn(count, dimensions, seed=0):
@@ -88,6 +89,26 @@ def test_neither_threads_nor_other_callers_blocks_change_a_bit():
     finally:
         torch.set_num_threads(before)
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+ON_A_PROCESSOR = """
+import hashlib, sys, numpy as np
+from hpcddm.clusterings.lloyd import lloyd
+from hpcddm.clusterings.nearest import Centroids
+rng = np.random.default_rng(0)
+points = rng.standard_normal((6000, 48)).astype(np.float32)
+# Differences of float32's last digits, which every kernel rounds in its own way.
+centroids = (points[0] + 1e-6 * rng.standard_normal((50, 48))).astype(np.float32)
+found = Centroids(centroids).nearest(points), lloyd(points, 40, 12, 1, seed=0)
+print(*(hashlib.sha256(array.tobytes()).hexdigest() for array in found))
+"""
+
+
+def test_the_kind_of_processor_changes_no_bit():
+    old = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "OPENBLAS_CORETYPE": "Nehalem", "ATEN_CPU_CAPABILITY": "default"}
+    done = [python(ON_A_PROCESSOR, timeout=300, **environment) for environment in ({}, old)]
+    assert [run.returncode for run in done] == [0, 0], done
+    assert done[0].stdout == done[1].stdout != ""
 
 
 def test_blocks_are_merged_in_order_and_a_stop_comes_through(monkeypatch):
