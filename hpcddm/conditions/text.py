@@ -105,7 +105,7 @@ class Text(Condition[Settings]):
         return self._sentences.states(carried) if self.settings.encodes_in_steps else carried
 
     def null(self, count: int) -> Conditions:
-        return self.of_prompts([""] * count)
+        return self.of_prompts([""]).expand(count, -1, -1)
 
     def of_classes(self, classes: Sequence[int]) -> Conditions:
         if self.settings.prompts is None:

@@ -62,6 +62,10 @@ class LabelledBatch(Batch):
     labels: Tensor
 
 
+def _unchanged(carried: Tensor) -> Tensor:
+    return carried
+
+
 @dataclass(frozen=True)
 class NoisyBatch(Batch):
     """Images with what denoisers and routers are trained on.
@@ -75,7 +79,7 @@ class NoisyBatch(Batch):
     clusters: Tensor
     noise: Tensor
     time: Tensor
-    condition_on_device: Callable[[Tensor], Tensor]
+    condition_on_device: Callable[[Tensor], Tensor] = _unchanged
 
     def to(self: M, device: torch.device, to_model: Callable[[Tensor], Tensor]) -> M:
         """Move the batch to a device as its base does, and make the condition there."""

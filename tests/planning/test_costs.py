@@ -10,10 +10,10 @@ from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, Work
+from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, TEXT_ENCODER, Work
 from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
 from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.planning.costs import Costs
 from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, JOINED, SIDE, tiny
@@ -25,6 +25,25 @@ STRATEGIES = ["top-1", "top-2", "full", "oracle", "per-trajectory", "sample-2", 
 
 def costs(tmp_path, **changes):
     return Costs(tiny(tmp_path, cluster__experts=4, **changes), COUNTS)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_captions_are_encoded_once_or_for_every_image_that_is_trained_on(tmp_path, cached):
+    told = {"name": "text", "encoder": {"name": "words", "width": 16}, "tokens": 5, "cached": cached}
+    made = costs(tmp_path, data__condition=told, distill={"teacher": "router"})
+    units = {
+        unit.key: [one for one in made.work(unit.key) if one.network == TEXT_ENCODER] for unit in plan(made.settings)
+    }
+    encoding = {key: sum(one.images for one in work) for key, work in units.items() if work}
+    trained = made.settings.experts.training.images
+    if cached:
+        ranges = [key for key in units if key.startswith("texts/")]
+        assert encoding == dict.fromkeys(ranges, -(-sum(COUNTS.values()) // len(ranges)))
+        kept = sum(STAGES["texts"].disk(made.settings, key, COUNTS, 1).kept for key in ranges)
+        assert kept >= sum(COUNTS.values()) * 5 * 16 * 2 and made.flops(made.work(ranges[0])[0]) == 0
+    else:
+        assert {key.split("/")[0] for key in encoding} == {"train", "route", "distill"}
+        assert encoding["train/expert-00"] == trained // 4 and encoding["route/router"] > 0
 
 
 def sampled_flops(settings, arm, images):
