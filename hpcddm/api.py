@@ -28,7 +28,7 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.loading import stored_experiment
+from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
 from hpcddm.pipeline.catalog import stored_class_names
@@ -50,7 +50,8 @@ class Run:
     """
 
     def __init__(self, run: RunDir, settings: Experiment) -> None:
-        self._run, self.settings = run, settings
+        # Networks may need weights that a path names.
+        self._run, self.settings = run, out_of_run(settings, run)
         self._ensembles: dict[tuple[str, ...], Ensemble] = {}
 
     @cached_property

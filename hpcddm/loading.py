@@ -9,15 +9,16 @@ from typing import Any
 
 import yaml
 
-from hpcddm import initial_weights, paths, plugins, pretrained, rooms
+from hpcddm import initial_weights, paths, plugins, pretrained, rooms, weights
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
-from hpcddm.schema import validate
+from hpcddm.schema import validate, variants_of
 from hpcddm.site import Site
+from hpcddm.weights import SettingsWithWeights
 
 NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
@@ -127,13 +128,53 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     experiment = with_tars(experiment)
     values = experiment.model_dump()
     values["data"]["content"] = images
+    of_weights = _fill_in_weights(experiment, values, stored, run)
     for holder, key in paths.places(values, Experiment):
-        if "content" in holder:
+        if "content" in holder and id(holder) not in of_weights:
             path = Path(holder[key])
             # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
             known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
             holder["content"] = known_hash or _hash_of(path, key)
     return Experiment.model_validate(values)
+
+
+def _fill_in_weights(
+    experiment: Experiment, values: dict[str, Any], stored: dict[str, Any], run: RunDir
+) -> frozenset[int]:
+    """Fill in the hashes of the weights that variants read; return the ids of the mappings that hold them.
+
+    Weights that are gone have the hash that the experiment states, or that the run has stored of the same ones; else
+    submit refuses them where a unit still needs them. Raises `UserError` for weights that are gone or other ones.
+    """
+    holders = []
+    for place, variant in variants_of(experiment):
+        if not isinstance(variant, SettingsWithWeights):
+            continue
+        holder, own = _at(values, place)["weights"], variant.weights
+        before = (_at(stored, place) or {}).get("weights") or {}
+        folder = own.folder and relative_to_run(Path(own.folder), run)
+        is_same = (before.get("folder"), before.get("hub"), before.get("revision")) == (folder, own.hub, own.revision)
+        known_hash = own.content or (before.get("content") if is_same else None)
+        try:
+            if own.place.exists() or known_hash is None:
+                holder["content"] = weights.content(variant)
+                weights.require_content(variant, holder["content"])
+            else:
+                holder["content"] = known_hash
+        except UserError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        holders.append(id(holder))
+    return frozenset(holders)
+
+
+def _at(values: Any, place: str) -> Any:
+    """Return the value at a dotted key of nested mappings and lists; None where there is none."""
+    for part in place.split("."):
+        if isinstance(values, list):
+            values = values[int(part)] if int(part) < len(values) else None
+        else:
+            values = values.get(part) if isinstance(values, dict) else None
+    return values
 
 
 def with_tars(experiment: Experiment) -> Experiment:

@@ -36,6 +36,6 @@ if [ $# -gt 0 ]; then
 fi
 # On Slurm, and in whole runs, tests would take each other's cores and be late; all others share the cores by files.
 # The workers must find the same tests, whose names may hold sets.
-PYTHONHASHSEED=0 "$VENV/bin/python" -m pytest -n auto --dist loadfile --durations=30 -m "not alone and not long and not gpu"
+PYTHONHASHSEED=0 "$VENV/bin/python" -m pytest -n auto --dist loadfile --durations=30 -m "not alone and not long and not gpu and not foreign"
 others=$?
-"$VENV/bin/python" -m pytest --durations=30 -m "alone and not long and not gpu" && exit "$others"
+"$VENV/bin/python" -m pytest --durations=30 -m "alone and not long and not gpu and not foreign" && exit "$others"

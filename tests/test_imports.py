@@ -23,6 +23,7 @@ FOUNDATION = {
     "package_data",
     "pretrained",
     "provenance",
+    "weights",
     "rundir",
 }
 FOUNDATION |= {"runtime"}
@@ -37,6 +38,7 @@ MAY_IMPORT = {
     "collections": {"errors", "pretrained", "rundir"},
     "schema": {"errors", "plugins", "renamed", "pretrained"},
     "paths": {"plugins", "schema"},
+    "weights": {"errors", "schema", "pretrained", "rundir"},
     "settings": {"errors", "plugins", "renamed", "schema", "pretrained"},
     "data_settings": {"errors", "plugins", "schema", "settings"},
     "config": {"errors", "schema", "settings", "data_settings"},
@@ -49,6 +51,7 @@ MAY_IMPORT = {
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
         "rooms",
+        "paths",
         "errors",
         "exit_codes",
         "schema",
@@ -73,7 +76,7 @@ MAY_IMPORT = {
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "paths", "pretrained"},
+    | {"initial_weights", "paths", "pretrained", "weights"},
     "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},

@@ -27,9 +27,13 @@ class Samples:
         """Copy the features of some samples; raises ValueError for a clustering whose settings need none."""
         if self._features is None:
             raise ValueError("needs_features of its settings is False, so nothing was encoded")
+        own: Numbers
         if isinstance(numbers, range):
-            return self._features.gather(range(numbers.start - self._first, numbers.stop - self._first, numbers.step))
-        return self._features.gather(np.asarray(numbers, dtype=np.int64) - self._first)
+            own = range(numbers.start - self._first, numbers.stop - self._first, numbers.step)
+        else:
+            own = np.asarray(numbers, dtype=np.int64) - self._first
+        # float16 on disk, in which nothing is computed.
+        return self._features.gather(own).astype(np.float32, copy=False)
 
     def labels(self, numbers: Numbers) -> Int64[np.ndarray, " n"]:
         """Copy the classes of some samples; raises `UserError` for samples without classes."""

@@ -20,7 +20,7 @@ from hpcddm.pretrained import PretrainedFile
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
 
-ROOMS = ("encoders/image", "encoders/text", "models")
+ROOMS = ("encoders/autoencoder", "encoders/image", "encoders/text", "models")
 """Rooms whose variants may need weights; searched when no experiment is named."""
 PIP_SECONDS = 1800
 CHUNK = 1 << 20

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from hpcddm import pretrained
+from hpcddm import pretrained, weights
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
@@ -13,6 +13,7 @@ from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import variants_of
 from hpcddm.site import Resources, Site
+from hpcddm.weights import SettingsWithWeights
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -39,13 +40,18 @@ def warn_of_node_local(site: Site, run: RunDir) -> None:
 
 
 def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
-    """Refuse pretrained weights that are not in the cache whole; their bytes are hashed when a job loads them.
+    """Refuse weights that are not there whole; their bytes are hashed when a job loads them.
 
-    Raises `UserError` with the command that fetches them.
+    Raises `UserError` naming the key of the variant, what is missing and the next step.
     """
     for place, variant in variants_of(experiment):
         if not any(f"{place}.name" in unit.fingerprint_settings for unit in units):
             continue
+        if isinstance(variant, SettingsWithWeights):
+            try:
+                weights.files(variant)
+            except UserError as error:
+                raise UserError(f"{place}: {error}") from None
         for weights_file in variant.pretrained:
             path = pretrained.kept_file(weights_file)
             wrong = pretrained.defect(weights_file, path, hashed=False)

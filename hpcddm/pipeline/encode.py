@@ -36,6 +36,6 @@ class EncodeStage(Stage):
         return Gpus.ONE if experiment.encode.encoder.uses_gpu else Gpus.NONE
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate float32 features."""
+        """Estimate float16 features."""
         dimensions = experiment.encode.encoder.dimensions(experiment.data)
-        return DiskSpace(images_of_range(experiment, key, images) * dimensions * 4, 0, 1)
+        return DiskSpace(images_of_range(experiment, key, images) * dimensions * 2, 0, 1)

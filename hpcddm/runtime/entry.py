@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hpcddm import provenance, rooms
+from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.rundir import fresh, sharing
@@ -242,7 +242,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
     stage = rooms.module("stages", spec.stage)
-    return stage.run(Experiment.model_validate(spec.experiment), unit)
+    return stage.run(paths.located(Experiment.model_validate(spec.experiment), unit.run.root), unit)
 
 
 def _prepare_environment(spec: Spec) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcddm import paths, plugins
+from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import read_arrays
 from hpcddm.clusterings.samples import Samples
@@ -30,7 +30,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if own.needs_features:
         features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
     split = Samples(samples.catalog(unit, split_of(unit.key)), features, numbers.start)
-    clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
+    clustering = plugins.create(Clustering, own)
     partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
 
     def assigned() -> Iterator[np.ndarray]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hpcddm import paths, plugins
+from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering, NotFinite, Workspace
 from hpcddm.clusterings.partition import write_arrays
 from hpcddm.clusterings.samples import Samples
@@ -20,7 +20,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     catalog = samples.catalog(unit, TRAIN)
     train = Samples(catalog, samples.features(catalog) if own.needs_features else None)
     numbers = fitted_numbers(len(train), settings.seed)
-    clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
+    clustering = plugins.create(Clustering, own)
 
     def advance(done: int, total: int) -> None:
         unit.stop_if_requested()

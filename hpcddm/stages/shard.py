@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from PIL import Image
 
-from hpcddm import paths, plugins
+from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data.adopted import AdoptedTar, values_of
 from hpcddm.data.catalog import Tar, stamp_of
@@ -46,7 +46,7 @@ NAMED = 20
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write this unit's tars, or adopt them, and write the columns of their samples."""
-    data = paths.located(settings.data, unit.run.root)
+    data = settings.data
     source = plugins.create(Source, data.source)
     chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
     with Spool(unit.folder) as spool:

@@ -1,12 +1,16 @@
-"""Pretrained weights for tests: from the user's cache, else fetched once; no network is a failure in CI only."""
+"""Weights for tests: pretrained ones from the user's cache, else fetched once (no network is a failure in CI only), and
+tiny networks with random weights."""
 
+import functools
 import os
+from typing import Any
 
 import pytest
 
 from hpcddm import plugins, pretrained
 from hpcddm.commands.prefetch import fetch
 from hpcddm.errors import UserError
+from tests.encoders.networks import SAVED
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +37,16 @@ def fetched(tmp_path_factory):
     os.environ.pop(pretrained.VARIABLE, None)
     if before is not None:
         os.environ[pretrained.VARIABLE] = before
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A function that returns the settings of an encoder on the weights of a tiny network, which is saved once."""
+    folder = tmp_path_factory.mktemp("networks")
+    saved = functools.cache(lambda name: SAVED[name](folder / name))
+
+    def settings(name: str, **changes: Any) -> Any:
+        room = next(room for room in ("image", "text", "autoencoder") if name in plugins.names(f"encoders/{room}"))
+        return plugins.settings_class(f"encoders/{room}", name).model_validate(saved(name) | changes)
+
+    return settings

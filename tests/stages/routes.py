@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from hpcddm import paths
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
@@ -103,7 +104,8 @@ class Bench:
         """Make units, one after the other."""
         for key in keys:
             unit = self.unit(key)
-            self.publish(unit, STAGES[key.split("/")[0]].run(self.settings, unit))
+            settings = paths.located(self.settings, self.run.root)
+            self.publish(unit, STAGES[key.split("/")[0]].run(settings, unit))
 
     def make_data(self) -> None:
         """Make everything that trainings read."""

@@ -7,6 +7,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from hpcddm.data.settings import ImageShape
+from hpcddm.encoders.gpu import require_gpu
 from hpcddm.plugins import S, Variant
 
 
@@ -14,11 +15,12 @@ class Autoencoder(Variant[S]):
     """An autoencoder ready to be used, created as `cls(settings, images, trained)` on the current device.
 
     images: shape of the images; trained: file of weights that the run has trained, where the settings say so. Creating
-    it raises `UserError` when its weights are missing.
+    it raises `UserError` when its weights are missing or other ones, or it needs a GPU and there is none.
     """
 
     def __init__(self, settings: S, images: ImageShape, trained: Path | None = None) -> None:
         super().__init__(settings)
+        require_gpu(settings)
         self.images, self.trained = images, trained
 
     @abstractmethod

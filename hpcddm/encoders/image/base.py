@@ -7,14 +7,20 @@ from jaxtyping import Float32, UInt8
 
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
+from hpcddm.encoders.gpu import require_gpu
 from hpcddm.plugins import S, Variant
 
 
 class SampleEncoder(Variant[S]):
     """Encoder of samples to the features by which they are clustered, ready to be used when it is created.
 
-    Creating it raises `UserError` when its pretrained weights were not fetched.
+    Creating it raises `UserError` when its weights are missing or other ones, a package is not installed, or it needs a
+    GPU and there is none.
     """
+
+    def __init__(self, settings: S) -> None:
+        super().__init__(settings)
+        require_gpu(settings)
 
     @abstractmethod
     def features(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n d"]:

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from hpcddm.encoders.gpu import require_gpu
 from hpcddm.plugins import S, Variant
 
 PADDING = -1
@@ -17,9 +18,14 @@ PADDING = -1
 class TextEncoder(Variant[S]):
     """Encoder of English sentences, ready to be used when it is created.
 
-    Creating it raises `UserError` when its pretrained weights were not fetched or a package is not installed. An
-    encoder with a network overrides `tokenise` and `encode_tokens`, to encode many sentences at once on any device.
+    Creating it raises `UserError` when its weights are missing or other ones, a package is not installed, or it needs a
+    GPU and there is none. An encoder with a network overrides `tokenise` and `encode_tokens`, to encode many sentences
+    at once on any device.
     """
+
+    def __init__(self, settings: S) -> None:
+        super().__init__(settings)
+        require_gpu(settings)
 
     @abstractmethod
     def encode(self, prompt: str) -> Float32[Tensor, "l d"]:

@@ -8,6 +8,7 @@ import pytest
 from hpcddm import plugins
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.settings import ImageEncoderSettings, SampleEncoderSettings
+from tests.encoders.networks import SAVED, with_packages
 
 SHAPES = [(28, 28, 1), (28, 28, 3), (64, 64, 3), (96, 96, 1), (200, 200, 3)]
 
@@ -16,11 +17,14 @@ def images(count, shape):
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-@pytest.fixture(params=plugins.names("encoders/image", ImageEncoderSettings))
-def encoder(request, fetched):
+@pytest.fixture(params=with_packages(plugins.names("encoders/image", ImageEncoderSettings)), scope="module")
+def encoder(request, fetched, tiny):
     """The settings and the function of one encoder."""
-    fetched("image", request.param)
-    settings = plugins.settings_class("encoders/image", request.param)(name=request.param)
+    if request.param in SAVED:
+        settings = tiny(request.param)
+    else:
+        fetched("image", request.param)
+        settings = plugins.settings_class("encoders/image", request.param)(name=request.param)
     return settings, plugins.create(ImageEncoder, settings).encode
 
 

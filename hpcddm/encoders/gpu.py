@@ -1,0 +1,17 @@
+"""Encoders that a CPU would take weeks for end at once where there is no GPU."""
+
+from typing import Any
+
+from hpcddm.devices import visible_gpus
+from hpcddm.errors import require
+
+
+def require_gpu(settings: Any) -> None:
+    """Raise `UserError` naming the encoder, for settings with `needs_gpu` in a process that sees no GPU."""
+    precision = getattr(settings, "precision", "fp32")
+    remedy = "set gpus_per_node of its stage in the site" + (", or precision: fp32" if precision != "fp32" else "")
+    why = f" with precision {precision}" if precision != "fp32" else ""
+    require(
+        not getattr(settings, "needs_gpu", False) or visible_gpus() > 0,
+        f"encoder {settings.name} needs a GPU{why}, and this unit has none; {remedy}",
+    )

@@ -1,0 +1,32 @@
+"""Image tower of CLIP (Radford et al., arXiv 2103.00020) and its kin, as open_clip runs it."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from hpcddm.data.settings import ImageShape
+from hpcddm.encoders.image.network import NetworkEncoder, Preparation
+from hpcddm.encoders.image.settings import ImageEncoderSettings
+from hpcddm.encoders.open_clip_network import network
+from hpcddm.encoders.open_clip_settings import OpenClipSettings
+
+
+class Settings(OpenClipSettings, ImageEncoderSettings):
+    """Image features in the space that images share with texts, `width` values (512 for ViT-B, 768 for ViT-L)."""
+
+    def dimensions(self, data: ImageShape) -> int:
+        return self.width
+
+
+class OpenClipImages(NetworkEncoder[Settings]):
+    """Projected features, not normalised; the clustering does that itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.network = network(settings, self.device)
+        prepared = self.network.visual.preprocess_cfg
+        side = prepared["size"] if isinstance(prepared["size"], int) else prepared["size"][0]
+        self.preparation = Preparation(side, side, prepared["mean"], prepared["std"], prepared["interpolation"])
+
+    def pooled(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
+        features: Tensor = self.network.encode_image(planes)
+        return features

@@ -1,0 +1,54 @@
+"""Any image network of timm, by a folder as timm saves it for a hub; its features before the classifier."""
+
+import math
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from hpcddm.data.settings import ImageShape
+from hpcddm.encoders.image.network import NetworkEncoder, Preparation
+from hpcddm.encoders.image.settings import ImageEncoderSettings
+from hpcddm.encoders.layouts import TIMM
+from hpcddm.encoders.packages import loaded, package
+from hpcddm.schema import Positive
+from hpcddm.weights import Layout, SettingsWithWeights
+
+
+class Settings(SettingsWithWeights, ImageEncoderSettings):
+    """Number of features `width`, which is num_features in the folder's config.json."""
+
+    layout: ClassVar[Layout] = TIMM
+
+    width: Positive
+
+    def dimensions(self, data: ImageShape) -> int:
+        return self.width
+
+    def check_config(self, config: dict[str, Any]) -> None:
+        """Raise ValueError for a folder of another kind or width."""
+        if "architecture" not in config:
+            raise ValueError("config.json names no architecture: timm has not written it")
+        if config.get("num_features") not in (None, self.width):
+            raise ValueError(f"width is {self.width} and config.json has num_features {config['num_features']}")
+
+
+class TimmModel(NetworkEncoder[Settings]):
+    """Pooled features."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        timm = package("timm", settings)
+        self.network = loaded(
+            settings,
+            lambda folder: timm.create_model(f"local-dir:{folder}", pretrained=True, num_classes=0),
+            self.device,
+        )
+        prepared = timm.data.resolve_model_data_config(self.network)
+        side = prepared["input_size"][-1]
+        resized = math.floor(side / prepared["crop_pct"])
+        self.preparation = Preparation(resized, side, prepared["mean"], prepared["std"], prepared["interpolation"])
+
+    def pooled(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
+        features: Tensor = self.network(planes)
+        return features

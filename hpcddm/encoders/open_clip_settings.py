@@ -1,0 +1,36 @@
+"""Settings of networks by open_clip, which its encoders of images and of text have in common."""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from hpcddm.encoders.layouts import OPEN_CLIP
+from hpcddm.schema import Positive
+from hpcddm.weights import Layout, SettingsWithWeights
+
+
+class OpenClipSettings(SettingsWithWeights):
+    """A folder with open_clip_config.json, or with a checkpoint alone and its `architecture`; and the `width`."""
+
+    layout: ClassVar[Layout] = OPEN_CLIP
+
+    architecture: Annotated[str, Field(pattern=r"^[\w.-]+$")] | None = None
+    """Open_clip's name of the network, such as ViT-B-32; ViT-B-32-quickgelu for weights of OpenAI."""
+    width: Positive = 512
+
+    def check_config(self, config: dict[str, Any]) -> None:
+        """Raise ValueError unless either the JSON or `architecture` describes the network."""
+        if config and self.architecture is not None:
+            raise ValueError(f"{self.layout.config} describes the network; remove `architecture`")
+        if self.architecture is None and not isinstance(config.get("model_cfg"), dict):
+            raise ValueError(
+                f"{self.layout.config} with a model_cfg is missing; copy it there, or name the `architecture`"
+            )
+        if config and self.width_in(config["model_cfg"]) != self.width:
+            raise ValueError(
+                f"width is {self.width} and that of {self.layout.config} is {self.width_in(config['model_cfg'])}"
+            )
+
+    def width_in(self, model: dict[str, Any]) -> object:
+        """Return the number of features in open_clip's description of a network."""
+        return model.get("embed_dim")

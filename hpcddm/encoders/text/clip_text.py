@@ -1,0 +1,36 @@
+"""Text tower of CLIP (Radford et al., arXiv 2103.00020), as transformers runs it."""
+
+from typing import Any, ClassVar
+
+from hpcddm.encoders.layouts import TRANSFORMERS_TEXT
+from hpcddm.encoders.text.settings import TextEncoderSettings
+from hpcddm.encoders.text.tokens import TransformersText
+from hpcddm.schema import Positive
+from hpcddm.weights import Layout, SettingsWithWeights
+
+
+class Settings(SettingsWithWeights, TextEncoderSettings):
+    """Number of values `width` of a token's state: 512 for ViT-B, 768 for ViT-L. The files of both towers do, too."""
+
+    layout: ClassVar[Layout] = TRANSFORMERS_TEXT
+
+    width: Positive = 768
+
+    def dimensions(self) -> int:
+        return self.width
+
+    def check_config(self, config: dict[str, Any]) -> None:
+        """Raise ValueError for weights of another network or width."""
+        if config.get("model_type") not in ("clip", "clip_text_model"):
+            raise ValueError(f"config.json has model_type {config.get('model_type')} and not clip")
+        width = config.get("text_config", config).get("hidden_size")
+        # Older files leave out what is the default.
+        if width not in (None, self.width):
+            raise ValueError(f"width is {self.width} and config.json has hidden_size {width}")
+
+
+class ClipText(TransformersText[Settings]):
+    """States after the last norm, from the start token to the end token."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, "CLIPTextModel", "CLIPTokenizer")

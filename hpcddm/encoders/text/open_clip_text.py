@@ -1,0 +1,51 @@
+"""Text tower of CLIP (Radford et al., arXiv 2103.00020) and its kin, as open_clip runs it."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from hpcddm.devices import current_device
+from hpcddm.encoders.open_clip_network import network, source
+from hpcddm.encoders.open_clip_settings import OpenClipSettings
+from hpcddm.encoders.packages import package
+from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.settings import TextEncoderSettings
+from hpcddm.errors import require
+
+
+class Settings(OpenClipSettings, TextEncoderSettings):
+    """Number of values `width` of a token's state, before the projection: 512 for ViT-B, 768 for ViT-L."""
+
+    def dimensions(self) -> int:
+        return self.width
+
+    def width_in(self, model: dict[str, Any]) -> object:
+        return model.get("text_cfg", {}).get("width", self.width)
+
+
+class OpenClipText(TextEncoder[Settings]):
+    """States after the last norm, of the tokens up to the last one that is no padding."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.device = current_device()
+        self.network = network(settings, self.device)
+        self.tokenizer = package("open_clip", settings).get_tokenizer(source(settings))
+        # Tokenizers of transformers have a padding of their own; open_clip's pads with zeros.
+        self.padding = getattr(getattr(self.tokenizer, "tokenizer", None), "pad_token_id", 0)
+        width = self.encode("").shape[1]
+        require(
+            width == settings.width, f"encoder {settings.name}: width is {settings.width} and the network's {width}"
+        )
+
+    @torch.no_grad()
+    def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
+        tokens = self.tokenizer([prompt]).to(self.device)
+        layers = self.network.forward_intermediates(
+            text=tokens, text_indices=1, normalize_intermediates=True, intermediates_only=True
+        )["text_intermediates"]
+        # A text of nothing but padding keeps one state.
+        length = max([0, *(tokens[0] != self.padding).nonzero()[:, 0].tolist()]) + 1
+        return layers[-1][0, :length].float().cpu()

@@ -1,0 +1,37 @@
+"""Encoder of T5 (Raffel et al., arXiv 1910.10683), as transformers runs it; also Flan-T5 and T5 1.1."""
+
+from typing import Any, ClassVar
+
+from hpcddm.encoders.layouts import TRANSFORMERS_TEXT
+from hpcddm.encoders.text.settings import TextEncoderSettings
+from hpcddm.encoders.text.tokens import TransformersText
+from hpcddm.schema import Positive
+from hpcddm.weights import Layout, SettingsWithWeights
+
+
+class Settings(SettingsWithWeights, TextEncoderSettings):
+    """Number of values `width` of a token's state: 512 for small, 768 for base, 1024 for large, 2048 XL, 4096 XXL.
+
+    Of the large ones `precision: bf16` is safe; activations of T5 exceed the range of fp16.
+    """
+
+    layout: ClassVar[Layout] = TRANSFORMERS_TEXT
+
+    width: Positive = 4096
+
+    def dimensions(self) -> int:
+        return self.width
+
+    def check_config(self, config: dict[str, Any]) -> None:
+        """Raise ValueError for weights of another network or width, and for a precision that it overflows in."""
+        if config.get("model_type") != "t5":
+            raise ValueError(f"config.json has model_type {config.get('model_type')} and not t5")
+        if config.get("d_model") != self.width:
+            raise ValueError(f"width is {self.width} and config.json has d_model {config.get('d_model')}")
+
+
+class T5Text(TransformersText[Settings]):
+    """States after the last norm, up to the end token."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, "T5EncoderModel", "T5Tokenizer")

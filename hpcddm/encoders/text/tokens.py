@@ -1,0 +1,59 @@
+"""Text encoders of transformers: a tokenizer and a network from one folder."""
+
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from hpcddm.devices import current_device
+from hpcddm.encoders.packages import UNREADABLE, from_pretrained, loaded, package
+from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.errors import UserError, require
+from hpcddm.weights import SettingsWithWeights
+
+OF_ENTRIES = 0.9
+"""Least share of a network's tokens that its tokenizer knows."""
+W = TypeVar("W", bound=SettingsWithWeights, covariant=True)
+
+
+class TransformersText(TextEncoder[W]):
+    """States of a network's last layer for the tokens of a sentence, without padding.
+
+    network, tokenizer: names of the classes of transformers. A sentence with more tokens than the network has positions
+    loses the last of them.
+    """
+
+    def __init__(self, settings: W, network: str, tokenizer: str) -> None:
+        super().__init__(settings)
+        transformers, self.device = package("transformers", settings), current_device()
+        kind = getattr(transformers, network)
+        self.network = loaded(settings, lambda folder: from_pretrained(kind, folder), self.device)
+        self.tokenizer = _tokenizer(getattr(transformers, tokenizer), settings, self.network.config.vocab_size)
+
+    @torch.no_grad()
+    def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
+        most = getattr(self.network.config, "max_position_embeddings", None)
+        limit = {"truncation": True, "max_length": most} if most else {}
+        tokens = self.tokenizer(prompt, return_tensors="pt", **limit)["input_ids"].to(self.device)
+        return self.network(input_ids=tokens).last_hidden_state[0].float().cpu()
+
+
+def _tokenizer(kind: Any, own: SettingsWithWeights, entries: int) -> Any:
+    """Load a tokenizer; raises `UserError` for one whose vocabulary is not that of a network with so many entries."""
+    folder = own.weights.place
+    try:
+        tokenizer = kind.from_pretrained(folder, local_files_only=True)
+    except UNREADABLE as error:
+        reason = (str(error) or type(error).__name__).strip().splitlines()[0]
+        raise UserError(
+            f"{folder}: no tokenizer of {own.name} ({reason}); copy tokenizer.json there, or for spiece.model install"
+            " the package sentencepiece"
+        ) from error
+    # Transformers makes up a vocabulary where files are missing; networks have some entries to spare.
+    require(
+        OF_ENTRIES * entries <= len(tokenizer) <= entries,
+        f"{folder}: the tokenizer of {own.name} knows {len(tokenizer)} tokens and the network {entries}; copy the"
+        " tokenizer's files there again, all of them",
+    )
+    return tokenizer

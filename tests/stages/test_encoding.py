@@ -1,0 +1,163 @@
+"""Features of a network with the user's weights, from the stage shard to the lists; what ends a unit in one line."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from hpcddm import paths, plugins
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.reader import TarReader
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.errors import UserError
+from hpcddm.loading import load_experiment, with_content, within_run
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir
+from tests.encoders import networks
+from tests.helpers import hpcddm, write_experiment, write_source
+from tests.stages.routes import Bench, write_images
+
+SMALL = {"cluster__clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}, "cluster__experts": 2}
+FIRST = "encode/train-000"
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A folder with a tiny DINOv2 that sees 28 pixels a side."""
+    folder = tmp_path_factory.mktemp("weights") / "dinov2"
+    networks.dinov2(folder)
+    size = '{"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}}'
+    (folder / "preprocessor_config.json").write_text(size)
+    return folder
+
+
+@pytest.fixture
+def bench(tmp_path, network):
+    """A function that prepares a run with the experiment as submit stores it."""
+    write_images(tmp_path / "images", train=60, heldout=200)
+    folder = Path(shutil.copytree(network, tmp_path / "dinov2"))
+
+    def prepare(name="run", **own):
+        encoder = {"name": "dinov2", "weights": {"folder": str(folder)}, "width": 24} | own
+        bench = Bench(tmp_path, name, **(SMALL | {"encode__encoder": encoder}))
+        bench.settings = within_run(with_content(bench.settings, bench.run), bench.run)
+        return bench
+
+    return prepare
+
+
+def changed_weights(folder, change):
+    """Change one tensor of the weights."""
+    stored = load_file(folder / "model.safetensors")
+    change(stored["layernorm.weight"])
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_a_network_by_its_folder_makes_the_lists(bench):
+    run = bench()
+    run.make_data()
+    own = open_catalog(run.run, "train")
+    stored = samples.features(own)
+    assert stored.dtype == np.float16 and stored.item_shape == (24,)
+    settings = paths.located(run.settings, run.run.root).encode.encoder
+    again = plugins.create(ImageEncoder, settings).encode(TarReader(own).images(range(60)))
+    np.testing.assert_allclose(stored.gather(range(60)), again, rtol=1e-3, atol=1e-4)
+    sizes = manifest.read(run.run.unit("lists/all")).results["sizes"]
+    assert sum(sizes) == 60 and min(sizes) > 0
+
+
+@pytest.fixture
+def encoded(bench):
+    """A function that makes all before the features, changes something, and then encodes one range."""
+
+    def encode(change=lambda: None, **own):
+        run = bench(**own)
+        keys = [unit.key for unit in plan(run.settings)]
+        run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
+        change()
+        run.make(FIRST)
+
+    return encode
+
+
+def test_weights_that_changed_since_the_submission_are_not_used(encoded, tmp_path):
+    change = partial(changed_weights, tmp_path / "dinov2", lambda values: values.mul_(2))
+    with pytest.raises(
+        UserError, match=r"/dinov2: weights of dinov2: SHA-256 over config.json, .* begins \w+ and not "
+    ):
+        encoded(change)
+
+
+@pytest.mark.parametrize(
+    "value, said", [(float("nan"), "reach nan"), (3e5, "reach [0-9.e+]+, and a column holds float16")]
+)
+def test_features_that_are_not_finite_name_encoder_and_sample(encoded, tmp_path, value, said):
+    changed_weights(tmp_path / "dinov2", lambda values: values.fill_(value))
+    with pytest.raises(
+        UserError, match=f"encode.encoder: dinov2: features are not finite: those of sample train-[0-9]+ {said}"
+    ):
+        encoded()
+
+
+def test_an_encoder_for_gpus_ends_at_once_on_a_cpu(encoded, monkeypatch):
+    monkeypatch.setattr("hpcddm.encoders.gpu.visible_gpus", lambda: 0)
+    with pytest.raises(UserError, match="encoder dinov2 needs a GPU with precision fp16, and this unit has none"):
+        encoded(precision="fp16")
+
+
+def submit(tmp_path, weights, **own):
+    write_source(tmp_path / "images")
+    encoder = {"name": "dinov2", "weights": weights, "width": 24} | own
+    path = write_experiment(tmp_path, encode__encoder=encoder)
+    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run", "--dry-run")
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    "weights, own, said",
+    [
+        (
+            {"folder": "nowhere"},
+            {},
+            "nowhere: weights of dinov2: there is no such folder; copy config.json and model.saf",
+        ),
+        (
+            {"hub": "facebook/dinov2-large"},
+            {},
+            "dinov2-large@main: weights of dinov2: there is no such folder; on a nod",
+        ),
+        (
+            {"folder": "dinov2", "content": "0" * 64},
+            {},
+            "SHA-256 over config.json, model.safetensors, preprocessor_conf",
+        ),
+        ({"folder": "dinov2"}, {"width": 1024}, "width is 1024 and config.json has hidden_size 24"),
+        ({"folder": "images"}, {}, "images: weights of dinov2: config.json, model.safetensors or "),
+    ],
+    ids=["missing", "not fetched", "another hash", "another width", "another folder"],
+)
+def test_submit_refuses_weights_in_one_line(tmp_path, network, monkeypatch, weights, own, said):
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(network, tmp_path / "dinov2")
+    code, output = submit(tmp_path, weights, **own)
+    assert code == 2 and output.startswith("error: encode.encoder: ") and said in output
+    assert output.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+def test_the_same_weights_elsewhere_make_nothing_stale(tmp_path, network):
+    write_source(tmp_path / "images")
+    contents = []
+    for place in ("dinov2", "elsewhere/dinov2"):
+        shutil.copytree(network, tmp_path / place)
+        weights = {"folder": str(tmp_path / place)}
+        encoder = {"name": "dinov2", "weights": weights, "width": 24}
+        settings = load_experiment(str(write_experiment(tmp_path, encode__encoder=encoder)))
+        units = plan(with_content(settings, RunDir(tmp_path / "run")))
+        contents.append([(unit.key, unit.fingerprint_settings) for unit in units])
+    assert contents[0] == contents[1]
+    assert len(dict(contents[0])["encode/train-000"]["encode.encoder.weights.content"]) == 64
