@@ -1,6 +1,7 @@
 """The verb prefetch: fetch pretrained weights and collections on a node with network, so that jobs need none."""
 
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import click
 from hpcddm import paths, plugins, pretrained
 from hpcddm.collections import COLLECTIONS
 from hpcddm.collections.packages import Collection
+from hpcddm.commands import prefetch_hub
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
@@ -19,6 +21,7 @@ from hpcddm.loading import load_experiment
 from hpcddm.pretrained import PretrainedFile
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
+from hpcddm.weights import SettingsWithWeights
 
 ROOMS = ("encoders/autoencoder", "encoders/image", "encoders/text", "models")
 """Rooms whose variants may need weights; searched when no experiment is named."""
@@ -36,7 +39,7 @@ def prefetch(
     """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
     sets: of drawings of the collection `name`, which is then fetched alone; archives_in: folder with its packages,
-    likewise. Raises `UserError` when a file cannot be fetched or has another hash.
+    likewise. Weights that an experiment names by a folder are checked there. Raises `UserError` when a file cannot be fetched or has another hash.
     """
     cache = folder and folder.resolve()
     if sets or archives_in:
@@ -50,7 +53,13 @@ def prefetch(
             fetch_collection(collection, (), cache, None)
         files = _weights_of(experiment) if experiment else _of_all_variants()
         _fetch_weights(files, cache)
-        if not files and not collections:
+        if cache:
+            # The cache in which weights of the hub are looked for.
+            os.environ[pretrained.VARIABLE] = str(cache)
+        of_user = _of_user(experiment) if experiment else []
+        for place, variant in of_user:
+            prefetch_hub.check_or_fetch(place, variant)
+        if not files and not collections and not of_user:
             click.echo(f"{name}: needs no pretrained weights")
             return
     if cache:
