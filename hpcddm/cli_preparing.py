@@ -94,8 +94,9 @@ def prefetch(
     """Fetch pretrained weights, and images, on a node with network.
 
     EXPERIMENT is a name or a YAML file. Its weights are fetched, and the collections of images whose files it names in
-    the cache. Without EXPERIMENT the weights of all variants are fetched. Every file is checked by its SHA-256, and
-    what is there is not fetched again. Jobs read the same folder and never use the network.
+    the cache; weights that it names by a folder are looked at. Without EXPERIMENT the weights that come with variants
+    are fetched. Every file is checked by its SHA-256, and what is there is not fetched again. Jobs read the same folder
+    and never use the network.
 
     The collections are: emoji. With --sets or --from, EXPERIMENT is the name of a collection, of which packages alone
     are fetched: by npm, or from a folder into which 'npm pack' has fetched them elsewhere. ATTRIBUTION.md in the

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcddm import paths, plugins
+from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError, require
-from hpcddm.loading import read_yaml, resolve_paths, stored_experiment
+from hpcddm.loading import out_of_run, read_yaml, resolve_paths, stored_experiment
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
@@ -38,7 +38,7 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     partition asks for what the new samples lack.
     """
     run = RunDir(root)
-    experiment = stored_experiment(run)
+    experiment = out_of_run(stored_experiment(run), run)
     _check_options(experiment, output, cluster)
     data = [_data_of(experiment, source) for source in sources]
     states = survey(plan(experiment), run)
@@ -129,11 +129,10 @@ def _assigner(experiment: Experiment, run: RunDir) -> Callable[[list["NewSample"
     from hpcddm.clusterings.partition import read_arrays
     from hpcddm.data.reader import ArrayReader
     from hpcddm.encoders.image.base import SampleEncoder
+    from hpcddm.encoders.image.column import features_of
 
     own = experiment.cluster.clustering
-    partition = plugins.create(Clustering, paths.located(own, run.root)).load(
-        read_arrays(run.output(CLUSTER, PARTITION))
-    )
+    partition = plugins.create(Clustering, own).load(read_arrays(run.output(CLUSTER, PARTITION)))
     encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
 
     def clusters_of(block: list["NewSample"]) -> list[int]:
@@ -146,10 +145,9 @@ def _assigner(experiment: Experiment, run: RunDir) -> Callable[[list["NewSample"
             nothing = np.zeros(len(block), dtype=np.int64)
             images = np.stack([row.image for row in block])
             reader = ArrayReader(images, nothing if labels is None else labels, nothing, captions)
-            features = encoder.features(reader, range(len(block)))
-            finite = np.isfinite(features).all(1)
-            name = experiment.encode.encoder.name
-            require(bool(finite.all()), f"{name} gives {keys[finite.argmin()]} features that are NaN or infinite")
+            # In the precision of the columns, as another one might give another cluster.
+            encoded = features_of(encoder, experiment.data, reader, range(len(block)), keys.__getitem__)
+            features = encoded.astype(np.float32)
         return partition.assign(NewBlock(keys, features, labels), range(len(block))).tolist()
 
     return clusters_of

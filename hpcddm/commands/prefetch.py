@@ -39,7 +39,8 @@ def prefetch(
     """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
     sets: of drawings of the collection `name`, which is then fetched alone; archives_in: folder with its packages,
-    likewise. Weights that an experiment names by a folder are checked there. Raises `UserError` when a file cannot be fetched or has another hash.
+    likewise. Weights that an experiment names by a folder are checked there. Raises `UserError` when a file is missing,
+    cannot be fetched or has another hash.
     """
     cache = folder and folder.resolve()
     if sets or archives_in:
@@ -102,6 +103,11 @@ def _collections_of(experiment: Experiment) -> list[Collection]:
 def _weights_of(experiment: Experiment) -> list[PretrainedFile]:
     files = [file for _, variant in variants_of(experiment) for file in variant.pretrained]
     return list(dict.fromkeys(files))
+
+
+def _of_user(experiment: Experiment) -> list[tuple[str, SettingsWithWeights]]:
+    """List the variants that run on weights that the user names, with their keys."""
+    return [(place, own) for place, own in variants_of(experiment) if isinstance(own, SettingsWithWeights)]
 
 
 def _of_all_variants() -> list[PretrainedFile]:

@@ -11,16 +11,16 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import TarReader
+from hpcddm.data.settings import ImageShape
 from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.errors import require
+from hpcddm.encoders.image.column import FEATURE_TYPE, features_of
 from hpcddm.networks.workload import ENCODER, SINGLE_READING, Work, Workload
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
 
 IMAGES_AT_ONCE = 256
-FEATURE_TYPE = np.dtype("<f2")
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -30,7 +30,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if encoder.uses_gpu:
         own_device(unit)
     shape = len(numbers), encoder.dimensions(settings.data)
-    blocks = _features(plugins.create(SampleEncoder, encoder), reader, numbers, unit, shape[1])
+    blocks = _features(plugins.create(SampleEncoder, encoder), settings.data, reader, numbers, unit)
     write_columns(unit.folder / FEATURES, {samples.FEATURE: Blocks(shape, FEATURE_TYPE, blocks)})
     return Result([FEATURES], {"images": shape[0], "dimensions": shape[1]})
 
@@ -43,31 +43,14 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 def _features(
-    encoder: SampleEncoder, reader: TarReader, numbers: range, unit: Unit, dimensions: int
+    encoder: SampleEncoder, data: ImageShape, reader: TarReader, numbers: range, unit: Unit
 ) -> Iterator[Float16[np.ndarray, "n d"]]:
-    """Yield the features of consecutive images.
-
-    Raises `UserError` naming the encoder, and the first sample whose features are no float16 values.
-    """
+    """Yield the features of consecutive images."""
     for block in blocks_of(numbers, IMAGES_AT_ONCE):
         unit.stop_if_requested()
-        computed = encoder.features(reader, block)
-        name = f"encode.encoder: {encoder.settings.name}"
-        require(
-            computed.shape[1] == dimensions,
-            f"{name}: {computed.shape[1]} features and not the {dimensions} of its settings",
-        )
-        # Values beyond the range become infinite, which is looked for.
-        with np.errstate(over="ignore"):
-            features = computed.astype(FEATURE_TYPE)
-        is_finite = np.isfinite(features).all(1)
-        if not is_finite.all():
-            first = int(is_finite.argmin())
-            key, largest = reader.keys(block[first : first + 1])[0], np.abs(computed[first]).max()
-            require(
-                False,
-                f"{name}: features are not finite: those of sample {key} reach {largest:g}, and a column holds float16,"
-                f" up to {np.finfo(FEATURE_TYPE).max:g}; look at the sample, the weights and their precision",
-            )
-        yield features
+
+        def key_of(place: int, block: range = block) -> str:
+            return reader.keys(block[place : place + 1])[0]
+
+        yield features_of(encoder, data, reader, block, key_of)
         unit.heartbeat.beat(block[-1] + 1 - numbers.start, len(numbers))
