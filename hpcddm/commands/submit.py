@@ -39,6 +39,7 @@ from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
+from hpcddm.weights import SettingsWithWeights
 
 PATIENCE_SECONDS = 60
 """Seconds that one submit waits for another of the same run."""
@@ -193,9 +194,11 @@ def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> No
 def _check_condition(experiment: Experiment, decision: Decision) -> None:
     """Try the condition's encoder here if a unit will: K jobs would find it missing only after the data stages.
 
+    One on weights of the user is not tried: it may be too large for this machine, and its files have been looked at.
     Raises `UserError` naming a prompt that is too long, or the weights that are to be fetched.
     """
-    encodes = experiment.data.condition.encoder_name is not None
+    encoder = experiment.data.condition.text_encoder
+    encodes = encoder is not None and not isinstance(encoder, SettingsWithWeights)
     if encodes and {unit.stage for unit in decision.to_run} & {"texts", "train", "distill", "route", "evaluate"}:
         from hpcddm.conditions import base as conditions
 

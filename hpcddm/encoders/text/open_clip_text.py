@@ -3,14 +3,15 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float32
+import torch.nn.functional as F
+from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.devices import current_device
 from hpcddm.encoders.open_clip_network import network, source
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 from hpcddm.encoders.packages import package
-from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import require
 
@@ -30,8 +31,7 @@ class OpenClipText(TextEncoder[Settings]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.device = current_device()
-        self.network = network(settings, self.device)
+        self.network = network(settings, current_device())
         self.tokenizer = package("open_clip", settings).get_tokenizer(source(settings))
         # Tokenizers of transformers have a padding of their own; open_clip's pads with zeros.
         self.padding = getattr(getattr(self.tokenizer, "tokenizer", None), "pad_token_id", 0)
@@ -40,12 +40,24 @@ class OpenClipText(TextEncoder[Settings]):
             width == settings.width, f"encoder {settings.name}: width is {settings.width} and the network's {width}"
         )
 
-    @torch.no_grad()
     def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
-        tokens = self.tokenizer([prompt]).to(self.device)
-        layers = self.network.forward_intermediates(
-            text=tokens, text_indices=1, normalize_intermediates=True, intermediates_only=True
+        device = next(self.network.parameters()).device
+        return self.encode_tokens(torch.tensor([self.tokenise(prompt)], device=device))[0].cpu()
+
+    def tokenise(self, sentence: str) -> list[int]:
+        tokens = self.tokenizer([sentence])[0]
+        # A text of nothing but padding keeps one token.
+        length = max([0, *(tokens != self.padding).nonzero()[:, 0].tolist()]) + 1
+        ids: list[int] = tokens[:length].tolist()
+        return ids
+
+    @torch.no_grad()
+    def encode_tokens(self, tokens: Int64[Tensor, "n t"]) -> Float32[Tensor, "n t d"]:
+        visible = tokens >= 0
+        # The network wants all its positions filled.
+        missing = self.tokenizer.context_length - tokens.shape[1]
+        whole = F.pad(tokens.masked_fill(~visible, self.padding), (0, missing), value=self.padding)
+        layers = self.network.to(tokens.device).forward_intermediates(
+            text=whole, text_indices=1, normalize_intermediates=True, intermediates_only=True
         )["text_intermediates"]
-        # A text of nothing but padding keeps one state.
-        length = max([0, *(tokens[0] != self.padding).nonzero()[:, 0].tolist()]) + 1
-        return layers[-1][0, :length].float().cpu()
+        return without_padding(layers[-1][:, : tokens.shape[1]].float(), visible)

@@ -3,12 +3,12 @@
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.devices import current_device
 from hpcddm.encoders.packages import UNREADABLE, from_pretrained, loaded, package
-from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.errors import UserError, require
 from hpcddm.weights import SettingsWithWeights
 
@@ -26,17 +26,27 @@ class TransformersText(TextEncoder[W]):
 
     def __init__(self, settings: W, network: str, tokenizer: str) -> None:
         super().__init__(settings)
-        transformers, self.device = package("transformers", settings), current_device()
+        transformers = package("transformers", settings)
         kind = getattr(transformers, network)
-        self.network = loaded(settings, lambda folder: from_pretrained(kind, folder), self.device)
+        self.network = loaded(settings, lambda folder: from_pretrained(kind, folder), current_device())
         self.tokenizer = _tokenizer(getattr(transformers, tokenizer), settings, self.network.config.vocab_size)
 
-    @torch.no_grad()
     def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
+        tokens = torch.tensor([self.tokenise(prompt)], device=self.network.device)
+        return self.encode_tokens(tokens)[0].cpu()
+
+    def tokenise(self, sentence: str) -> list[int]:
         most = getattr(self.network.config, "max_position_embeddings", None)
         limit = {"truncation": True, "max_length": most} if most else {}
-        tokens = self.tokenizer(prompt, return_tensors="pt", **limit)["input_ids"].to(self.device)
-        return self.network(input_ids=tokens).last_hidden_state[0].float().cpu()
+        ids: list[int] = self.tokenizer(sentence, **limit)["input_ids"]
+        return ids
+
+    @torch.no_grad()
+    def encode_tokens(self, tokens: Int64[Tensor, "n t"]) -> Float32[Tensor, "n t d"]:
+        visible = tokens >= 0
+        network = self.network.to(tokens.device)
+        states = network(input_ids=tokens.clamp(min=0), attention_mask=visible.long()).last_hidden_state
+        return without_padding(states.float(), visible)
 
 
 def _tokenizer(kind: Any, own: SettingsWithWeights, entries: int) -> Any:

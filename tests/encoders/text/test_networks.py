@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hpcddm import plugins
-from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.encoders.text.base import TextEncoder, padded_tokens
 from hpcddm.errors import UserError
 from tests.encoders.networks import SAVED, with_packages
 
@@ -32,6 +32,14 @@ def test_a_sentence_has_its_own_states_and_always_the_same(encoder):
     assert torch.equal(encoder.encode(SENTENCES[0]), encoder.encode(SENTENCES[0]))
     assert encoder.encode(SENTENCES[0]).shape != encoder.encode(SENTENCES[1]).shape
     assert not torch.allclose(encoder.encode("a red cat")[-1], encoder.encode("a red mat")[-1])
+
+
+def test_sentences_together_have_the_states_that_they_have_alone(encoder):
+    together = encoder.encode_tokens(padded_tokens(encoder, SENTENCES))
+    for sentence, states in zip(SENTENCES, together, strict=True):
+        alone = encoder.encode(sentence)
+        torch.testing.assert_close(states[: len(alone)], alone, atol=1e-5, rtol=1e-5)
+        assert not states[len(alone) :].any()
 
 
 @torch.no_grad()
