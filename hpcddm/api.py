@@ -67,7 +67,7 @@ class Run:
     @cached_property
     def space(self) -> Space[SpaceSettings]:
         """Space of x: its `shape`, `to_model` from images and `to_images` back."""
-        return space_of(self.settings.data)
+        return space_of(self.settings.data, self._run.output)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,12 @@ EXPERIMENT = {
     "evaluate": {"images": 24, "batch": 8, "steps": 2, "strategies": ["top-1"]},
 }
 
+LATENT_SPACE = {
+    "name": "autoencoder",
+    "autoencoder": {"name": "kl_small", "factor": 2, "width": 8, "blocks": 1},
+    "training": TRAINING,
+}
+"""A space of latents, x of shape (4, 4, 4)."""
 JOINED = {"name": "hats", "list": "hats.txt", "images": 32, "batch": 8}
 """An entry of `experts.joined`."""
 
@@ -61,7 +68,7 @@ def changed(values: dict, **changes: object) -> dict:
         place = copy
         for parent in parents:
             place = place.setdefault(parent, {})
-        place[last] = value
+        place[last] = deepcopy(value)
     return copy
 
 

@@ -64,7 +64,7 @@ MAY_IMPORT = {
     },
     "data": FOUNDATION | {"pipeline"},
     "devices": FOUNDATION,
-    "spaces": NUMERIC,
+    "spaces": NUMERIC | {"encoders", "initial_weights"},
     "objectives": NUMERIC,
     "models": NUMERIC | {"encoders", "spaces"},
     "encoders": NUMERIC,
@@ -93,7 +93,7 @@ MAY_IMPORT = {
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep"},
-    "planning": NUMERIC | {"models", "conditions", "encoders", "training", "ensemble", "networks", "site"},
+    "planning": NUMERIC | {"models", "conditions", "encoders", "spaces", "training", "ensemble", "networks", "site"},
 }
 LATE = {
     "data_settings": {"data"},

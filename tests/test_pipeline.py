@@ -17,7 +17,7 @@ from hpcddm.pipeline.keys import (
     name_of,
 )
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
-from tests.helpers import DATA_STAGES, EXPERIMENT, JOINED, REPOSITORY, tiny
+from tests.helpers import DATA_STAGES, EXPERIMENT, JOINED, LATENT_SPACE, REPOSITORY, tiny
 
 
 def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline():
@@ -30,7 +30,8 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     for unit in plan(tiny(tmp_path, evaluate__units=3)):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
-    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - {"distill", "materialise", "captions", "texts"}
+    others = {"distill", "materialise", "captions", "texts", "autoencoder", "latents", "latent_scale"}
+    assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - others
 
 
 def test_a_stage_names_the_stages_that_it_reads(tmp_path):
@@ -43,7 +44,10 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
     captions = {"name": "text", "encoder": {"name": "words"}, "cached": True}
     read: dict[str, set[str]] = {name: set() for name in STAGES}
     told = plan(tiny(tmp_path, data__condition=captions, distill={"teacher": "router"}))
-    for unit in [*plan(tiny(tmp_path, **changes)), *told]:
+    pixels = plan(tiny(tmp_path, **changes))
+    del changes["data__reading"]
+    latents = plan(tiny(tmp_path, data__space=LATENT_SPACE, **changes))
+    for unit in [*pixels, *told, *latents]:
         read[unit.stage] |= {key.split("/")[0] for key in unit.inputs}
     assert {name: set(stage.reads) for name, stage in STAGES.items()} == read
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hpcddm.data.augmentations.base import Augmentation
+from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
@@ -23,16 +24,16 @@ class Batch:
     """Images of one step on one rank.
 
     sample_indices: N indices of the images in the order of training, from which all randomness comes;
-    x0: uint8 (N, H, W, C) as it is read, x on the device, float32 (N, C, H, W).
+    x0: as it is read, images uint8 (N, H, W, C) or what `Inputs` makes of them; x on the device, float32 (N, C, H, W).
     """
 
     sample_indices: range
     x0: Tensor
 
     def to(self: B, device: torch.device, to_model: Callable[[Tensor], Tensor]) -> B:
-        """Move the batch to a device, without waiting where its memory is pinned, and convert the images to x there.
+        """Move the batch to a device, without waiting where its memory is pinned, and convert x0 to x there.
 
-        to_model: the way from images into the space of x.
+        to_model: the way from what is read into the space of x.
         """
         moved = self._each(lambda tensor: tensor.to(device, non_blocking=True))
         return replace(moved, x0=to_model(moved.x0))
@@ -87,26 +88,51 @@ class NoisyBatch(Batch):
         return replace(moved, condition=moved.condition_on_device(moved.condition))
 
 
+@dataclass(frozen=True)
+class LatentBatch(Batch):
+    """Images with what autoencoders are trained on; noise: standard normal, float32, of the latents' shape."""
+
+    noise: Tensor
+
+
+class Inputs(ABC):
+    """What batches hold of the images of samples."""
+
+    @abstractmethod
+    def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: Draws) -> Tensor:
+        """Read the samples of these numbers (N,), with the random changes of their indices; from any thread."""
+
+
+class PixelInputs(Inputs):
+    """Images, uint8 (N, H, W, C); augmentations: in the order in which they are applied."""
+
+    def __init__(self, reader: Reader, augmentations: Sequence[Augmentation] = ()) -> None:
+        self._reader, self._augmentations = reader, augmentations
+
+    def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: Draws) -> Tensor:
+        images = torch.from_numpy(self._reader.images(numbers))
+        for augmentation in self._augmentations:
+            images = augmentation.augmented(images, sample_indices, draws)
+        return images
+
+
 class Batches(ABC, Generic[B]):
     """Batches of one training, each a function of its samples' indices alone; threads read several at once.
 
-    augmentations: of the images, in the order in which they are applied.
+    inputs: what they hold of the images, by default these as they are.
     """
 
-    def __init__(self, reader: Reader, order: Order, draws: Draws, augmentations: Sequence[Augmentation] = ()) -> None:
-        self._reader, self.order, self._draws, self._augmentations = reader, order, draws, augmentations
+    def __init__(self, reader: Reader, order: Order, draws: Draws, inputs: Inputs | None = None) -> None:
+        self._reader, self.order, self._draws, self._inputs = reader, order, draws, inputs or PixelInputs(reader)
 
     def read(self, sample_indices: range) -> B:
         """Read, decode and draw the batch of these indices in the order of training."""
         numbers = self.order.rows(sample_indices)
-        images = torch.from_numpy(self._reader.images(numbers))
-        for augmentation in self._augmentations:
-            images = augmentation.augmented(images, sample_indices, self._draws)
-        return self._batch(sample_indices, numbers, images)
+        return self._batch(sample_indices, numbers, self._inputs.read(sample_indices, numbers, self._draws))
 
     @abstractmethod
-    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> B:
-        """Make the batch of these indices, whose samples have these numbers (N,) and images, uint8 (N, H, W, C)."""
+    def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> B:
+        """Make the batch of these indices, whose samples have these numbers (N,) and inputs (N, ...)."""
 
 
 class NoisyBatches(Batches[NoisyBatch]):
@@ -126,16 +152,16 @@ class NoisyBatches(Batches[NoisyBatch]):
         condition_on_device: Callable[[Tensor], Tensor],
         dropout: float,
         shape: tuple[int, int, int],
-        augmentations: Sequence[Augmentation] = (),
+        inputs: Inputs | None = None,
     ) -> None:
-        super().__init__(reader, order, draws, augmentations)
+        super().__init__(reader, order, draws, inputs)
         self._condition_of, self._condition_on_device = condition_of, condition_on_device
         self._dropout, self._shape = dropout, shape
 
-    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> NoisyBatch:
+    def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> NoisyBatch:
         return NoisyBatch(
             sample_indices,
-            images,
+            x0,
             condition=self._condition_of(numbers, self._draws.dropped(sample_indices, self._dropout)),
             clusters=self._reader.clusters(numbers),
             noise=self._draws.noise(sample_indices, self._shape),
@@ -144,19 +170,32 @@ class NoisyBatches(Batches[NoisyBatch]):
         )
 
 
+class LatentBatches(Batches[LatentBatch]):
+    """Batches with noise; shape: (C, H, W) of the latents."""
+
+    def __init__(
+        self, reader: Reader, order: Order, draws: Draws, shape: tuple[int, int, int], inputs: Inputs | None = None
+    ) -> None:
+        super().__init__(reader, order, draws, inputs)
+        self._shape = shape
+
+    def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LatentBatch:
+        return LatentBatch(sample_indices, x0, self._draws.latent_noise(sample_indices, self._shape))
+
+
 class LabelledBatches(Batches[LabelledBatch]):
     """Batches with classes."""
 
-    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> LabelledBatch:
-        return LabelledBatch(sample_indices, images, self._reader.labels(numbers))
+    def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LabelledBatch:
+        return LabelledBatch(sample_indices, x0, self._reader.labels(numbers))
 
 
 class TurnedBatches(Batches[LabelledBatch]):
     """Batches of images without classes: each is turned by some quarters of a turn at random, which is its class."""
 
-    def _batch(self, sample_indices: range, numbers: np.ndarray, images: Tensor) -> LabelledBatch:
+    def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LabelledBatch:
         turns = self._draws.turns(sample_indices, 4)
-        return LabelledBatch(sample_indices, turned(images, turns), turns)
+        return LabelledBatch(sample_indices, turned(x0, turns), turns)
 
 
 def turned(images: Tensor, turns: Tensor) -> Tensor:

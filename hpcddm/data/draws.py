@@ -62,6 +62,10 @@ class Draws:
         """Draw standard normal noise, (N, *shape)."""
         return gaussian(self.seed, f"{self.stream}/noise", indices, shape)
 
+    def latent_noise(self, indices: Sequence[int], shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
+        """Draw the standard normal numbers, (N, *shape), with which latents are drawn from their distributions."""
+        return gaussian(self.seed, f"{self.stream}/latent", indices, shape)
+
     def uniform(self, indices: Sequence[int], use: str) -> Float32[Tensor, " n"]:
         """Draw uniform numbers in [0, 1) for one use, which shares them with no other."""
         return uniform(self.seed, f"{self.stream}/{use}", indices)

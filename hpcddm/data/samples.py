@@ -14,6 +14,7 @@ from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Column
+from hpcddm.data.latents import MIRRORED, MOMENTS
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
 from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.reader import TarReader
@@ -22,6 +23,7 @@ from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.keys import CATALOG, LISTS
+from hpcddm.pipeline.latents import LATENTS
 from hpcddm.pipeline.lists import list_file, list_key, list_name, list_results, training_file
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runtime.unit import Unit
@@ -74,6 +76,16 @@ def clusters(own: Catalog) -> Column:
 def features(own: Catalog) -> Column:
     """Map the features of all samples of a split, by which they were clustered."""
     return own.made_by("encode", FEATURES, FEATURE)
+
+
+def latents(own: Catalog) -> Column:
+    """Map the moments of the latents of all samples of a split."""
+    return own.made_by("latents", LATENTS, MOMENTS)
+
+
+def mirrored(own: Catalog) -> Column:
+    """Map the moments of the latents of all samples of a split, mirrored."""
+    return own.made_by("latents", LATENTS, MIRRORED)
 
 
 def expert_list(unit: Unit, expert: Expert) -> Column:

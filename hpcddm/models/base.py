@@ -54,8 +54,11 @@ class ComputedRouter(Router[S]):
     """Router that is computed from the training images in one pass; nothing in it has a gradient."""
 
     @abstractmethod
-    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
-        """Compute everything from the images of a reader; `advance` is called with the number of images read."""
+    def fit(self, reader: Reader, x0_of: Callable[[range], Tensor], advance: Callable[[int], None]) -> None:
+        """Compute everything from the samples of a reader.
+
+        x0_of: function from sample numbers to their x0 (N, C, H, W); advance: called with the number of samples read.
+        """
 
 
 class Classifier(Network[S]):

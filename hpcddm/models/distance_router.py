@@ -6,13 +6,13 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from hpcddm.data.reader import Reader
 from hpcddm.data.settings import NetworkData
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.settings import PriorRouterSettings
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
-from hpcddm.spaces.base import space_of
 
 
 class Settings(PriorRouterSettings):
@@ -34,7 +34,6 @@ class DistanceRouter(PriorRouter[Settings]):
 
     def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
-        self.space = space_of(data)
         self.means = frozen_parameter(num_clusters, math.prod(data.x_shape))
         self.variances = frozen_parameter(num_clusters)
 
@@ -49,13 +48,13 @@ class DistanceRouter(PriorRouter[Settings]):
         return -(x.shape[1] * variances.log() + distances.clamp(min=0) / variances) / (2 * self.settings.temperature)
 
     @torch.no_grad()
-    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+    def fit(self, reader: Reader, x0_of: Callable[[range], Tensor], advance: Callable[[int], None]) -> None:
         """Compute counts, means and variances in one pass over the images, in float64."""
-        super().fit(reader, advance)
+        super().fit(reader, x0_of, advance)
         sums = torch.zeros_like(self.means, dtype=torch.float64)
         squares, counts = (torch.zeros_like(self.variances, dtype=torch.float64) for _ in range(2))
         for rows in blocks(reader):
-            x0 = self.space.to_model(torch.from_numpy(reader.images(rows))).flatten(1).double()
+            x0 = x0_of(rows).cpu().flatten(1).double()
             clusters = reader.clusters(rows)
             sums.index_add_(0, clusters, x0)
             squares.index_add_(0, clusters, x0.square().sum(1))

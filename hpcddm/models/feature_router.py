@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,11 @@ class Settings(PriorRouterSettings):
 
     encoder: ImageEncoderSettings
     temperature: Annotated[float, Field(gt=0)] = 0.1
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for latents, which it would have to decode at every step."""
+        if experiment.data.space.reads_latents:
+            raise ValueError(f"sees pixels, and data.space is {experiment.data.space.name}; take distance_router")
 
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
         return self.priors(data) * num_clusters + (1 + num_clusters) * self.encoder.dimensions(data)
@@ -61,9 +66,9 @@ class FeatureRouter(PriorRouter[Settings]):
         return torch.from_numpy(self.encoder.encode(self.space.to_images(self.space.finish(x0)))).to(x0.device)
 
     @torch.no_grad()
-    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+    def fit(self, reader: Reader, x0_of: Callable[[range], Tensor], advance: Callable[[int], None]) -> None:
         """Centre the features of all images and average them by cluster."""
-        super().fit(reader, advance)
+        super().fit(reader, x0_of, advance)
         encoded = []
         for rows in blocks(reader):
             encoded.append(torch.from_numpy(self.encoder.encode(reader.images(rows))))

@@ -40,7 +40,7 @@ class PriorRouter(ComputedRouter[P]):
         return x.new_zeros(len(x), self.num_clusters)
 
     @torch.no_grad()
-    def fit(self, reader: Reader, advance: Callable[[int], None]) -> None:
+    def fit(self, reader: Reader, x0_of: Callable[[range], Tensor], advance: Callable[[int], None]) -> None:
         counts = torch.zeros(self.num_priors, self.num_clusters, dtype=torch.float64)
         for block in blocks_of(range(len(reader))):
             clusters = reader.clusters(block)

@@ -4,36 +4,29 @@ from functools import partial
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
-from hpcddm.data.augmentations import base as augmentations
-from hpcddm.data.batch import NoisyBatches
+from hpcddm.data.batch import Inputs, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
 from hpcddm.data.samples import order_of
-from hpcddm.rundir.layout import Locate
+from hpcddm.runtime.unit import Unit
 
 
 def noisy_batches(
-    settings: Experiment,
-    stream: str,
-    locate: Locate,
-    reader: Reader,
-    order: Order | None = None,
-    is_drawn: bool = False,
+    settings: Experiment, unit: Unit, reader: Reader, inputs: Inputs, order: Order | None = None
 ) -> NoisyBatches:
-    """Return the batches of a training; by default on a whole split, as `data.order` has it.
+    """Return the batches of a unit's training; by default on a whole split, as `data.order` has it.
 
-    locate: finds the inputs of the training's unit; is_drawn: true for images that the experts have drawn, who have
-    learnt from augmented ones.
+    inputs: what they hold of the reader's images.
     """
-    data, condition = settings.data, conditions.build(settings.data, locate)
+    data, condition = settings.data, conditions.build(settings.data, unit.input)
     return NoisyBatches(
         reader,
-        order or order_of(settings, settings.seed, stream, len(reader)),
-        Draws(settings.seed, stream),
+        order or order_of(settings, settings.seed, unit.key, len(reader)),
+        Draws(settings.seed, unit.key),
         condition_of=partial(condition.carried, reader),
         condition_on_device=condition.on_device,
         dropout=settings.experts.condition_dropout,
         shape=data.x_shape,
-        augmentations=[] if is_drawn else augmentations.created(data.augmentations, data.image_size),
+        inputs=inputs,
     )

@@ -47,7 +47,7 @@ def draw(
     its class, or of the i-th of the evaluation set, and the router's probabilities where that cluster's expert is
     missing. advance: called with the number of images of every batch.
     """
-    evaluate, space, device = settings.evaluate, space_of(settings.data), current_device()
+    evaluate, space, device = settings.evaluate, space_of(settings.data, run.output), current_device()
     condition_of_each, clusters = _conditions_and_clusters(settings, run, request, is_oracle)
     blocks = []
     for start in range(0, request.count, evaluate.batch):

@@ -21,7 +21,7 @@ def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]
 
 def pixels(settings: Experiment) -> Space[SpaceSettings]:
     """Create the space in which measuring networks see images, whatever that of the denoisers is."""
-    return plugins.create(Space, PIXELS, PIXELS.shape(settings.data.channels, settings.data.image_size))
+    return plugins.create(Space, PIXELS, settings.data)
 
 
 def train_flops(settings: Experiment, key: str) -> int:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 
 from hpcddm import plugins
-from hpcddm.data.settings import Shape
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
@@ -18,7 +18,9 @@ from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.spaces.base import Space
 from hpcddm.spaces.settings import SpaceSettings
 
-ONE_PIXEL = plugins.create(Space, SpaceSettings.model_validate({"name": "pixels"}), Shape(1, 1, 1))
+ONE_PIXEL = plugins.create(
+    Space, SpaceSettings.model_validate({"name": "pixels"}), SimpleNamespace(channels=1, image_size=1)
+)
 
 
 @dataclass(frozen=True)

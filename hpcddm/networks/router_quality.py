@@ -14,12 +14,11 @@ from hpcddm.conditions.base import Condition
 from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.config import Experiment
 from hpcddm.data import draws
+from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
 from hpcddm.rundir.layout import Locate
-from hpcddm.spaces.base import Space, space_of
-from hpcddm.spaces.settings import SpaceSettings
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
@@ -46,17 +45,19 @@ def quality(
     router: nn.Module,
     reader: Reader,
     numbers: Int64[np.ndarray, " n"],
+    x0_of: Callable[[Numbers], torch.Tensor],
     pause: Callable[[], None],
     locate: Locate | None = None,
 ) -> tuple[dict[str, Any], list[float]]:
     """Measure the router by noise level and fit the temperatures of the levels: ones where the setting says none.
 
-    router: with its prior corrected, but of temperature 1, on any device; numbers: held-out samples at their
-    natural frequency; pause: called between blocks of images, may raise; locate: finds the unit's inputs. Temperatures
-    are fitted on the logits with the condition, and serve those without it, too.
+    router: with its prior corrected, but of temperature 1, on any device; numbers: held-out samples at their natural
+    frequency; x0_of: function from numbers to x0 (N, C, H, W); pause: called between blocks of images, may raise;
+    locate: finds the unit's inputs. Temperatures are fitted on the logits with the condition, and serve those without
+    it, too.
     """
-    space, condition = space_of(settings.data), conditions.build(settings.data, locate)
-    logits_of = partial(_logits, settings.seed, router, reader, numbers, space, condition, pause)
+    condition = conditions.build(settings.data, locate)
+    logits_of = partial(_logits, settings.seed, router, reader, numbers, x0_of, condition, pause)
     measured, fitted = range(1, len(numbers), 2), range(0, len(numbers), 2)
     conditional, unconditional, clusters = (
         logits_of(measured, True),
@@ -80,7 +81,7 @@ def _logits(
     router: nn.Module,
     reader: Reader,
     numbers: Int64[np.ndarray, " n"],
-    space: Space[SpaceSettings],
+    x0_of: Callable[[Numbers], torch.Tensor],
     condition: Condition[ConditionSettings],
     pause: Callable[[], None],
     rows: range,
@@ -95,7 +96,7 @@ def _logits(
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
-        x0 = space.to_model(torch.from_numpy(reader.images(numbers[block])))
+        x0 = x0_of(numbers[block]).cpu()
         seen = condition.of(reader, numbers[block]) if is_conditional else condition.null(len(block))
         eps = draws.gaussian(seed, "route/accuracy", block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]

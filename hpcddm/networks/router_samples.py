@@ -142,7 +142,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
         ensemble = loading.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
         for _, rows in batches:
             unit.stop_if_requested()
-            images = _draw_batch(settings, plan, ensemble, condition, expert, rows, device)
+            images = _draw_batch(settings, unit, plan, ensemble, condition, expert, rows, device)
             unit.attempt.require_ownership()
             with _whole(_file(folder, rows)) as file:
                 np.save(file, images)
@@ -152,6 +152,7 @@ def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> Non
 
 def _draw_batch(
     settings: Experiment,
+    unit: Unit,
     plan: Plan,
     ensemble: Ensemble,
     condition: Condition[ConditionSettings],
@@ -160,7 +161,7 @@ def _draw_batch(
     device: torch.device,
 ) -> np.ndarray:
     """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
-    space, samples = space_of(settings.data), plan.samples
+    space, samples = space_of(settings.data, unit.input), plan.samples
     sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
     asked = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)

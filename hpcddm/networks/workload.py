@@ -15,6 +15,7 @@ from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"
+AUTOENCODER, ENCODE_LATENTS = "autoencoder", "encoding to latents"
 """Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
 TAR, READING, SINGLE_READING = "tar", "reading", "reading in one thread"
 """Names of the work without a network: images become PNG in a tar, or those of an adopted tar are decoded; images are

@@ -7,6 +7,7 @@ from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, STUDENT
+from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import denoiser_disk, expert_keys
 from hpcddm.pipeline.trainings import student_training
@@ -22,7 +23,7 @@ class DistillStage(Stage):
     """Its one unit trains the student; there is none where the experiment has no `distill`."""
 
     name = "distill"
-    reads = ("catalog", "lists", "captions", "texts", "train", "route")
+    reads = ("catalog", "autoencoder", "latent_scale", "lists", "captions", "texts", "train", "route")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -33,11 +34,12 @@ class DistillStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return data, all experts, and the router where it chooses the teacher."""
         router = [ROUTER] if experiment.student.teacher == "router" else []
-        return [CATALOG, LISTS, *expert_keys(experiment), *router, *captions_read(experiment)]
+        shared = [*space_keys(experiment), *captions_read(experiment)]
+        return [CATALOG, LISTS, *shared, *expert_keys(experiment), *router]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES | uncounted_captions(experiment)
+        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the student's training, and how its teachers' weights are read."""

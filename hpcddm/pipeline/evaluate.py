@@ -9,6 +9,7 @@ from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, name_of
+from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys, monolith_keys
@@ -49,7 +50,8 @@ def arm_names(experiment: Experiment) -> list[str]:
 def sampling_units(experiment: Experiment) -> list[str]:
     """List the units that drawing and measuring samples reads, beside the experts."""
     dense = [*monolith_keys(experiment), *student_keys(experiment)]
-    return [CATALOG, LISTS, *dense, ROUTER, *measuring_keys(experiment), *captions_read(experiment)]
+    shared = [*space_keys(experiment), *captions_read(experiment)]
+    return [CATALOG, LISTS, *shared, *dense, ROUTER, *measuring_keys(experiment)]
 
 
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
@@ -78,7 +80,10 @@ class EvaluateStage(Stage):
     """A unit draws and measures one range of samples in all arms."""
 
     name = "evaluate"
-    reads = ("catalog", "lists", "captions", "texts", "measuring", "train", "route", "distill")
+    reads = (
+        *("catalog", "autoencoder", "latent_scale", "lists", "captions", "texts"),
+        *("measuring", "train", "route", "distill"),
+    )
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
@@ -95,7 +100,7 @@ class EvaluateStage(Stage):
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES | uncounted_captions(experiment)
+        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the evaluation but its number of images: a range's samples do not depend on that of ranges."""

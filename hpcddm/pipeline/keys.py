@@ -8,6 +8,8 @@ if TYPE_CHECKING:
 
 CATALOG = "catalog/all"
 CAPTIONS = "captions/all"
+AUTOENCODER = "autoencoder/all"
+LATENT_SCALE = "latent_scale/all"
 CLUSTER = "cluster/all"
 LISTS = "lists/all"
 INSPECT = "inspect/all"

@@ -13,7 +13,8 @@ from hpcddm.pipeline.stage import Gpus, Stage, stage_in
 from hpcddm.rundir.manifest import Manifest, flatten
 
 ORDER = (
-    *("shard", "catalog", "encode", "cluster", "assign", "lists", "inspect", "captions", "texts", "materialise"),
+    *("shard", "catalog", "autoencoder", "encode", "latents", "latent_scale", "cluster", "assign", "lists"),
+    *("inspect", "captions", "texts", "materialise"),
     *("measuring", "train", "route", "distill", "evaluate", "report"),
 )
 """Where several units could start, the first in this order does: long ones before short ones."""

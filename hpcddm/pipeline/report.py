@@ -9,6 +9,7 @@ from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settin
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.inspect import pictures_per_cluster
 from hpcddm.pipeline.keys import INSPECT, REPORT
+from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
 
@@ -23,7 +24,10 @@ class ReportStage(Stage):
     """Its one unit merges the ranges of evaluate and writes the page."""
 
     name = "report"
-    reads = ("catalog", "lists", "inspect", "captions", "texts", "measuring", "train", "route", "distill", "evaluate")
+    reads = (
+        *("catalog", "autoencoder", "latent_scale", "lists", "inspect", "captions", "texts"),
+        *("measuring", "train", "route", "distill", "evaluate"),
+    )
     gpus = Gpus.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
@@ -44,7 +48,7 @@ class ReportStage(Stage):
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES | uncounted_captions(experiment)
+        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the evaluation and the name that the page bears."""

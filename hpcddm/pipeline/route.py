@@ -8,6 +8,7 @@ from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER
+from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.schema import hashed
@@ -20,7 +21,7 @@ class RouteStage(Stage):
     """Its one unit trains the router, or fits it to the data."""
 
     name = "route"
-    reads = ("catalog", "lists", "captions", "texts", "train")
+    reads = ("catalog", "autoencoder", "latent_scale", "lists", "captions", "texts", "train")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -31,11 +32,11 @@ class RouteStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return catalog, lists and captions' states, and the experts where the router is trained on their samples."""
         experts = expert_keys(experiment) if experiment.router.samples else []
-        return [CATALOG, LISTS, *experts, *captions_read(experiment)]
+        return [CATALOG, LISTS, *space_keys(experiment), *captions_read(experiment), *experts]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
-        return SAMPLES | uncounted_captions(experiment)
+        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the router, and the conversion where it is trained on the experts' samples."""

@@ -9,6 +9,7 @@ from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
+from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.lists import experts_of, list_key, list_name
 from hpcddm.pipeline.materialise import copies_read
 from hpcddm.pipeline.ranges import TRAIN
@@ -54,7 +55,7 @@ class TrainStage(Stage):
     """A unit trains one denoiser."""
 
     name = "train"
-    reads = ("catalog", "lists", "captions", "texts", "materialise")
+    reads = ("catalog", "autoencoder", "latent_scale", "lists", "captions", "texts", "materialise")
     gpus = Gpus.RANKS
     is_collective = True
 
@@ -65,19 +66,20 @@ class TrainStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return catalog and lists, an expert's own list and its copy where it reads that; no other training.
 
-        Where states of captions are a column, that too.
+        Where latents, or states of captions, are columns, these too.
         """
         expert = expert_of(key)
         own = [] if expert is None else [list_key(expert), *copies_read(experiment, expert)]
-        return list(dict.fromkeys([CATALOG, LISTS, *own, *captions_read(experiment)]))
+        shared = [*space_keys(experiment), *captions_read(experiment)]
+        return list(dict.fromkeys([CATALOG, LISTS, *own, *shared]))
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count an expert's own list, and for the monolith all training samples; where they lie changes nothing."""
         expert = expert_of(key)
         if expert is None:
-            return {CATALOG: TRAIN, LISTS: ""} | uncounted_captions(experiment)
+            return {CATALOG: TRAIN, LISTS: ""} | space_parts(experiment) | uncounted_captions(experiment)
         uncounted = [CATALOG, LISTS, *copies_read(experiment, expert), *captions_read(experiment)]
-        return dict.fromkeys(uncounted, "") | {list_key(expert): list_name(expert)}
+        return dict.fromkeys(uncounted, "") | {list_key(expert): list_name(expert)} | space_parts(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the denoiser's own settings, an expert's training in its own numbers; never how many experts there are.

@@ -25,6 +25,7 @@ from hpcddm.devices import current_device
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import (
     DENOISER,
+    ENCODE_LATENTS,
     ENCODER,
     READING,
     ROUTER,
@@ -83,6 +84,8 @@ def _step(
         return lambda: tar.write_tar(path, (records[number] for number in numbers), size, channels, transform)
     if network == ENCODER:
         return costs.encoding(batch)
+    if network == ENCODE_LATENTS:
+        return costs.latents_encoding(batch)
     device = current_device() if on_gpu else torch.device("cpu")
     if network == TEXT_ENCODER:
         step = costs.encoding_captions(batch, device)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -11,12 +12,25 @@ from hpcddm import plugins, rooms
 from hpcddm.conditions.sentences import Sentences
 from hpcddm.config import Experiment
 from hpcddm.data.reader import ArrayReader
+from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops
-from hpcddm.networks import denoisers, measuring, router
-from hpcddm.networks.workload import DENOISER, ENCODER, ROUTER, SAMPLE_WORK, TEXT_ENCODER, Work, Workload
+from hpcddm.networks import autoencoders, denoisers, measuring, router
+from hpcddm.networks.workload import (
+    AUTOENCODER,
+    DENOISER,
+    ENCODE_LATENTS,
+    ENCODER,
+    ROUTER,
+    SAMPLE_WORK,
+    TEXT_ENCODER,
+    Work,
+    Workload,
+)
+from hpcddm.pipeline.autoencoder import latent_space, trained_autoencoder
 from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
+from hpcddm.spaces.pixels import to_unit
 from hpcddm.training.settings import Training
 
 
@@ -45,6 +59,8 @@ class Costs:
             return denoisers.build(self.settings, self.settings.expert_config(expert_of(name)))
         if name == ROUTER:
             return router.trainable(self.settings)
+        if name == AUTOENCODER:
+            return autoencoders.network(self.settings)
         return measuring.build(self.settings, f"measuring/{name}")
 
     def training(self, name: str) -> Training:
@@ -54,19 +70,21 @@ class Costs:
             return common.model_copy(update={"precision": self.settings.expert_config(expert_of(name)).precision})
         if name == ROUTER:
             return self.settings.router.training or common.model_copy(update={"precision": "fp32"})
+        if name == AUTOENCODER:
+            return trained_autoencoder(self.settings)[1]
         return network_settings(self.settings, f"measuring/{name}").training
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Make the arguments of a network's forward pass for so many images."""
+        if name == AUTOENCODER:
+            return autoencoders.inputs(self.settings, count)
         if name != ROUTER and not name.startswith(DENOISER):
             return (torch.zeros(count, *measuring.pixels(self.settings).shape),)
         return tuple(part.expand(count, *part.shape[1:]).clone() for part in denoisers.one_image(self.settings))
 
     def encoding(self, count: int) -> Callable[[], object]:
         """Return the encoder's run on so many images."""
-        data = self.settings.data
-        encoder = plugins.create(SampleEncoder, self.settings.encode.encoder)
-        images = np.zeros((count, data.image_size, data.image_size, data.channels), dtype=np.uint8)
+        encoder, images = plugins.create(SampleEncoder, self.settings.encode.encoder), self._images(count)
         reader = ArrayReader(images, labels=np.zeros(count, np.int64), clusters=np.zeros(count, np.int64))
         return lambda: encoder.features(reader, range(count))
 
@@ -79,6 +97,20 @@ class Costs:
         tokens = sentences.tokenised([" ".join(["a"] * condition.shape[0])] * count).to(device)
         return lambda: sentences.states(tokens)
 
+    def latents_encoding(self, count: int) -> Callable[[], object]:
+        """Return the autoencoder's run on so many images; of one that the run trains the weights are random."""
+        data, own = self.settings.data, latent_space(self.settings)
+        if own is None:
+            raise ValueError("data.space: this run has no latents")
+        autoencoder = plugins.create(Autoencoder, own.autoencoder, data)
+        images = to_unit(torch.from_numpy(self._images(count)))
+        return torch.no_grad()(lambda: autoencoder.encode(images))
+
+    def _images(self, count: int) -> UInt8[np.ndarray, "n h w c"]:
+        """Make black images."""
+        data = self.settings.data
+        return np.zeros((count, data.image_size, data.image_size, data.channels), dtype=np.uint8)
+
     def _count(self, name: str, is_training: bool) -> int:
         if name in SAMPLE_WORK:
             return 0
@@ -86,6 +118,8 @@ class Costs:
             return _counted(self.encoding(1))
         if name == TEXT_ENCODER:
             return _counted(self.encoding_captions(1, torch.device("cpu")))
+        if name == ENCODE_LATENTS:
+            return _counted(self.latents_encoding(1))
         counted = training_flops if is_training else forward_flops
         return counted(self.network(name), *self.inputs(name, 1))
 

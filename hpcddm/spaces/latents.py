@@ -14,7 +14,8 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from pydantic import Field
 from torch import Tensor
 
-from hpcddm.data.settings import Shape
+from hpcddm.data.settings import ImageShape, Shape
+from hpcddm.rundir.layout import Locate
 from hpcddm.schema import Fraction, Positive
 from hpcddm.spaces.base import Space
 from hpcddm.spaces.pixels import from_unit, to_unit
@@ -47,8 +48,8 @@ class Settings(SpaceSettings):
 class Latents(Space[Settings]):
     """Coefficients in the order of the image's channels, then vertical, then horizontal frequencies."""
 
-    def __init__(self, settings: Settings, shape: Shape):
-        super().__init__(settings, shape)
+    def __init__(self, settings: Settings, data: ImageShape, locate: Locate | None = None):
+        super().__init__(settings, data, locate)
         basis, scales = cosines(settings.patch), deviations(settings)
         self._forward, self._backward = (basis / scales[:, None]).float(), (basis.T * scales).float()
 

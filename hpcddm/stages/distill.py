@@ -14,11 +14,13 @@ from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.networks import budgets, denoisers, loading
 from hpcddm.networks.batches import noisy_batches
+from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.objectives import conversions
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import MONOLITH
+from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -32,10 +34,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     start = denoisers.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
     build = partial(denoisers.build, settings, config)
-    to_model = space_of(settings.data).to_model
+    to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
-        batches = noisy_batches(settings, unit.key, unit.input, reader)
-        task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_model, start, flops)
+        batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader))
+        task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_x, start, flops)
         trained = train(task, training, unit)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))

@@ -36,7 +36,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
     ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
-    space, pixels = space_of(settings.data), measuring.pixels(settings)
+    space, pixels = space_of(settings.data, unit.input), measuring.pixels(settings)
     measuring_networks = [
         loading.load_measuring_network(settings, key, unit.run.unit, device) for key in measuring_keys(settings)
     ]

@@ -13,7 +13,7 @@ from hpcddm.data.augmentations import flip, shift
 from hpcddm.data.augmentations.base import Augmentation
 from hpcddm.data.augmentations.flip import Flip
 from hpcddm.data.augmentations.shift import Shift
-from hpcddm.data.batch import LabelledBatch, LabelledBatches, TurnedBatches, turned
+from hpcddm.data.batch import LabelledBatch, LabelledBatches, PixelInputs, TurnedBatches, turned
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
@@ -43,7 +43,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     to_model = measuring.pixels(settings).to_model
     with samples.training_reader(settings, unit) as reader:
         order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
-        batches = kind(reader, order, drawn, _augmentations(network, settings.data.image_size))
+        batches = kind(reader, order, drawn, PixelInputs(reader, _augmentations(network, settings.data.image_size)))
         trained = train(Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops), training, unit)
     results = trained.results | {"images": training.images}
     if unit.ranks.rank == 0:

@@ -242,7 +242,7 @@ class Shown:
         reference = sample_lists.reader(unit, REFERENCE)
         self.condition = conditions.build(data, unit.input).of(reference, shown).to(device)
         self.clusters = reference.clusters(shown).to(device)
-        self.space = space_of(data)
+        self.space = space_of(data, unit.input)
         self.arms = arm_names(settings)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0

@@ -1,6 +1,7 @@
 """Stage route: the router p(cluster | x_t, t, class), trained on images or on the experts' samples, or computed."""
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
@@ -11,7 +12,7 @@ from torch import nn
 
 from hpcddm.config import Experiment
 from hpcddm.data import samples
-from hpcddm.data.batch import NoisyBatch
+from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import Reader
 from hpcddm.devices import own_device
@@ -19,6 +20,7 @@ from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.networks import budgets, denoisers, loading
 from hpcddm.networks.batches import noisy_batches
+from hpcddm.networks.inputs import training_inputs, x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.router import (
     CALIBRATION,
@@ -56,7 +58,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     reader = samples.reader(unit, HELDOUT)
     numbers = heldout_numbers(len(reader), settings.seed)
-    measured, temperatures = quality(settings, corrected, reader, numbers, unit.stop_if_requested, unit.input)
+    heldout = x0_of(settings, unit, HELDOUT, reader, space_of(settings.data, unit.input))
+    measured, temperatures = quality(settings, corrected, reader, numbers, heldout, unit.stop_if_requested, unit.input)
     outputs = list(made.outputs)
     if any(log_prior) or temperatures != ones:
         calibration = {"log_prior": log_prior, "levels": list(NOISE_LEVELS), "temperatures": temperatures}
@@ -100,11 +103,14 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         log_prior = [math.log(len(own) / order.size) for own in lists]
     flops = cache(partial(budgets.fit_flops, settings))
     model = partial(initial, settings, unit)
-    to_model = space_of(settings.data).to_model
+    space = space_of(settings.data, unit.input)
     with opened as reader:
+        # The experts draw images as they have learnt them: augmented already, and never a column.
         is_drawn = settings.router.samples is not None
-        batches = noisy_batches(settings, unit.key, unit.input, reader, order, is_drawn)
-        task = Task(settings.seed, model, _loss, batches, to_model, flops_per_image=lambda: flops() // training.images)
+        inputs = PixelInputs(reader) if is_drawn else training_inputs(settings, unit, TRAIN, reader)
+        to_x: Callable[[torch.Tensor], torch.Tensor] = space.to_model if is_drawn else space.of_batch
+        batches = noisy_batches(settings, unit, reader, inputs, order)
+        task = Task(settings.seed, model, _loss, batches, to_x, flops_per_image=lambda: flops() // training.images)
         trained = train(task, training, unit)
     results |= trained.results | {"images": training.images}
     results |= {"train_flops": flops() + results.get("sampling_flops", 0)}
@@ -122,7 +128,7 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
             unit.stop_if_requested()
             unit.heartbeat.beat(done, len(reader))
 
-        router.fit(reader, advance)
+        router.fit(reader, x0_of(settings, unit, TRAIN, reader, space_of(settings.data, unit.input)), advance)
         unit.attempt.require_ownership()
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
             save_tensors(router.state_dict(), staged)

@@ -11,6 +11,7 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.batches import noisy_batches
+from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.catalog import split_results
@@ -37,10 +38,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     start = denoisers.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
     build = partial(denoisers.build, settings, config)
-    to_model = space_of(settings.data).to_model
+    to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
-        batches = noisy_batches(settings, unit.key, unit.input, reader, order)
-        trained = train(Task(settings.seed, build, _loss(config), batches, to_model, start, flops), training, unit)
+        batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader), order)
+        trained = train(Task(settings.seed, build, _loss(config), batches, to_x, start, flops), training, unit)
     results = {"images": training.images, "train_flops": training.images * flops()}
     return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
 

@@ -10,6 +10,7 @@ import torch
 
 from hpcddm.conditions import base as conditions
 from hpcddm.data import samples
+from hpcddm.data.batch import PixelInputs
 from hpcddm.errors import UserError
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.pipeline.keys import CAPTIONS, MONOLITH
@@ -124,7 +125,8 @@ def batch(run, cached, size=64):
     settings = run.settings.model_copy(update={"data": run.settings.data.model_copy(update={"condition": own})})
     reader = samples.reader(run.unit(CAPTIONS), TRAIN)
     reader._clusters = SimpleNamespace(gather=lambda numbers: np.zeros(len(numbers)))
-    read = noisy_batches(settings, MONOLITH, run.run.output, reader).read(range(size))
+    unit = SimpleNamespace(key=MONOLITH, input=run.run.output)
+    read = noisy_batches(settings, unit, reader, PixelInputs(reader)).read(range(size))
     return read, read.to(CPU, space_of(settings.data).to_model)
 
 

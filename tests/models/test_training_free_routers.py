@@ -38,9 +38,14 @@ def reader(count=400, seed=0):
     return ArrayReader(images.clip(0, 255).astype(np.uint8), labels, clusters)
 
 
+def fit(router, reader, data=DATA, advance=lambda done: None):
+    to_model = space_of(data).to_model
+    router.fit(reader, lambda rows: to_model(torch.from_numpy(reader.images(rows))), advance)
+
+
 def fitted(name, data=DATA, **options):
     router = build(name, data, **options)
-    router.fit(reader(), lambda done: None)
+    fit(router, reader(), data)
     return router
 
 
@@ -167,7 +172,7 @@ def test_a_temperature_divides_the_score_and_not_the_prior(name):
 
 def test_images_are_counted_while_they_are_read():
     told = []
-    build("distance_router").fit(reader(600), told.append)
+    fit(build("distance_router"), reader(600), advance=told.append)
     assert told == [256, 512, 600] and math.isclose(told[-1], len(reader(600)))
 
 

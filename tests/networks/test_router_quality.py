@@ -24,7 +24,9 @@ def test_temperatures_are_fitted_on_other_images_than_those_that_are_measured(tm
     labels = np.arange(400) // 2 % 4
     clusters = np.where(np.arange(400) % 2, (labels + 1) % 4, labels)
     reader = ArrayReader(np.zeros((400, SIDE, SIDE, 1), dtype=np.uint8), labels, clusters)
-    results, temperatures = quality(settings, ByClass(), reader, np.arange(400), lambda: None)
+    images = torch.zeros(400, 1, SIDE, SIDE)
+    x0_of = images.__getitem__
+    results, temperatures = quality(settings, ByClass(), reader, np.arange(400), x0_of, lambda: None)
     # Always right on the half that is fitted, so it may be surer; never on the half that is measured.
     assert max(temperatures) < 1 and results["accuracy"] == [0.0] * 10
     assert min(results["scaled_nll"]) > max(results["nll"])

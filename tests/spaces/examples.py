@@ -37,4 +37,8 @@ def network_data(
 
 def pixels(channels: int, height: int, width: int) -> Space[SpaceSettings]:
     """The space of pixels for x of a shape."""
-    return plugins.create(Space, SpaceSettings.model_validate({"name": "pixels"}), Shape(channels, height, width))
+    images = SimpleNamespace(channels=channels, image_size=width)
+    space = plugins.create(Space, SpaceSettings.model_validate({"name": "pixels"}), images)
+    # Distributions of known form are a row of values, which no image is.
+    space.shape = Shape(channels, height, width)
+    return space

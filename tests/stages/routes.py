@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,18 @@ class Bench:
             save_file(weights, unit.folder / "weights.safetensors")
             self.publish(unit, Result(["weights.safetensors"], list_results(lists, number)))
 
+    def train(self, unit: Unit, run: Callable[[], Result]) -> None:
+        """Make a unit that trains in a process of its own, as the ranks of a job leave by ending theirs."""
+        child = os.fork()
+        if child == 0:
+            try:
+                self.publish(unit, run())
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, unit.key
+
     def router(self, name: str, **changes: Any) -> tuple[Experiment, Unit]:
         """The unit of a router in a run of its own, which shares everything else with this one."""
         settings, root = self.experiment(**changes), RunDir(self.root / f"{self.name}-{name}")
@@ -134,15 +147,7 @@ class Bench:
     def route(self, name: str, **changes: Any) -> dict:
         """Make a router in a process of its own; its manifest's facts and outputs."""
         settings, unit = self.router(name, **changes)
-        child = os.fork()
-        if child == 0:
-            try:
-                self.publish(unit, route.run(settings, unit))
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, name
+        self.train(unit, lambda: route.run(settings, unit))
         found = manifest.read(unit.folder)
         return {
             "facts": found.results,

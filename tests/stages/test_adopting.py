@@ -14,6 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from hpcddm.data import samples
+from hpcddm.data.batch import PixelInputs
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.copies import open_copy, write_copy
 from hpcddm.data.images import TarImages
@@ -21,6 +22,7 @@ from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.networks.batches import noisy_batches
+from hpcddm.networks.inputs import training_inputs
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -187,11 +189,13 @@ def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(adopted_r
     order = samples.list_order(made.settings, unit.key, listed)
     with samples.training_reader(made.settings, unit, listed, made.settings.data.augmentations) as reader:
         assert reader.images(listed.gather([0])).shape == (1, 32, 32, 3)
-        batch = noisy_batches(made.settings, unit.key, reader, order).read(range(8))
+        batch = noisy_batches(
+            made.settings, unit, reader, training_inputs(made.settings, unit, "train", reader), order
+        ).read(range(8))
     assert batch.x0.shape == (8, 16, 16, 3)
     with samples.training_reader(made.settings, unit, listed) as reader:
         assert reader.images(listed.gather([0])).shape == (1, 16, 16, 3)
-        drawn = noisy_batches(made.settings, unit.key, reader, order, is_drawn=True).read(range(8))
+        drawn = noisy_batches(made.settings, unit, reader, PixelInputs(reader), order).read(range(8))
         assert np.array_equal(drawn.x0.numpy(), reader.images(order.rows(range(8))))
 
 

@@ -18,12 +18,13 @@ from hpcddm.data import samples
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
 from hpcddm.models.calibrated import CalibratedRouter
-from hpcddm.networks import budgets, loading, router, router_quality, router_samples
+from hpcddm.networks import budgets, inputs, loading, router, router_quality, router_samples
 from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline.keys import ROUTER
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
+from hpcddm.spaces.base import space_of
 from hpcddm.spaces.pixels import to_unit
 from tests.helpers import REPOSITORY
 from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
@@ -297,7 +298,8 @@ def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
     router, seen = loaded(made, "natural"), []
     router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
     reader = heldout(bench)
-    router_quality.quality(settings, router, reader, np.arange(200), unit.stop_if_requested)
+    x0_of = inputs.x0_of(settings, unit, "heldout", reader, space_of(settings.data))
+    router_quality.quality(settings, router, reader, np.arange(200), x0_of, unit.stop_if_requested)
     assert sum(seen) == router_quality.router_nfe(settings, 200)
 
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from pathlib import Path
 
 from jaxtyping import Float, Float32
-from torch import Tensor
+from torch import Tensor, nn
 
 from hpcddm.data.settings import ImageShape
 from hpcddm.encoders.gpu import require_gpu
@@ -30,3 +30,13 @@ class Autoencoder(Variant[S]):
     @abstractmethod
     def decode(self, latents: Float[Tensor, "n z latent_h latent_w"]) -> Float32[Tensor, "n c h w"]:
         """Compute images, their values about in [-1, 1]."""
+
+
+class TrainedAutoencoder(Autoencoder[S]):
+    """An autoencoder that the run trains; without `trained` its weights are random.
+
+    Its `network` maps (images, noise), the images' values in [-1, 1] and the noise of the latents' shape, to the loss
+    of every image, (N,); its parameters may be bf16: inputs are cast to their dtype.
+    """
+
+    network: nn.Module

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import ClassVar
 
-from hpcddm.data.settings import Shape
+from hpcddm.data.settings import ImageShape, Shape
 from hpcddm.schema import VariantSettings
 
 
@@ -27,3 +27,14 @@ class AutoencoderSettings(VariantSettings):
 
         Raises ValueError for images that it cannot encode.
         """
+
+
+class TrainedAutoencoderSettings(AutoencoderSettings):
+    """Settings of an autoencoder that the run trains."""
+
+    room: ClassVar[str] = "encoders/autoencoder"
+    is_trained: ClassVar[bool] = True
+
+    @abstractmethod
+    def parameters(self, images: ImageShape) -> int:
+        """Count the parameters of its network."""

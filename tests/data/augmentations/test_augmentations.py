@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from hpcddm import plugins
 from hpcddm.data.augmentations.base import created, source_side
 from hpcddm.data.augmentations.settings import AugmentationSettings
-from hpcddm.data.batch import LabelledBatches
+from hpcddm.data.batch import LabelledBatches, PixelInputs
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
 from tests.orders import uniform
@@ -27,7 +27,7 @@ def settings(*values):
 
 
 def read(*values, indices=INDICES, reader=READER, side=SIDE):
-    batches = LabelledBatches(reader, ORDER, DRAWS, created(settings(*values), side))
+    batches = LabelledBatches(reader, ORDER, DRAWS, PixelInputs(reader, created(settings(*values), side)))
     return batches.read(indices).x0.numpy()
 
 

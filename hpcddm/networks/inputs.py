@@ -1,0 +1,42 @@
+"""What trainings and measures see of samples, whatever the space of the experiment is."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.augmentations import base as augmentations
+from hpcddm.data.batch import Inputs, PixelInputs
+from hpcddm.data.columns import Numbers
+from hpcddm.data.draws import Draws
+from hpcddm.data.latents import LatentInputs
+from hpcddm.data.reader import Reader
+from hpcddm.pipeline.latents import has_mirrored
+from hpcddm.runtime.unit import Unit
+from hpcddm.spaces.base import Space
+from hpcddm.spaces.settings import SpaceSettings
+
+
+def training_inputs(settings: Experiment, unit: Unit, split: str, reader: Reader) -> Inputs:
+    """Return what a training on a split sees: images as `data.augmentations` changes them, or drawn latents."""
+    data = settings.data
+    if data.space.reads_latents:
+        catalog = samples.catalog(unit, split)
+        return LatentInputs(samples.latents(catalog), samples.mirrored(catalog) if has_mirrored(settings) else None)
+    return PixelInputs(reader, augmentations.created(data.augmentations, data.image_size))
+
+
+def x0_of(
+    settings: Experiment, unit: Unit, split: str, reader: Reader, space: Space[SpaceSettings]
+) -> Callable[[Numbers], torch.Tensor]:
+    """Return a function from numbers of samples to their x0 (N, C, H, W), without augmentations; latents are drawn."""
+    inputs, draws = _unchanged(settings, unit, split, reader), Draws(settings.seed, f"{unit.key}/{split}")
+    return lambda numbers: space.of_batch(inputs.read(np.asarray(numbers).tolist(), numbers, draws))
+
+
+def _unchanged(settings: Experiment, unit: Unit, split: str, reader: Reader) -> Inputs:
+    if settings.data.space.reads_latents:
+        return LatentInputs(samples.latents(samples.catalog(unit, split)))
+    return PixelInputs(reader)

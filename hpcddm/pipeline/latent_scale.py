@@ -1,0 +1,53 @@
+"""Stage latent_scale: shift and scale of the latents; behind it nothing needs a unit of a range of latents."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
+from hpcddm.pipeline.keys import LATENT_SCALE
+from hpcddm.pipeline.ranges import range_keys
+from hpcddm.pipeline.stage import DiskSpace, Stage
+
+SCALE_FILE = "latent_scale.json"
+SPACE = "space"
+"""Part of the unit's outputs that says what x is: of which autoencoder, with which shift and scale."""
+
+
+def space_keys(experiment: Experiment) -> list[str]:
+    """List the units that everything that sees x reads: none where the space is a function of the image alone."""
+    return [LATENT_SCALE, *autoencoder_keys(experiment)] if latent_space(experiment) else []
+
+
+def space_parts(experiment: Experiment) -> dict[str, str]:
+    """Return the parts of `space_keys` that count: what x is, not how the autoencoder's training went."""
+    return {LATENT_SCALE: SPACE} | dict.fromkeys(autoencoder_keys(experiment), "") if latent_space(experiment) else {}
+
+
+class LatentScaleStage(Stage):
+    """Its one unit merges the statistics of all ranges, where shift or scale are measured."""
+
+    name = "latent_scale"
+    reads = ("autoencoder", "latents")
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """Return the stage's only unit, or nothing."""
+        return [LATENT_SCALE] if latent_space(experiment) else []
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the latents of all ranges, and the autoencoder where the run trains it."""
+        return [*range_keys(experiment, "latents"), *autoencoder_keys(experiment)]
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover shift and scale; the latents say the rest."""
+        space = latent_space(experiment)
+        return {} if space is None else {"shift": space.shift, "scale": space.scale}
+
+    def site(self, experiment: Experiment, key: str) -> str | None:
+        """Return the experiment's site where something is measured: its last bits may be others elsewhere."""
+        space = latent_space(experiment)
+        is_same_everywhere = space is not None and not (space.is_measured or space.autoencoder.is_trained)
+        return None if is_same_everywhere else experiment.site
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate a few numbers per channel."""
+        return DiskSpace(100 * experiment.data.x_shape.channels, 0, 1)

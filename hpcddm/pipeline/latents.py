@@ -1,0 +1,54 @@
+"""Stage latents: the latents of a range of tars, as moments, from which trainings draw."""
+
+import math
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.ranges import images_of_range, range_keys
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.schema import hashed
+from hpcddm.spaces.settings import LatentSpaceSettings
+
+LATENTS = "latents.h5"
+VALUE_BYTES = 2
+
+
+def has_mirrored(experiment: Experiment) -> bool:
+    """Tell if the latents of mirrored images are a column, too: half of the visits of a training see these."""
+    return bool(experiment.data.augmentations)
+
+
+class LatentsStage(Stage):
+    """A unit encodes the images of one range; there is none where the space is not one of latents."""
+
+    name = "latents"
+    reads = ("catalog", "autoencoder")
+    gpus = Gpus.ONE
+    is_made_everywhere = True
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the ranges."""
+        return range_keys(experiment, self.name) if latent_space(experiment) else []
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the catalog, and the autoencoder where the run trains it."""
+        return [CATALOG, *autoencoder_keys(experiment)]
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover the autoencoder."""
+        return {"autoencoder": hashed(_space(experiment).autoencoder), "mirrored": has_mirrored(experiment)}
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the moments in float16."""
+        columns = 2 if has_mirrored(experiment) else 1
+        per_image = columns * _space(experiment).autoencoder.moments * math.prod(experiment.data.x_shape) * VALUE_BYTES
+        return DiskSpace(images_of_range(experiment, key, images) * per_image, 0, 1)
+
+
+def _space(experiment: Experiment) -> LatentSpaceSettings:
+    space = latent_space(experiment)
+    if space is None:
+        raise ValueError("data.space: this run has no latents")
+    return space

@@ -1,0 +1,46 @@
+"""Stage latent_scale: shift and scale that bring latents to zero mean and unit variance, or those of the settings."""
+
+import numpy as np
+from jaxtyping import Float64
+
+from hpcddm.config import Experiment
+from hpcddm.data.latents import Statistics
+from hpcddm.errors import require
+from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
+from hpcddm.pipeline.latent_scale import SCALE_FILE, SPACE
+from hpcddm.pipeline.latents import has_mirrored
+from hpcddm.pipeline.ranges import TRAIN, split_of
+from hpcddm.rundir import atomic
+from hpcddm.rundir.manifest import DIGESTS, digest
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.schema import hashed
+
+
+def run(settings: Experiment, unit: Unit) -> Result:
+    """Merge the statistics of the training images' latents, and write shift and scale, a number per channel each."""
+    space, channels = latent_space(settings), settings.data.x_shape.channels
+    if space is None:
+        raise ValueError("data.space: this run has no latents")
+    ranges = [key for key in unit.inputs_of("latents") if split_of(key) == TRAIN]
+    statistics = Statistics.merged([unit.inputs[key].results["statistics"] for key in ranges], channels)
+    constant = np.flatnonzero(statistics.deviation == 0)
+    if space.scale == "measured" and len(constant):
+        require(False, f"data.space.autoencoder: channel {constant[0]} of the latents is the same everywhere")
+    numbers = {
+        "shift": _per_channel(space.shift, statistics.mean, channels),
+        "scale": _per_channel(space.scale, 1 / np.maximum(statistics.deviation, 1e-12), channels),
+    }
+    measured = {"mean": statistics.mean.tolist(), "deviation": statistics.deviation.tolist()}
+    atomic.write_json(unit.folder / SCALE_FILE, numbers | {"measured": measured})
+    weights = [unit.inputs[key].digest for key in autoencoder_keys(settings)]
+    made_of = [hashed(space.autoencoder), weights, has_mirrored(settings), numbers]
+    rounded = {name: [round(value, 4) for value in values] for name, values in (numbers | measured).items()}
+    print(", ".join(f"{name} {values}" for name, values in rounded.items()), flush=True)
+    return Result([SCALE_FILE], numbers | measured | {DIGESTS: {SPACE: digest(made_of)}})
+
+
+def _per_channel(given: str | float | list[float], measured: Float64[np.ndarray, " c"], channels: int) -> list[float]:
+    """Return a number for every channel: as measured, or as given."""
+    if given == "measured":
+        return measured.tolist()
+    return [float(value) for value in given] if isinstance(given, list) else [float(given)] * channels

@@ -1,0 +1,211 @@
+"""Latents of an autoencoder that the run trains: the column, its scale, what trainings draw, and the way back."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from hpcddm import plugins
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.data.column_files import write_columns
+from hpcddm.data.columns import Column
+from hpcddm.data.draws import Draws
+from hpcddm.data.latents import MOMENTS, LatentInputs
+from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.networks import autoencoders
+from hpcddm.networks.inputs import training_inputs, x0_of
+from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, MONOLITH
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from hpcddm.spaces.base import space_of
+from hpcddm.spaces.pixels import to_unit
+from hpcddm.stages import autoencoder, latent_scale, latents
+from tests.helpers import LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
+from tests.stages import routes
+from tests.stages.routes import Bench, write_images
+
+SPACE = LATENT_SPACE | {"autoencoder": {"name": "kl_small", "factor": 4, "width": 16, "blocks": 1}}
+FLIP = {"data__augmentations": [{"name": "flip"}]}
+PATCH_ONE = {"experts__model__patch": 1, "router__model__patch": 1}
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run with the latents of an autoencoder that it has trained a little, mirrored ones too."""
+    root = tmp_path_factory.mktemp("latents")
+    write_images(root / "images", COUNT, 100)
+    with pytest.MonkeyPatch.context() as patch:
+        for stage in (latents, latent_scale):
+            patch.setitem(routes.STAGES, stage.__name__.rpartition(".")[2], stage)
+        run = Bench(root, "run", data__space=SPACE, **FLIP, **PATCH_ONE)
+        keys = [unit.key for unit in plan(run.settings)]
+        run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
+        trained = run.unit(AUTOENCODER)
+        run.train(trained, lambda: autoencoder.run(run.settings, trained))
+        early = ("shard/", "catalog/", "autoencoder/", "measuring/", "train/", "route/", "evaluate/", "report/")
+        run.make(*(key for key in keys if not key.startswith(early)))
+    return run
+
+
+def moments(made, split="train"):
+    """The moments of all images of a split, as the autoencoder itself gives them."""
+    reader = samples.reader(made.unit(MONOLITH), split)
+    images = to_unit(torch.from_numpy(reader.images(range(len(reader)))))
+    with torch.no_grad():
+        return autoencoders.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(images)
+
+
+def test_the_training_is_measured_on_heldout_images(made):
+    results = manifest.read(made.run.unit(AUTOENCODER)).results
+    assert results["images"] == 64 and results["train_flops"] > 0 and 3 < results["heldout_psnr"] < 60
+
+
+def test_the_columns_are_what_the_autoencoder_gives_in_float16(made):
+    for split in ("train", "heldout"):
+        column = samples.latents(open_catalog(made.run, split)).gather(range(100))
+        assert column.dtype == np.float16 and column.shape == (100, 2, 4, 7, 7)
+        np.testing.assert_allclose(column, moments(made, split)[:100].numpy(), rtol=1e-3, atol=1e-3)
+    own = open_catalog(made.run, "train")
+    reader = samples.reader(made.unit(MONOLITH), "train")
+    turned = to_unit(torch.from_numpy(np.flip(reader.images(range(9)), 2).copy()))
+    with torch.no_grad():
+        expected = autoencoders.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(turned)
+    np.testing.assert_allclose(samples.mirrored(own).gather(range(9)), expected.numpy(), rtol=1e-3, atol=1e-3)
+
+
+def test_measured_shift_and_scale_are_those_of_drawn_latents(made):
+    stored = json.loads(made.run.output(LATENT_SCALE, "latent_scale.json").read_text())
+    mean, log_variance = moments(made).unbind(1)
+    latent = torch.randn(64, *mean.shape, generator=torch.Generator().manual_seed(0))
+    drawn = mean + (log_variance / 2).exp() * latent
+    channels = drawn.transpose(0, 2).flatten(1)
+    assert np.allclose(stored["shift"], channels.mean(1), atol=0.01)
+    assert np.allclose(stored["scale"], 1 / channels.std(1), rtol=0.01)
+
+
+def test_trainings_see_drawn_latents_of_zero_mean_and_unit_variance(made):
+    unit, space = made.unit(MONOLITH), space_of(made.settings.data, made.unit(MONOLITH).input)
+    reader = samples.reader(unit, "train")
+    inputs, numbers = training_inputs(made.settings, unit, "train", reader), np.arange(COUNT)
+    x = space.of_batch(inputs.read(range(COUNT), numbers, Draws(0, "here")))
+    assert x.shape == (COUNT, 4, 7, 7) and x.dtype == torch.float32
+    assert x.mean().abs() < 0.03 and abs(x.std() - 1) < 0.05
+    again = space.of_batch(inputs.read(range(COUNT), numbers, Draws(0, "here")))
+    other = space.of_batch(inputs.read(range(COUNT, 2 * COUNT), numbers, Draws(0, "here")))
+    assert torch.equal(x, again) and not torch.equal(x, other)
+
+
+def test_half_of_the_visits_see_a_mirrored_image(made):
+    own = open_catalog(made.run, "train")
+    plain, mirrored = samples.latents(own), samples.mirrored(own)
+    draws = Draws(0, "here")
+    seen = LatentInputs(plain, mirrored).read(range(COUNT), np.arange(COUNT), draws)
+    both = [LatentInputs(column).read(range(COUNT), np.arange(COUNT), draws) for column in (plain, mirrored)]
+    flipped = draws.mirrored(range(COUNT))
+    assert 0.4 < flipped.float().mean() < 0.6
+    assert torch.equal(seen, torch.where(flipped.view(-1, 1, 1, 1), both[1], both[0]))
+
+
+def test_latents_without_variance_are_taken_as_they_are(tmp_path):
+    alone = np.random.default_rng(0).standard_normal((5, 1, 4, 2, 2)).astype(np.float16)
+    write_columns(tmp_path / "latents.h5", {MOMENTS: alone})
+    values = LatentInputs(Column(MOMENTS, {tmp_path / "latents.h5": 5})).read(range(5), range(5), Draws(0, "here"))
+    assert torch.equal(values, torch.from_numpy(alone[:, 0].astype(np.float32)))
+
+
+def test_the_way_back_is_the_decoder(made):
+    unit = made.unit(MONOLITH)
+    space, reader = space_of(made.settings.data, unit.input), samples.reader(unit, "heldout")
+    images = torch.from_numpy(reader.images(range(20)))
+    x = space.to_model(images)
+    trained = autoencoders.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors"))
+    with torch.no_grad():
+        decoded = trained.decode(trained.encode(to_unit(images))[:, 0])
+    expected = decoded.add(1).mul(127.5).round().clamp(0, 255).permute(0, 2, 3, 1).numpy()
+    assert np.abs(space.to_images(x).astype(int) - expected).max() <= 1
+    assert torch.equal(space.to_model(images[:3]), x[:3])
+
+
+def test_a_measure_sees_each_sample_as_drawn_once(made):
+    unit, space = made.unit(MONOLITH), space_of(made.settings.data, made.unit(MONOLITH).input)
+    reader = samples.reader(unit, "heldout")
+    seen = x0_of(made.settings, unit, "heldout", reader, space)
+    assert torch.equal(seen(range(10))[3:5], seen(np.array([3, 4])))
+
+
+def test_a_missing_scale_is_named(made, tmp_path):
+    own = space_of(made.settings.data, lambda key, name: tmp_path / key / name)
+    with pytest.raises(UserError, match=r"latent_scale\.json: missing or torn"):
+        own.of_batch(torch.zeros(1, 4, 7, 7))
+
+
+@pytest.mark.parametrize("changes", [{"factor": 2}, {"channels": 3}, {"width": 32, "blocks": 2}])
+def test_parameters_are_counted_as_they_are(tmp_path, changes):
+    space = SPACE | {"autoencoder": SPACE["autoencoder"] | changes}
+    settings = tiny(tmp_path, data__space=space, data__image_size=16).data
+    network = plugins.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
+    assert settings.space.autoencoder.parameters(settings) == sum(value.numel() for value in network.parameters())
+    encoded = network.moments(torch.zeros(2, 1, 16, 16))
+    assert encoded.shape[2:] == settings.x_shape
+    assert network.decode(encoded[:, 0]).shape == (2, 1, 16, 16)
+
+
+def test_the_loss_is_error_and_weighted_divergence(tmp_path):
+    settings = tiny(
+        tmp_path, data__space=LATENT_SPACE | {"autoencoder": {"name": "kl_small", "factor": 2, "kl_weight": 0.5}}
+    ).data
+    network = plugins.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
+    images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, torch.randn(3, *settings.x_shape)
+    mean, log_variance = network.moments(images).unbind(1)
+    posterior = torch.distributions.Normal(mean, (log_variance / 2).exp())
+    divergence = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).flatten(1).sum(1)
+    error = (network.decode(mean + (log_variance / 2).exp() * noise) - images).square().flatten(1).mean(1)
+    assert torch.allclose(network(images, noise), error + 0.5 * divergence / 64, atol=1e-5)
+
+
+REFUSED = [
+    ({"data__space__training": None}, "kl_small is trained"),
+    ({"data__space__scale": [1.0, 2.0]}, "2 numbers for the 4 channels"),
+    ({"data__space__scale": -1.0}, "scale: -1.0 is not positive"),
+    ({"data__space__scale": "mesured"}, "needs 'measured', a number"),
+    ({"data__space__autoencoder__factor": 8, "data__image_size": 12}, "factor 8 does not divide image_size 12"),
+    ({"data__augmentations": [{"name": "shift", "most": 1}]}, "shift of data.augmentations cannot be"),
+    ({"data__reading": {"name": "materialised"}}, "remove data.reading"),
+    ({"router": {"model": {"name": "feature_router", "encoder": {"name": "pixels"}}}}, "take distance_router"),
+]
+
+
+@pytest.mark.parametrize("changes, message", REFUSED)
+def test_what_cannot_go_with_latents_is_refused(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        tiny(tmp_path, data__space=LATENT_SPACE, **changes)
+
+
+def test_every_autoencoder_that_a_run_trains_is_one_for_all_seeds(tmp_path):
+    units = [{unit.key: unit for unit in plan(tiny(tmp_path, data__space=LATENT_SPACE, seed=seed))} for seed in (0, 1)]
+    for key in (AUTOENCODER, "latents/train-000", LATENT_SCALE):
+        assert units[0][key].fingerprint_settings == units[1][key].fingerprint_settings
+
+
+def test_given_numbers_need_no_measurement(tmp_path):
+    settings = tiny(tmp_path, data__space=LATENT_SPACE | {"scale": 0.5, "shift": [0.0, 1.0, 2.0, 3.0]})
+    unit = next(unit for unit in plan(settings) if unit.key == LATENT_SCALE)
+    assert unit.fingerprint_settings == {"shift": [0.0, 1.0, 2.0, 3.0], "scale": 0.5}
+
+
+@pytest.mark.long
+def test_a_run_in_latents_goes_from_images_to_the_page(tmp_path):
+    write_source(tmp_path / "images")
+    path = write_experiment(tmp_path, data__space=LATENT_SPACE, monolith={"enabled": False})
+    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "everything is complete" in done.output or "report" in done.output
+    results = manifest.read(tmp_path / "run" / "autoencoder").results
+    assert math.isfinite(results["heldout_psnr"]) and results["train_flops"] > 0
+    assert (tmp_path / "run" / "report" / "index.html").is_file()
+    assert hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run").output.count("nothing to submit")
