@@ -89,17 +89,25 @@ class Facts:
                     f"{who} is starving: its {cluster.images:,} images are {cluster.images / mean:.2f} of the mean"
                     f" (the threshold is {STARVING:g}), and its expert sees each of them so much more often"
                 )
-            elif cluster.images < FEW_IMAGES:
-                warnings.append(
-                    f"{who} is starving: {cluster.images:,} images are few for a network of its own"
-                    f" (the threshold is {FEW_IMAGES:,}); it may learn them by heart"
-                )
             if cluster.silhouette is not None and cluster.silhouette < 0:
                 warnings.append(
                     f"{who} is not apart: on average its images are closer to cluster {cluster.neighbour} or another"
                     f" one than to each other (mean silhouette {cluster.silhouette:.3f}, the threshold is 0)"
                 )
-        return warnings
+        return warnings + self._few()
+
+    def _few(self) -> list[str]:
+        """Warn of clusters with few images, all in one sentence: of a small data set these may be all."""
+        few = [number for number, cluster in enumerate(self.clusters) if cluster.images < FEW_IMAGES]
+        if not few:
+            return []
+        sizes = sorted({self.clusters[number].images for number in few})
+        who = f"Cluster {few[0]} is" if len(few) == 1 else f"Clusters {', '.join(map(str, few))} are"
+        count = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
+        what = (
+            f"{count} images are few for one network (the threshold is {FEW_IMAGES:,}), which may learn them by heart"
+        )
+        return [f"{who} starving: {what}"]
 
 
 def _known(kind: type["ClusterFacts | Facts"], values: dict[str, Any]) -> dict[str, Any]:

@@ -184,11 +184,12 @@ def _captions(
     """Return typical words and a few captions of every cluster; nothing for samples without captions."""
     if not catalog.has("caption"):
         return [[] for _ in drawn], [[] for _ in drawn]
+    # Drawings of one thing may share a caption.
     chosen = [
-        (numbers if entry is None else entry.typical)[:MOST_CAPTIONS]
+        (numbers if entry is None else entry.typical)[:CHOSEN_PICTURES]
         for numbers, entry in zip(drawn, seen, strict=True)
     ]
-    told = [[_cut(text) for text in reader.captions(numbers)] for numbers in chosen]
+    told = [list(dict.fromkeys(map(_cut, reader.captions(numbers))))[:MOST_CAPTIONS] for numbers in chosen]
     return words.typical_words([reader.captions(numbers) for numbers in drawn], MOST_WORDS), told
 
 

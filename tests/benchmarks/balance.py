@@ -61,22 +61,22 @@ def rows_of(name: str, experiment: Experiment, features: np.ndarray) -> Iterator
     experts, clustering = experiment.cluster.experts, experiment.cluster.clustering
     for assignment in ASSIGNMENTS:
         for bound in BOUNDS:
-            # Without a bound nothing is measured; one that binds nobody measures the same clusters.
-            changes = {"assignment": assignment, "max_share": bound / experts if bound else 1.0}
+            changes = {"assignment": assignment, "max_share": bound / experts if bound else None}
             began = time.perf_counter()
             try:
                 made = plugins.create(FeatureClustering, clustering.model_copy(update=changes))
                 partition = made.fit_features(features, experts, experiment.seed)
             except ValueError as error:
-                yield [name, assignment, str(bound or "none"), "", "", "", "", f"refused: {error}"]
+                yield [name, assignment, f"{bound} / K", "", "", "", "", f"refused: {error}"]
                 continue
             seconds = time.perf_counter() - began
             sizes = np.bincount(partition.assign_features(features), minlength=experts)
-            cost = partition.figures["inertia"] / partition.figures["inertia without max_share"] - 1
+            inertia = partition.figures["inertia"]
+            cost = inertia / partition.figures.get("inertia without max_share", inertia) - 1
             yield [
                 *(name, assignment, f"{bound} / K" if bound else "none", f"{sizes.max() / sizes.mean():.2f}"),
                 *(f"{sizes.min() / sizes.mean():.2f}", f"{effective_number(sizes):.2f} of {experts}"),
-                *(f"{partition.figures['inertia']:.4f}", f"{100 * cost:+.2f} %, {seconds:.0f} s"),
+                *(f"{inertia:.4f}", f"{100 * cost:+.2f} %, {seconds:.0f} s"),
             ]
 
 

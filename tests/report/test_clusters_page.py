@@ -73,6 +73,13 @@ def test_a_warning_begins_behind_its_threshold(sizes, threshold):
     assert warning.startswith(f"Cluster {who} is {what}: ") and f"(the threshold is {threshold:,g})" in warning
 
 
+def test_small_clusters_share_a_warning():
+    assert facts(1000, 1000, 600, 999).warnings() == [
+        "Clusters 2, 3 are starving: 600 to 999 images are few for one network (the threshold is 1,000),"
+        " which may learn them by heart"
+    ]
+
+
 def test_a_cluster_is_not_apart_below_a_silhouette_of_zero():
     assert with_first(EVEN, silhouette=0.0).warnings() == []
     (warning,) = with_first(EVEN, silhouette=-0.001, neighbour=2).warnings()
