@@ -265,6 +265,22 @@ def test_an_interrupted_or_killed_submit_leaves_a_run_that_continues(run, two_ra
     assert weights(run, "expert-02") == weights(finished, "expert-02")
 
 
+def test_where_the_clusters_cannot_be_shown_the_report_comes_all_the_same_and_says_so(run, two_ranks):
+    inspected, partition = run / "inspect/manifest.json", run / "cluster/partition.h5"
+    before, kept = inspected.read_bytes(), partition.read_bytes()
+    for path in (inspected, run / "report/manifest.json"):
+        path.unlink()
+    partition.write_bytes(bytes(len(kept)))
+    done = submit(run, two_ranks)
+    assert done.returncode == 1 and "error: inspect/all: " in done.stderr and "no readable partition" in done.stderr
+    assert "report/all complete (24 of 24)" not in done.stdout and "report/all complete" in done.stdout
+    assert "the stage inspect, which measures the clusters, was not complete" in (run / "report/index.html").read_text()
+    # When it is there, the report is to be made again.
+    inspected.write_bytes(before)
+    rows = {row["unit"]: row for row in json.loads(hpcddm("status", run, "--json").stdout)["units"]}
+    assert rows["report/all"]["state"] == "outdated" and "inspect/all has arrived" in rows["report/all"]["reason"]
+
+
 def test_sample_draws_a_picture_whose_images_depend_on_the_seed_alone(finished, tmp_path):
     from PIL import Image
 
