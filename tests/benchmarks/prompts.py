@@ -1,0 +1,158 @@
+"""Do samples show what was asked for? python -m tests.benchmarks.prompts RUN [STRATEGY ...] [--each 2] [--seed 0]
+
+A lit-score (`tests.benchmarks.lit_score`) looks at every image and chooses among 32 captions, its own and 31 others,
+half of them of the same class, such as Unicode's group of an emoji. It is trained on the run's real images but those
+whose captions are asked for here: `unseen` are the held-out images' captions, which no network has seen; `seen` as many
+captions of training images, which the denoisers have seen and the lit-score has not. RUN needs captions, classes in its
+tars, features of its images (`encode`), and heldout: {by: name}, else hardly a caption is unseen.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+
+import hpcddm
+from hpcddm import plugins
+from hpcddm.api import Run
+from hpcddm.data.samples import FEATURE
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.text.base import TextEncoder
+from hpcddm.errors import UserError
+from tests.benchmarks.lit_score import LitScore, candidates, is_first, train
+
+CHOICES = 32
+Z = 1.96
+"""Standard deviations of a normal distribution that hold 95 % of it."""
+
+
+@dataclass(frozen=True)
+class Real:
+    """Real images of a split: features, and numbers of their captions among all distinct ones."""
+
+    features: Float[torch.Tensor, "n d"]
+    captions: Int[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Captions that are asked for, their groups, and the real images that have them."""
+
+    name: str
+    captions: list[str]
+    groups: list[int]
+    sentences: Float[torch.Tensor, "m e"]
+    real: Real
+
+
+def pools(run: Run, seed: int) -> tuple[LitScore, list[Pool]]:
+    """Train a lit-score on what is left when the captions that are asked for are taken away; return it with these."""
+    train_split, heldout_split = (_read(run, split) for split in ("train", "heldout"))
+    known = set(train_split[1])
+    unseen = sorted(set(heldout_split[1]) - known)
+    seen = sorted(np.random.default_rng(seed).choice(sorted(known), min(len(unseen), len(known) // 2), replace=False))
+    if min(len(unseen), len(seen)) < CHOICES:
+        raise UserError(f"{len(unseen)} captions of held-out images are new: fewer than {CHOICES}; hold out by name")
+    rest = sorted(known - set(seen))
+    sentences = _sentences(run, rest)
+    chosen = _real(train_split, rest)
+    score = train(chosen.features, chosen.captions, sentences, seed)
+    asked = {"seen": (train_split, seen), "unseen": (heldout_split, unseen)}
+    return score, [
+        Pool(name, captions, _groups(split, captions), _sentences(run, captions), _real(split, captions))
+        for name, (split, captions) in asked.items()
+    ]
+
+
+def measure(run: Run, strategies: Sequence[str], each: int, seed: int) -> list[dict[str, object]]:
+    """Measure real images, samples of every strategy, and samples with the captions of others, for both pools."""
+    score, asked = pools(run, seed)
+    encoder = plugins.create(ImageEncoder, run.settings.encode.encoder)
+    rows = [_row("real images", pool, score, pool.real, seed) for pool in asked]
+    for strategy in strategies:
+        for pool in asked:
+            images = run.sample(each * len(pool.captions), strategy, prompts=pool.captions, seed=seed)
+            numbers = np.arange(len(images)) % len(pool.captions)
+            samples = Real(torch.from_numpy(encoder.encode(images)), numbers)
+            rows.append(_row(strategy, pool, score, samples, seed))
+            others = (numbers + np.random.default_rng(seed).integers(1, len(pool.captions), len(numbers))) % len(
+                pool.captions
+            )
+            rows.append(_row(f"{strategy}, captions of others", pool, score, Real(samples.features, others), seed))
+    return rows
+
+
+def _row(arm: str, pool: Pool, score: LitScore, images: Real, seed: int) -> dict[str, object]:
+    """Return the share of images that choose their own caption, with its 95 % interval over captions, and cosines."""
+    scores = score.scores(images.features, pool.sentences)
+    right = is_first(scores, candidates(images.captions, pool.groups, CHOICES, seed))
+    own = scores[torch.arange(len(scores)), torch.from_numpy(images.captions)]
+    other = (scores.sum(1) - own) / (scores.shape[1] - 1)
+    # Images of one caption are no independent trials.
+    of_caption = np.array([right[images.captions == number].mean() for number in np.unique(images.captions)])
+    return {
+        "arm": arm,
+        "captions": pool.name,
+        "images": len(right),
+        "right": float(right.mean()),
+        "interval": float(Z * of_caption.std(ddof=1) / len(of_caption) ** 0.5),
+        "lit_score": float(own.mean()),
+        "lit_score_of_others": float(other.mean()),
+    }
+
+
+def _read(run: Run, split: str) -> tuple[torch.Tensor, list[str], torch.Tensor]:
+    """Return features, captions and classes of a split."""
+    reader = run.data(split)
+    every = range(len(reader))
+    return reader.column(FEATURE, every), reader.column("caption", every), reader.column("label", every)
+
+
+def _real(split: tuple[torch.Tensor, list[str], torch.Tensor], captions: Sequence[str]) -> Real:
+    """Choose the images that have one of some captions."""
+    number = {caption: place for place, caption in enumerate(captions)}
+    rows = [row for row, caption in enumerate(split[1]) if caption in number]
+    return Real(split[0][rows].float(), np.array([number[split[1][row]] for row in rows]))
+
+
+def _groups(split: tuple[torch.Tensor, list[str], torch.Tensor], captions: Sequence[str]) -> list[int]:
+    group = dict(zip(reversed(split[1]), reversed(split[2].tolist()), strict=True))
+    return [group[caption] for caption in captions]
+
+
+@torch.no_grad()
+def _sentences(run: Run, captions: Sequence[str]) -> Float[torch.Tensor, "m e"]:
+    """Compute the mean of the states of each caption's tokens, of length one."""
+    encoder = plugins.create(TextEncoder, run.settings.data.condition.encoder)
+    return F.normalize(torch.stack([encoder.encode(caption).mean(0) for caption in captions]), dim=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run")
+    parser.add_argument("strategies", nargs="*")
+    parser.add_argument("--each", type=int, default=2, help="samples per caption")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, help="JSON file for the rows")
+    given = parser.parse_args()
+    rows = measure(hpcddm.open(given.run), given.strategies, given.each, given.seed)
+    print("| arm | captions | images | right caption of 32 | lit-score | of other captions |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for row in rows:
+        print(
+            f"| {row['arm']} | {row['captions']} | {row['images']} | {row['right']:.1%} +- {row['interval']:.1%}"
+            f" | {row['lit_score']:.3f} | {row['lit_score_of_others']:.3f} |"
+        )
+    print(f"| chance | | | {1 / CHOICES:.1%} | | |")
+    if given.output:
+        given.output.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
