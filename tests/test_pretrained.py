@@ -62,6 +62,16 @@ def test_a_relative_cache_is_refused_because_jobs_stand_elsewhere(monkeypatch):
         pretrained.cache_folder()
 
 
+def test_paths_of_yaml_may_begin_with_the_cache(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HPCDDM_CACHE", "/scratch/cache")
+    names = ["$HPCDDM_CACHE/collections/x.json", "~/x.json", "x/$HPCDDM_CACHE.json", "$HPCDDM_CACHES/x.json"]
+    expanded = ["/scratch/cache/collections/x.json", "/home/somebody/x.json", *names[2:]]
+    assert [str(pretrained.expanded(name)) for name in names] == expanded
+    monkeypatch.delenv("HPCDDM_CACHE")
+    assert str(pretrained.expanded(names[0])) == "/home/somebody/.cache/hpcddm/collections/x.json"
+
+
 def test_looking_for_weights_imports_nothing_that_asks_a_network():
     done = python(
         "import sys\nimport hpcddm.pretrained\nprint({'socket', 'urllib.request', 'subprocess'} & set(sys.modules))"
