@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
@@ -32,15 +31,17 @@ class Condition(Variant[S]):
 
     @abstractmethod
     def of(self, reader: Reader, numbers: Sequence[int] | np.ndarray) -> Conditions:
-        """Make the conditions of some samples of a reader."""
+        """Make the conditions of some samples of a reader, as a tensor that nobody else holds."""
 
     def carried(self, reader: Reader, numbers: Sequence[int] | np.ndarray, dropped: Bool[Tensor, " n"]) -> Tensor:
         """Make what a training's batch carries of some samples, dropped ones as the null condition.
 
         By default these are the conditions themselves.
         """
-        of_samples = self.of(reader, numbers)
-        return torch.where(dropped.view(-1, *[1] * (of_samples.dim() - 1)), self.null(len(dropped)), of_samples)
+        carried = self.of(reader, numbers)
+        # Not torch.where: on millions of values its threads wait for each other, in every thread that reads.
+        carried[dropped] = self.null(int(dropped.sum()))
+        return carried
 
     def on_device(self, carried: Tensor) -> Conditions:
         """Make the conditions of what a batch carries, on its device, once it is there."""

@@ -53,10 +53,7 @@ def write_distinct(
         placed = files(len(blocks))
         with Spool(captions.parent) as spool:
             for bucket in buckets:
-                records, own = bucket.distinct(spool)
-                owners = np.searchsorted(edges, records["place"].astype(np.int64), side="right") - 1
-                for owner in np.unique(owners).tolist():
-                    placed[owner].write(_placed(records["place"], own, owners == owner).tobytes())
+                _place(bucket, spool, edges, placed)
             spool.write(captions)
             count = spool.rows
         for name, column in columns.items():
@@ -122,10 +119,14 @@ def _records(texts: Sequence[bytes], first: int) -> np.ndarray:
     return records
 
 
-def _placed(places: np.ndarray, numbers: Int64[np.ndarray, " n"], rows: np.ndarray) -> np.ndarray:
-    placed = np.empty(int(rows.sum()), PLACED)
-    placed["place"], placed["number"] = places[rows], numbers[rows]
-    return placed
+def _place(bucket: _Bucket, spool: Spool, edges: Int64[np.ndarray, " b"], placed: Sequence[BinaryIO]) -> None:
+    """Number the captions of a bucket, and write the numbers into the files of their samples' blocks."""
+    records, numbers = bucket.distinct(spool)
+    both = np.empty(len(records), PLACED)
+    both["place"], both["number"] = records["place"], numbers
+    owners = np.searchsorted(edges, both["place"].astype(np.int64), side="right") - 1
+    for owner in np.unique(owners).tolist():
+        placed[owner].write(both[owners == owner].tobytes())
 
 
 def _in_order(files: Sequence[tuple[range, BinaryIO]]) -> Iterator[np.ndarray]:

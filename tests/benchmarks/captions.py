@@ -3,9 +3,9 @@
     python -m tests.benchmarks.captions [CAPTIONS ...] [--encoder minilm] [--distinct 4000]
 
 The captions are invented: 4 to 16 words of a vocabulary of 50,000, Zipf-distributed, each of ten samples' one. They are
-numbered in a process of its own, whose anonymous memory is looked at every 20 ms. Then batches of 64 samples are made,
-in random order, by the column, and by the threads' way with its least recently used states, which fit into 256 MiB:
-in the first epoch each caption is new, in the second those that fit are not.
+numbered in a process of its own, whose anonymous memory is looked at every 20 ms. Then batches of 64 samples are made
+in one thread, in random order, by the column, and by the threads' way, which keeps the states that fit into 256 MiB: in
+the first epoch each caption is new, in the second those that fit are not.
 """
 
 import argparse
@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--distinct", type=int, default=4000, help="captions that are read by each way")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     console = Console(width=120)
     console.print(f"sorted at once: {captions.SORTED_AT_ONCE:,}")
     console.print(numbering(options.counts))

@@ -1,12 +1,15 @@
 """States of captions by all ways: as they are read, as a column, in a training's step; and what stands in their way."""
 
 import json
+import os
+from multiprocessing import get_context
 from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from hpcddm.conditions import base as conditions
 from hpcddm.data import samples
@@ -19,7 +22,7 @@ from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import manifest
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.spaces.base import space_of
-from hpcddm.stages import captions, texts
+from hpcddm.stages import captions, texts, train
 from tests import pictures
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench
@@ -156,6 +159,32 @@ def test_a_unit_that_was_stopped_begins_anew_and_ends_with_the_same_bits(folder,
     (unit.folder / "states.h5").unlink()
     texts.run(run.settings, run.unit("texts/000"))
     assert np.array_equal(rows(unit.folder / "states.h5"), rows_before)
+
+
+CHANGES = {"experts__training__images": 96, "cluster__clustering": {"name": "random"}}
+
+
+def train_expert(folder, name, cached):
+    """Train an expert, in a process of its own as in a job."""
+    run = run_of(folder, name, cached=cached, **CHANGES)
+    train.run(run.settings, run.unit("train/expert-00"))
+    # Interpreter shutdown can abort in gloo's threads.
+    os._exit(0)
+
+
+def test_an_expert_ends_with_the_same_weights_by_the_column_and_by_its_steps(folder, tmp_path):
+    some_pictures(folder, tmp_path, captioned=True)
+    ends = []
+    for cached in (True, False):
+        run = run_of(tmp_path, f"trained-{cached}", cached=cached, **CHANGES)
+        run.make_data()
+        process = get_context("spawn").Process(target=train_expert, args=(tmp_path, f"trained-{cached}", cached))
+        process.start()
+        process.join(120)
+        assert process.exitcode == 0
+        ends.append(load_file(run.run.unit("train/expert-00") / "weights.safetensors"))
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+    assert ends[0]["trunk.blocks.0.cross.out.weight"].any(), "zero before the training"
 
 
 def test_a_column_of_another_encoder_is_refused(run):
