@@ -4,6 +4,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,7 @@ from hpcddm.loading import load_experiment, with_content, within_run
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.stages import latents
 from tests.encoders import networks
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.stages.routes import Bench, write_images
@@ -108,6 +110,23 @@ def test_an_encoder_for_gpus_ends_at_once_on_a_cpu(encoded, monkeypatch):
     monkeypatch.setattr("hpcddm.encoders.gpu.visible_gpus", lambda: 0)
     with pytest.raises(UserError, match="encoder dinov2 needs a GPU with precision fp16, and this unit has none"):
         encoded(precision="fp16")
+
+
+def test_an_autoencoder_by_its_folder_makes_a_column_of_latents(tmp_path):
+    write_images(tmp_path / "images", train=60, heldout=200)
+    space = {"name": "autoencoder", "autoencoder": networks.diffusers_kl(tmp_path / "autoencoder")}
+    patches = {"experts__model__patch": 7, "router__model__patch": 7}
+    run = Bench(tmp_path, "run", data__channels=3, data__space=space, **patches)
+    run.settings = within_run(with_content(run.settings, run.run), run.run)
+    units = {unit.key: unit for unit in plan(run.settings)}
+    run.make(*(key for key in units if key.startswith(("shard/", "catalog/"))))
+    unit = run.unit("latents/train-000")
+    latents.run(paths.located(run.settings, run.run.root), unit)
+    (path,) = unit.folder.glob("*.h5")
+    with h5py.File(path) as file:
+        assert {values.shape for values in file.values()} == {(30, 2, 4, 7, 7)}
+    content = units[unit.key].fingerprint_settings["autoencoder.weights.content"]
+    assert content == units["train/monolith"].fingerprint_settings["data.space.autoencoder.weights.content"]
 
 
 def submit(tmp_path, weights, **own):

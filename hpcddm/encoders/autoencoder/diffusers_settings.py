@@ -12,7 +12,7 @@ BANDS = 3
 
 
 class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
-    """Number of `latent_channels`, 4 or 16 in most, and the `factor` by which sides shrink."""
+    """Number of latent `channels`, 4 or 16 in most, and the `factor` by which sides shrink."""
 
     layout: ClassVar[Layout] = DIFFUSERS
     kind: ClassVar[str]
@@ -20,7 +20,7 @@ class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
     levels: ClassVar[str]
     """Key of the config.json with an entry for each resolution."""
 
-    latent_channels: Positive = 4
+    channels: Positive = 4
     factor: Positive = 8
 
     def shape(self, channels: int, image_size: int) -> Shape:
@@ -29,7 +29,7 @@ class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
         if image_size % self.factor:
             raise ValueError(f"factor {self.factor} does not divide image_size {image_size}")
         side = image_size // self.factor
-        return Shape(self.latent_channels, side, side)
+        return Shape(self.channels, side, side)
 
     def check_config(self, config: dict[str, Any]) -> None:
         """Raise ValueError for weights of another class or shape."""
@@ -37,7 +37,7 @@ class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
             raise ValueError(f"config.json is that of {config.get('_class_name')} and not {self.kind}")
         factor = 2 ** (len(config.get(self.levels, [0, 0, 0, 0])) - 1)
         pairs = {
-            "latent_channels": (self.latent_channels, config.get("latent_channels", 4)),
+            "channels": (self.channels, config.get("latent_channels", 4)),
             "factor": (self.factor, factor),
         }
         for key, (here, there) in pairs.items():

@@ -63,7 +63,7 @@ def test_images_that_it_cannot_encode_are_refused_by_the_settings(tiny, channels
     "changes, said",
     [
         ({"factor": 8}, "factor is 8 and that of config.json is 4"),
-        ({"latent_channels": 16}, "latent_channels is 16 and that of config.json is 4"),
+        ({"channels": 16}, "channels is 16 and that of config.json is 4"),
     ],
 )
 def test_settings_of_another_network_are_refused(tiny, changes, said):
