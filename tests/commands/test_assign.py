@@ -25,7 +25,8 @@ TINY = {
     "data__image_size": 8,
     "data__num_classes": 4,
     "encode__encoder": {"name": "pixels", "size": 4},
-    "cluster__clustering": {"name": "kmeans", "fine": 12, "iterations": 5, "nredo": 1},
+    "cluster__clustering": {"name": "hierarchical", "fine": 12, "iterations": 5, "nredo": 1, "metric": "euclidean"}
+    | {"max_share": 0.5},
     "cluster__experts": 3,
     "experts__training__batch": 12,
     "evaluate__images": 24,
