@@ -3,16 +3,20 @@
 import io
 import os
 import tarfile
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from hpcddm import plugins
 from hpcddm.collections import COLLECTIONS, archives
 from hpcddm.collections.emoji import EMOJI
 from hpcddm.commands import prefetch_data
+from hpcddm.data.sources.base import SPLITS, Source
 from hpcddm.errors import UserError
+from hpcddm.loading import load_experiment
 from hpcddm.rundir import atomic
-from tests.helpers import hpcddm
+from tests.helpers import REPOSITORY, hpcddm
 
 CONTENT = {"icons.json": b'{"prefix": "noto"}' * 100, "metadata.json": b"{}", "chars.json": b"{}", "info.json": b"{}"}
 NPM = """#!/bin/sh
@@ -232,3 +236,29 @@ def test_the_real_packages_are_those_that_the_code_names(tmp_path):
         info = atomic.read_json(folder / "info.json")
         stated = "Apache-2.0" if package.folder == "fxemoji" else package.licence
         assert info["prefix"] == package.folder and info["license"]["spdx"] == stated
+
+
+@pytest.mark.long
+def test_the_real_drawings_are_as_many_as_the_documents_say_and_have_unicodes_names(tmp_path, monkeypatch):
+    """This needs npm and a network."""
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
+    assert hpcddm("prefetch", "emoji", "--sets", ",".join(EMOJI.default)).exit_code == 0
+    settings = load_experiment("emoji").data.source
+    rows = []
+    for skip in ([], settings.skip):
+        source = plugins.create(Source, settings.model_copy(update={"skip": skip}))
+        drawings = [drawing for split in SPLITS for drawing in source.open_split(split).drawings]
+        counts = Counter(drawing.icons.prefix for drawing in drawings)
+        named = Counter(drawing.icons.prefix for drawing in drawings if drawing.emoji)
+        rows.append([counts, named])
+    (every, _), (counts, named) = rows
+    table = (REPOSITORY / "docs" / "running.md").read_text()
+    for name in EMOJI.default:
+        assert f"| {name} | {every[name]:,} | {counts[name]:,} | {named[name]:,} |" in table
+    things = len({drawing.concept for drawing in drawings})
+    share = f"{named.total():,} ({named.total() / counts.total():.1%})".replace("%", " %")
+    assert f"| together | {every.total():,} | {counts.total():,}, of {things:,} things | {share} |" in table
+    held, train = (
+        {record.captions[row] for row in range(len(record))} for record in map(source.open_split, reversed(SPLITS))
+    )
+    assert not held & train
