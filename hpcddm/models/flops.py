@@ -1,10 +1,18 @@
 """Floating-point operations of a network, counted from its operators (multiply-add = 2)."""
 
 import copy
+from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
+
+
+def unallocated(build: Callable[[], nn.Module]) -> nn.Module:
+    """Build a network without memory and numbers for its weights, to count its operations."""
+    with torch.device("meta"):
+        return build()
 
 
 def forward_flops(model: nn.Module, *inputs: Tensor) -> int:

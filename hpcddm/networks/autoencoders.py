@@ -9,7 +9,7 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.encoders.autoencoder.settings import AutoencoderSettings
-from hpcddm.models.flops import training_flops
+from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.pipeline.autoencoder import trained_autoencoder
 
 
@@ -31,4 +31,4 @@ def inputs(settings: Experiment, count: int) -> tuple[torch.Tensor, ...]:
 
 def train_flops(settings: Experiment) -> int:
     """Count the FLOPs for one training image, forward and backward."""
-    return training_flops(network(settings), *inputs(settings, 1))
+    return training_flops(unallocated(lambda: network(settings)), *inputs(settings, 1))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from hpcddm.config import Experiment, ExpertConfig
-from hpcddm.models.flops import forward_flops, training_flops
+from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.pipeline.trainings import expert_training, router_training
@@ -22,12 +22,12 @@ def monolith_training(settings: Experiment) -> Training:
 
 def train_flops(settings: Experiment, config: ExpertConfig) -> int:
     """Count the FLOPs for one training image, forward and backward."""
-    return training_flops(denoisers.build(settings, config), *denoisers.one_image(settings))
+    return training_flops(unallocated(lambda: denoisers.build(settings, config)), *denoisers.one_image(settings))
 
 
 def sample_flops(settings: Experiment, config: ExpertConfig) -> int:
     """Count the FLOPs of one evaluation on one image."""
-    return forward_flops(denoisers.build(settings, config), *denoisers.one_image(settings))
+    return forward_flops(unallocated(lambda: denoisers.build(settings, config)), *denoisers.one_image(settings))
 
 
 def flops_of_each(
@@ -48,7 +48,7 @@ def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = Non
     experts = sum(size * flops for size, flops in zip(sizes, each, strict=True)) / sum(sizes)
     if settings.student.teacher == "cluster":
         return experts
-    return experts + forward_flops(router.build(settings), *denoisers.one_image(settings))
+    return experts + forward_flops(unallocated(lambda: router.build(settings)), *denoisers.one_image(settings))
 
 
 def router_flops(settings: Experiment) -> int:
@@ -65,7 +65,10 @@ def fit_flops(settings: Experiment) -> int:
     training = router_training(settings)
     if training is None:
         return 0
-    return training_flops(router.trainable(settings), *denoisers.one_image(settings)) * training.images
+    return (
+        training_flops(unallocated(lambda: router.trainable(settings)), *denoisers.one_image(settings))
+        * training.images
+    )
 
 
 def sampling_flops(settings: Experiment, images: list[int]) -> int:

@@ -5,7 +5,7 @@ import torch
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.models.base import Classifier
-from hpcddm.models.flops import training_flops
+from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.pipeline.measuring import network_settings, outputs
 from hpcddm.spaces.base import Space
@@ -26,4 +26,4 @@ def pixels(settings: Experiment) -> Space[SpaceSettings]:
 
 def train_flops(settings: Experiment, key: str) -> int:
     """Count the FLOPs for one training image, forward and backward."""
-    return training_flops(build(settings, key), torch.zeros(1, *pixels(settings).shape))
+    return training_flops(unallocated(lambda: build(settings, key)), torch.zeros(1, *pixels(settings).shape))

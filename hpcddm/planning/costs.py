@@ -14,7 +14,7 @@ from hpcddm.config import Experiment
 from hpcddm.data.reader import ArrayReader
 from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.models.flops import forward_flops, training_flops
+from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import autoencoders, denoisers, measuring, router
 from hpcddm.networks.workload import (
     AUTOENCODER,
@@ -121,7 +121,7 @@ class Costs:
         if name == ENCODE_LATENTS:
             return _counted(self.latents_encoding(1))
         counted = training_flops if is_training else forward_flops
-        return counted(self.network(name), *self.inputs(name, 1))
+        return counted(unallocated(lambda: self.network(name)), *self.inputs(name, 1))
 
 
 def _counted(run: Callable[[], object]) -> int:

@@ -43,15 +43,28 @@ class Clock:
 
     def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
         """Estimate the cost of a unit; siblings: the units of its stage, whose attempts show their speed."""
-        try:
-            flops = sum(self._costs.flops(work) for work in self._costs.work(key))
-        except UserError as error:
-            return Estimate(None, None, UNKNOWN, str(error))
+        flops, uncounted = self._flops(key)
+        if uncounted and not flops:
+            return Estimate(None, None, UNKNOWN, uncounted)
         ranks = resources.ranks if is_collective(key) else 1
         if self._speed and flops:
-            return Estimate(flops, flops / (self._speed * ranks), GIVEN, f"{self._speed:.3g} FLOPs per second and rank")
+            speed = f"{self._speed:.3g} FLOPs per second and rank"
+            detail = f"{speed}; not counted: {uncounted}" if uncounted else speed
+            return Estimate(flops, flops / (self._speed * ranks), GIVEN, detail)
+        if uncounted:
+            return Estimate(flops, None, UNKNOWN, uncounted)
         recorded = self._recorded(key, siblings, ranks)
         return Estimate(flops, *(recorded or self._measured(key, resources, ranks)))
+
+    def _flops(self, key: str) -> tuple[int, str]:
+        """Count what can be counted, and say why the rest, such as an encoder without its weights, cannot."""
+        flops, uncounted = 0, ""
+        for work in self._costs.work(key):
+            try:
+                flops += self._costs.flops(work)
+            except UserError as error:
+                uncounted = str(error)
+        return flops, uncounted
 
     def _recorded(self, key: str, siblings: Sequence[str], ranks: int) -> tuple[float, str, str] | None:
         """Estimate from the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
