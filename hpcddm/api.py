@@ -50,8 +50,7 @@ class Run:
     """
 
     def __init__(self, run: RunDir, settings: Experiment) -> None:
-        # Networks may need weights that a path names.
-        self._run, self.settings = run, out_of_run(settings, run)
+        self._run, self.settings = run, settings
         self._ensembles: dict[tuple[str, ...], Ensemble] = {}
 
     @cached_property
@@ -157,7 +156,8 @@ def open_run(root: Path | str, **evaluation: Any) -> Run:
     Raises `ConfigError` when the folder holds no run, or a setting is wrong.
     """
     run = RunDir(Path(root))
-    settings = stored_experiment(run)
+    # Networks may need weights that a path names.
+    settings = out_of_run(stored_experiment(run), run)
     if evaluation:
         values = settings.evaluate.model_dump() | evaluation
         settings = settings.model_copy(update={"evaluate": validate(EvaluateSettings, values, "hpcddm.open")})

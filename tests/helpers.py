@@ -22,8 +22,10 @@ from hpcddm.rundir.manifest import Manifest
 
 REPOSITORY = Path(__file__).parent.parent
 SIDE, CLASSES = 8, 4
-DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.is_made_everywhere)
+ALL_DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.is_made_everywhere)
 """Stages that every site makes for itself."""
+DATA_STAGES = tuple(name for name in ALL_DATA_STAGES if name not in ("latents", "captions", "texts"))
+"""Those of the tiny experiment, whose networks see pixels and classes."""
 
 TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "ema_halflife_images": 100, "precision": "fp32"}
 EXPERIMENT = {

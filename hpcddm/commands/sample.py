@@ -14,7 +14,7 @@ from hpcddm.config import Experiment
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.loading import stored_experiment
+from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.keys import LISTS
 from hpcddm.rundir.layout import RunDir
@@ -42,7 +42,7 @@ def sample(
     Raises `UserError` naming the units that are not complete, `ConfigError` over a wrong option.
     """
     run = RunDir(root)
-    experiment = stored_experiment(run)
+    experiment = out_of_run(stored_experiment(run), run)
     units, names = units_of(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
     _check_asked(experiment, name, prompts, is_oracle=LISTS in units)
     label = None if name is None else _class_of(name, names)

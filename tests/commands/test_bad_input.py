@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from hpcddm.pipeline.plan import STAGE_NAMES
 from tests.helpers import hpcddm, write_experiment, write_idx, write_source
 
 
@@ -106,7 +107,7 @@ SITES = {
     "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: partition, account"),
     "unknown stage": (
         {"stages": {"trian": {"nodes": 2}}},
-        "stages.trian: unknown stage; valid: shard, catalog, encode, cluster",
+        "stages.trian: unknown stage; valid: shard, catalog, autoencoder, encode",
     ),
     "unknown resource": ({"stages": {"train": {"gpu": 2}}}, "stages.train.gpu: unknown key; valid keys: partition"),
     "uneven ranks": (
@@ -127,8 +128,7 @@ def test_a_wrong_site(place, changes, message):
 
 
 def test_an_unknown_stage_to_redo(place):
-    valid = "shard, catalog, encode, cluster, assign, lists, materialise, measuring, train, route, distill, evaluate"
-    assert f"--redo trian: unknown stage; valid: {valid}, report" in submit("--redo", "trian")
+    assert f"--redo trian: unknown stage; valid: {', '.join(STAGE_NAMES)}" in submit("--redo", "trian")
 
 
 @pytest.mark.parametrize(

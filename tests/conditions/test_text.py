@@ -13,12 +13,21 @@ from hpcddm.conditions.settings import ConditionSettings
 from hpcddm.data.reader import ArrayReader
 from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
+from hpcddm.weights import SettingsWithWeights
 from tests.spaces.examples import network_data
 
 PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "naïve 猫"]
 
 
-@pytest.fixture(params=plugins.names("encoders/text", TextEncoderSettings))
+OWN = [
+    name
+    for name, settings in plugins.settings_classes(TextEncoderSettings).items()
+    if not issubclass(settings, SettingsWithWeights)
+]
+"""Encoders that need no weights of the user's."""
+
+
+@pytest.fixture(params=OWN)
 def text(request, fetched):
     """A function that makes the condition of some prompts in one encoder."""
     if request.param == "minilm":

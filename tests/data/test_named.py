@@ -39,7 +39,7 @@ def test_batches_have_the_images_and_the_columns_that_are_asked_for(run, threads
     batches = list(samples.batches(32, ["caption", "cluster", "features", "key"], numbers, threads))
     assert [len(batch["images"]) for batch in batches] == [32, 32, 32, 4]
     assert set(batches[0]) == {"images", "caption", "cluster", "features", "key"}
-    assert batches[0]["features"].shape == (32, 48) and batches[0]["features"].dtype == torch.float32
+    assert batches[0]["features"].shape == (32, 48) and batches[0]["features"].dtype == torch.float16
     assert batches[0]["cluster"].dtype == torch.int64
     for name, asked in {"images": samples.images, "cluster": samples.clusters}.items():
         assert np.array_equal(torch.cat([batch[name] for batch in batches]), asked(numbers))

@@ -31,7 +31,7 @@ from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import assign, captions, catalog, cluster, encode, inspect, lists, materialise, route, shard, texts
-from tests.helpers import DATA_STAGES, REPOSITORY, tiny, write_idx
+from tests.helpers import ALL_DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
 ROUTER_MODEL = {"name": "router_dit", "width": 48, "depth": 2, "heads": 3, "patch": 4}
@@ -110,7 +110,7 @@ class Bench:
 
     def make_data(self) -> None:
         """Make everything that trainings read."""
-        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in DATA_STAGES and unit.key != INSPECT))
+        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in ALL_DATA_STAGES and unit.key != INSPECT))
 
     def make_experts(self) -> None:
         """Experts that were never trained, whose predictions differ."""
@@ -138,7 +138,7 @@ class Bench:
     def router(self, name: str, **changes: Any) -> tuple[Experiment, Unit]:
         """The unit of a router in a run of its own, which shares everything else with this one."""
         settings, root = self.experiment(**changes), RunDir(self.root / f"{self.name}-{name}")
-        for stage in (*DATA_STAGES, "train"):
+        for stage in (*ALL_DATA_STAGES, "train"):
             if self.run.unit(f"{stage}/all").exists() and not root.unit(f"{stage}/all").exists():
                 root.root.mkdir(exist_ok=True)
                 root.unit(f"{stage}/all").symlink_to(self.run.unit(f"{stage}/all"))

@@ -126,7 +126,7 @@ def test_where_the_image_says_nothing_the_balanced_router_says_how_large_the_clu
     # Without its temperatures, which few held-out images give: below one they exaggerate the prior, too.
     router.temperatures.fill_(1.0)
     corrected, alone = (one(x, t, nobody).softmax(1).mean(0) for one in (router, router.router))
-    assert (corrected - shares).abs().sum() < 0.6 * (alone - shares).abs().sum()
+    assert (corrected - shares).abs().sum() < 0.75 * (alone - shares).abs().sum()
 
 
 def test_another_calibration_than_the_manifests_is_refused(made):

@@ -63,7 +63,7 @@ def here(write, home, tmp_path, monkeypatch):
 def test_on_this_machine_everything_runs_once_and_the_table_comes_at_the_end(here, home):
     order, done = here(1.0, 2.0)
     assert done.exit_code == 0, done.output
-    assert len(order) == len(set(order)) == 22 and order[-1] == "guidance=2.0/report/all"
+    assert len(order) == len(set(order)) == 23 and order[-1] == "guidance=2.0/report/all"
     assert done.output.count("1.50 / 0.2500 / 75.0%") == 4 and (home.root / "table.png").exists()
     again, done = here(1.0, 2.0, 3.0)
     assert again == [f"guidance=3.0/{EVALUATE}", "guidance=3.0/report/all"] and done.exit_code == 0

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  DeepSpeed imports it late, and torch.compile with it
@@ -67,8 +66,11 @@ def write_tar(folder: Path) -> TarReader:
 
 def batches(reader: TarReader) -> NoisyBatches:
     order, draws = uniform(0, KEY, len(reader)), Draws(0, KEY)
-    null = partial(torch.ones, dtype=torch.long)
-    return NoisyBatches(reader, order, draws, reader.labels, null, 0.1, (1, 8, 8))
+
+    def carried(rows: np.ndarray, dropped: torch.Tensor) -> torch.Tensor:
+        return torch.where(dropped, 1, reader.labels(rows))
+
+    return NoisyBatches(reader, order, draws, carried, lambda condition: condition, 0.1, (1, 8, 8))
 
 
 class Runs:

@@ -68,9 +68,13 @@ class Data:
     def batches(self, images, order="uniform", listed=True):
         reader = TarReader(self.catalog, self.clusters, images)
         rows = ORDERS[order](0, KEY, len(LISTED) if listed else COUNT)
-        draws, null = Draws(0, KEY), lambda count: torch.full((count,), 9)
+        draws = Draws(0, KEY)
         numbers = Listed(self.listed, rows) if listed else rows
-        return NoisyBatches(reader, numbers, draws, reader.labels, null, 0.2, (1, SIDE, SIDE))
+
+        def carried(rows, dropped):
+            return torch.where(dropped, 9, reader.labels(rows))
+
+        return NoisyBatches(reader, numbers, draws, carried, lambda condition: condition, 0.2, (1, SIDE, SIDE))
 
 
 @pytest.fixture(scope="module")
