@@ -1,0 +1,68 @@
+"""The papers' recipes: every number says where it comes from, numbers agree with each other, missing data are named."""
+
+import math
+import re
+
+import pytest
+
+from hpcddm.loading import load_experiment
+from hpcddm.pipeline.plan import plan
+from tests.helpers import REPOSITORY
+from tests.runs import hpcddm
+
+RECIPES = ("imagenet_ddm", "laion_ddm_24b", "hddm_laion")
+ORIGIN = re.compile(r"# .*\b(paper|derived|ours)\b")
+EMA = 0.9999
+each_recipe = pytest.mark.parametrize("name", RECIPES)
+
+
+@each_recipe
+def test_every_number_says_where_it_comes_from(name):
+    lines = (REPOSITORY / "experiments" / f"{name}.yaml").read_text().splitlines()
+    settings = lines[next(number for number, line in enumerate(lines) if line.startswith("name:")) + 1 :]
+    above = [""] + settings
+    for line, before in zip(settings, above, strict=False):
+        value, _, _ = line.partition("#")
+        is_continued = value.strip().endswith(",")
+        if re.search(r"\d", value) and not is_continued:
+            assert ORIGIN.search(line) or (before.strip().startswith("#") and ORIGIN.search(before)), line
+
+
+@each_recipe
+def test_images_follow_from_steps_and_the_half_life_from_the_decay(name):
+    training = load_experiment(name).experts.training
+    steps = math.log(0.5) / math.log(EMA)
+    assert training.ema_halflife_images == pytest.approx(steps * training.batch, rel=1e-3)
+
+
+def test_numbers_of_steps_are_the_papers():
+    imagenet, laion = (load_experiment(name).experts.training for name in RECIPES[:2])
+    assert imagenet.images == 800_000 * 256 and laion.images == 1_000_000 * laion.batch
+    assert load_experiment("hddm_laion").router.training.images == 25 * 11_000_000
+
+
+@each_recipe
+def test_its_units_are_eight_experts_in_latents(name):
+    experiment = load_experiment(name)
+    keys = [unit.key for unit in plan(experiment)]
+    assert sum(key.startswith("train/expert-") for key in keys) == 8 and "latent_scale/all" in keys
+    assert experiment.data.x_shape == (4, 32, 32)
+    assert ("train/monolith" in keys) == (name == "imagenet_ddm")
+
+
+@each_recipe
+def test_submit_names_the_folder_that_is_missing(name, tmp_path):
+    done = hpcddm("submit", name, "--site", "slurm", "--dry-run", "--run-dir", tmp_path / "run")
+    assert done.returncode == 1 and "is no folder" in done.stderr and "/data/" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.long
+@each_recipe
+def test_it_can_be_planned_without_data_and_weights(name):
+    numbers = "samples=11000000,heldout=100000"
+    adopts = "" if name == "imagenet_ddm" else ",tars=1110"
+    done = hpcddm("plan", name, "--site", "slurm", "--assume", numbers + adopts, "--flops-per-second", "1e14")
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("│ train "))
+    assert re.search(r"\d\.\d\de\+\d\d", row) and "given" in row
