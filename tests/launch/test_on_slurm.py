@@ -82,6 +82,7 @@ ALL = [
     "encode/train-000",
     "encode/train-001",
     "evaluate/0000000-0000024",
+    "inspect/all",
     "lists/all",
     "measuring/classifier",
     "measuring/extractor",
