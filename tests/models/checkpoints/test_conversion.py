@@ -65,6 +65,16 @@ def test_the_same_network_is_kept_to_the_bit():
 
 
 @torch.no_grad()
+def test_a_network_of_latents_with_four_channels_is_kept_in_those_of_an_autoencoder():
+    tensors, info = source()
+    latents = network_data(3, 32, 10, name="autoencoder", autoencoder={"name": "kl_small", "factor": 4, "channels": 4})
+    assert latents.x_shape == (4, 8, 8)
+    made = convert(tensors, info, target(info, data=latents, learned_sigma=False))
+    assert set(checked(made, tensors).values()) == {"kept"}
+    build(made.tensors, info.model.model_copy(update={"learned_sigma": False}), latents)
+
+
+@torch.no_grad()
 def test_without_learned_sigma_the_prediction_is_the_first_channels():
     tensors, info = source()
     made = convert(tensors, info, target(info, learned_sigma=False))
