@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from types import SimpleNamespace
 
 import torch
@@ -34,6 +35,24 @@ class NetworkEvaluations:
         return NetworkEvaluations(self.experts + other.experts, self.router + other.router)
 
 
+ArmCount = Callable[[str, SamplerSettings, int], NetworkEvaluations]
+
+
+def _counted_once(count: ArmCount) -> ArmCount:
+    """Remember the counts: the ranges of an evaluation, dozens of units, have the same ones."""
+    known: dict[tuple[str, str, int], NetworkEvaluations] = {}
+
+    @wraps(count)
+    def remembered(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
+        key = arm, sampler.model_dump_json(), num_experts
+        if key not in known:
+            known[key] = count(arm, sampler, num_experts)
+        return known[key]
+
+    return remembered
+
+
+@_counted_once
 def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
     """Count the evaluations for drawing one image, the most that any router causes."""
     nothing = torch.zeros(1, dtype=torch.long)
@@ -44,6 +63,7 @@ def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvalu
     return _most(draw, sampler, num_experts)
 
 
+@_counted_once
 def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
     """Count the evaluations for diagnosing one image at most: `diagnose` evaluates every expert, and draws twice."""
     nothing = torch.zeros(1, dtype=torch.long)
