@@ -159,7 +159,7 @@ def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None
             pairs.append((f"{request.objective_place}.name", objective, request.objective.name))
         data = description.get("data", {})
         pairs += [(place, data.get(key), request.condition[key]) for key, place in PLACES.items()]
-        pairs.append(("data.space", data.get("space"), request.space.model_dump()))
+        pairs.append(("data.space", data.get("space"), request.space.coordinates))
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
     for place, there, here in pairs:
@@ -200,13 +200,16 @@ def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[An
 
 def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
     """Describe the data of a network by a manifest's settings: x, its space, number of classes, its condition."""
-    # Manifests from before there was a choice name no space.
-    space = SpaceSettings.model_validate(_nested(settings, "data.space.") or {"name": "pixels"})
-    shape = space.shape(settings["data.channels"], settings["data.image_size"])
+    # Manifests from before there was a choice name no space; those of latents have the shape, others the settings.
+    space = _nested(settings, "data.space.") or {"name": "pixels"}
+    given = space.pop("shape", None)
+    channels, height, _ = given or SpaceSettings.model_validate(space).shape(
+        settings["data.channels"], settings["data.image_size"]
+    )
     # A network that sees no condition is trained by settings that name none.
     name = settings.get("data.condition.name")
     form = Form.NONE if name is None else plugins.settings_class("conditions", name).form
-    described = {"channels": shape.channels, "image_size": shape.height, "space": space.model_dump()}
+    described = {"channels": channels, "image_size": height, "space": space}
     described |= {"condition": form.value, "encoder": settings.get("data.condition.encoder.name")}
     return described | {"num_classes": settings.get("data.num_classes")}
 

@@ -87,7 +87,7 @@ def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
             "channels": data.x_shape.channels,
             "image_size": data.x_shape.height,
             "num_classes": data.num_classes,
-            "space": data.space.model_dump(),
+            "space": data.space.coordinates,
             **initial_weights.seen_condition(config.model, data),
         },
     }

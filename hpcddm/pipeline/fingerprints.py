@@ -32,7 +32,7 @@ def common_settings(experiment: Experiment, model: NetworkSettings | None = None
     count only where one is trained, the condition only where the network sees it.
     """
     data = experiment.data
-    images = image_settings(experiment) | {"space": hashed(data.space)}
+    images = image_settings(experiment) | {"space": _space_settings(experiment)}
     if model is not None:
         images["order"] = hashed(data.order)
         # Without any, as before there were any.
@@ -41,6 +41,13 @@ def common_settings(experiment: Experiment, model: NetworkSettings | None = None
     if model is None or model.form(data) is not Form.NONE:
         images["condition"] = hashed(data.condition)
     return {"data": images, "seed": experiment.seed}
+
+
+def _space_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return what x is; of latents its shape, too, which only the autoencoder's weights could tell."""
+    data = experiment.data
+    shape = {"shape": list(data.x_shape)} if data.space.reads_latents else {}
+    return data.space.coordinates | shape
 
 
 def expert_settings(experiment: Experiment, expert: Expert | None) -> dict[str, Any]:

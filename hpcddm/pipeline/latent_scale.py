@@ -5,6 +5,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
 from hpcddm.pipeline.keys import LATENT_SCALE
+from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.ranges import range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
 
@@ -36,6 +37,10 @@ class LatentScaleStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the latents of all ranges, and the autoencoder where the run trains it."""
         return [*range_keys(experiment, "latents"), *autoencoder_keys(experiment)]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count what the latents are made of: a site whose latents differ in last bits takes the scale of another."""
+        return dict.fromkeys(range_keys(experiment, "latents"), MADE_OF)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover shift and scale; the latents say the rest."""

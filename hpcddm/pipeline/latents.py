@@ -12,6 +12,8 @@ from hpcddm.schema import hashed
 from hpcddm.spaces.settings import LatentSpaceSettings
 
 LATENTS = "latents.h5"
+MADE_OF = "made of"
+"""Part of a unit's outputs: what they are a function of, for their last bits may be others on another machine."""
 VALUE_BYTES = 2
 
 
@@ -38,16 +40,19 @@ class LatentsStage(Stage):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover the autoencoder."""
-        return {"autoencoder": hashed(_space(experiment).autoencoder), "mirrored": has_mirrored(experiment)}
+        return {"autoencoder": hashed(required_space(experiment).autoencoder), "mirrored": has_mirrored(experiment)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the moments in float16."""
         columns = 2 if has_mirrored(experiment) else 1
-        per_image = columns * _space(experiment).autoencoder.moments * math.prod(experiment.data.x_shape) * VALUE_BYTES
+        per_image = (
+            columns * required_space(experiment).autoencoder.moments * math.prod(experiment.data.x_shape) * VALUE_BYTES
+        )
         return DiskSpace(images_of_range(experiment, key, images) * per_image, 0, 1)
 
 
-def _space(experiment: Experiment) -> LatentSpaceSettings:
+def required_space(experiment: Experiment) -> LatentSpaceSettings:
+    """Return the settings of the space of latents; raises ValueError for another space."""
     space = latent_space(experiment)
     if space is None:
         raise ValueError("data.space: this run has no latents")

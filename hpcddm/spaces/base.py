@@ -20,7 +20,7 @@ class Space(Variant[P]):
     """A space of x, created as `cls(settings, data, locate)`; `shape` is the shape (C, H, W) of x.
 
     data: shape of the images; locate: finds the outputs of the run's units, of which some spaces read what was learned
-    or measured. x of an image depends on that image alone, and on no other one of its batch.
+    or measured. x of an image depends on that image alone, up to the rounding of a network where the space has one.
     """
 
     def __init__(self, settings: P, data: ImageShape, locate: Locate | None = None):

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.data.settings import Shape
 from hpcddm.encoders.autoencoder.settings import AutoencoderSettings
-from hpcddm.schema import VariantSettings
+from hpcddm.schema import VariantSettings, hashed
 from hpcddm.training.settings import Training
 
 Measured = Literal["measured"]
@@ -28,6 +28,11 @@ class SpaceSettings(VariantSettings):
     @abstractmethod
     def shape(self, channels: int, image_size: int) -> Shape:
         """Return the shape of x of images of so many channels and pixels a side."""
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Settings that say what x is, by which networks of one space are told from those of another."""
+        return hashed(self)
 
 
 class LatentSpaceSettings(SpaceSettings):
@@ -52,6 +57,12 @@ class LatentSpaceSettings(SpaceSettings):
         if value != "measured" and not all(isinstance(number, int | float) for number in numbers):
             raise PydanticCustomError("variant", "needs 'measured', a number, or a list with one for each channel")
         return value
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Name and autoencoder; its weights, and shift and scale, are told by the digest of the stage latent_scale."""
+        own = {key: value for key, value in hashed(self.autoencoder).items() if key != "weights"}
+        return {"name": self.name, "autoencoder": own}
 
     @property
     def is_measured(self) -> bool:

@@ -42,5 +42,6 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def _per_channel(given: str | float | list[float], measured: Float64[np.ndarray, " c"], channels: int) -> list[float]:
     """Return a number for every channel: as measured, or as given."""
     if given == "measured":
-        return measured.tolist()
+        # The last digits hang on the ranges in which the sums were made.
+        return [float(f"{value:.6g}") for value in measured]
     return [float(value) for value in given] if isinstance(given, list) else [float(given)] * channels

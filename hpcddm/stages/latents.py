@@ -15,10 +15,14 @@ from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
 from hpcddm.devices import own_device
 from hpcddm.errors import require
 from hpcddm.networks.workload import ENCODE_LATENTS, SINGLE_READING, Work, Workload
-from hpcddm.pipeline.autoencoder import latent_space
-from hpcddm.pipeline.latents import LATENTS, has_mirrored
+from hpcddm.pipeline.autoencoder import autoencoder_keys
+from hpcddm.pipeline.fingerprints import ALL
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.latents import LATENTS, MADE_OF, has_mirrored, required_space
 from hpcddm.pipeline.ranges import split_of
+from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.schema import hashed
 from hpcddm.spaces.base import LatentSpace
 
 IMAGES_AT_ONCE = 64
@@ -30,7 +34,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     space: LatentSpace = plugins.create(LatentSpace, settings.data.space, settings.data, unit.input)
     passes = [MOMENTS, MIRRORED] if has_mirrored(settings) else [MOMENTS]
     count, statistics = len(samples.range_of(unit)), Statistics.empty(space.shape.channels)
-    maps = latent_maps(settings)
+    maps = required_space(settings).autoencoder.moments
     columns = {
         name: Blocks(
             (count, maps, *space.shape),
@@ -40,19 +44,20 @@ def run(settings: Experiment, unit: Unit) -> Result:
         for number, name in enumerate(passes)
     }
     write_columns(unit.folder / LATENTS, columns)
-    return Result([LATENTS], {"images": count, "statistics": statistics.values()})
+    made_of = [
+        hashed(required_space(settings).autoencoder),
+        [unit.inputs[key].digest for key in autoencoder_keys(settings)],
+        has_mirrored(settings),
+        unit.inputs[CATALOG].digest_of(ALL),
+    ]
+    results = {"images": count, "statistics": statistics.values(), DIGESTS: {MADE_OF: digest(made_of)}}
+    return Result([LATENTS], results)
 
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the reading of one range, and the autoencoder's run on it."""
     images = workload.images_of(key) * (2 if has_mirrored(workload.settings) else 1)
     return [Work(kind, False, images, IMAGES_AT_ONCE) for kind in (SINGLE_READING, ENCODE_LATENTS)]
-
-
-def latent_maps(settings: Experiment) -> int:
-    """Return the number of maps that the autoencoder makes of an image: of moments, or of latents alone."""
-    space = latent_space(settings)
-    return 0 if space is None else space.autoencoder.moments
 
 
 def _moments(

@@ -45,7 +45,7 @@ class Task(Generic[B]):
     loss: Callable[[nn.Module, B], torch.Tensor]
     batches: Batches[B]
     to_model: Callable[[torch.Tensor], torch.Tensor]
-    """Function from images, uint8 (N, H, W, C), to what the network sees, on their device."""
+    """Function from what batches hold of images to what the network sees, on their device."""
     start: Callable[[nn.Module], None] | None = None
     """Function that sets the network's initial weights; not called where a saved state is loaded."""
     flops_per_image: Callable[[], int] | None = None

@@ -2,12 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm import initial_weights, plugins
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.column_files import write_columns
@@ -184,6 +185,36 @@ REFUSED = [
 def test_what_cannot_go_with_latents_is_refused(tmp_path, changes, message):
     with pytest.raises(ConfigError, match=message):
         tiny(tmp_path, data__space=LATENT_SPACE, **changes)
+
+
+DIFFUSERS = {"name": "autoencoder", "autoencoder": {"name": "diffusers_kl", "weights": {"folder": "vae"}}}
+
+
+@pytest.mark.parametrize("space, side", [(LATENT_SPACE, 8), (DIFFUSERS, 64)])
+def test_weights_of_a_unit_in_latents_are_a_start_in_the_same_space(tmp_path, space, side):
+    settings = tiny(tmp_path, data__space=space, data__image_size=side, data__channels=3)
+    unit = next(unit for unit in plan(settings) if unit.key == MONOLITH)
+    data = initial_weights._data_of(unit.fingerprint_settings)
+    shape = settings.data.x_shape
+    assert (data["channels"], data["image_size"]) == (shape.channels, shape.height)
+    assert data["space"] == settings.data.space.coordinates and "weights" not in data["space"]["autoencoder"]
+
+
+def test_what_changes_no_latent_makes_no_training_stale(tmp_path):
+    changed = LATENT_SPACE | {"training": LATENT_SPACE["training"] | {"images": 50, "log_images": 7}}
+    units = [{unit.key: unit for unit in plan(tiny(tmp_path, data__space=own))} for own in (LATENT_SPACE, changed)]
+    settings = [own[MONOLITH].fingerprint_settings for own in units]
+    assert settings[0] == settings[1] and units[0][AUTOENCODER] == units[1][AUTOENCODER]
+
+
+def test_the_scale_of_one_site_serves_another_whose_latents_differ_in_last_bits(made):
+    unit = made.unit(LATENT_SCALE)
+    planned = next(unit for unit in plan(made.settings) if unit.key == LATENT_SCALE)
+    before = planned.expected(unit.inputs)
+    rounded = {key: replace(own, outputs=[]) for key, own in unit.inputs.items() if key.startswith("latents/")}
+    assert planned.expected(unit.inputs | rounded) == before
+    other = replace(rounded["latents/train-000"], results={})
+    assert planned.expected(unit.inputs | {"latents/train-000": other}) != before
 
 
 def test_every_autoencoder_that_a_run_trains_is_one_for_all_seeds(tmp_path):
