@@ -1,4 +1,4 @@
-"""What a collection is made of: packages of npm, known by their bytes, and the files that are needed of each."""
+"""Packages of npm that make a collection, known by their bytes, and the files that are needed of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Package:
 
     @property
     def requirement(self) -> str:
-        """What npm calls it: name@version."""
+        """Requirement for npm: name@version."""
         return f"{self.name}@{self.version}"
 
     @property

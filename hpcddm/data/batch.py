@@ -96,7 +96,7 @@ class LatentBatch(Batch):
 
 
 class Inputs(ABC):
-    """What batches hold of the images of samples."""
+    """Reader of the x0 of batches: images of samples, or what stands for these."""
 
     @abstractmethod
     def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: Draws) -> Tensor:

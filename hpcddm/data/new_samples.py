@@ -29,7 +29,7 @@ class NewSample(NamedTuple):
 
 @dataclass
 class NewSamples:
-    """All samples of a source, of both splits; data: the source, and the form in which pictures are seen.
+    """Reader of all samples of a source, of both splits; data: the source, and the form in which pictures are seen.
 
     broken: keys and reasons of those that could not be used, as far as they were read.
     """

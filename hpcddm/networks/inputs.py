@@ -1,4 +1,4 @@
-"""What trainings and measures see of samples, whatever the space of the experiment is."""
+"""Inputs of trainings and measures: images or drawn latents of samples, as the space of the experiment has it."""
 
 from collections.abc import Callable
 

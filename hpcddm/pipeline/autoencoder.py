@@ -20,6 +20,14 @@ def latent_space(experiment: Experiment) -> LatentSpaceSettings | None:
     return space if isinstance(space, LatentSpaceSettings) else None
 
 
+def required_space(experiment: Experiment) -> LatentSpaceSettings:
+    """Return the settings of the space of latents; raises ValueError for another space."""
+    space = latent_space(experiment)
+    if space is None:
+        raise ValueError("data.space: this run has no latents")
+    return space
+
+
 def autoencoder_keys(experiment: Experiment) -> list[str]:
     """List the unit that trains the autoencoder, where the run does."""
     space = latent_space(experiment)
@@ -28,8 +36,8 @@ def autoencoder_keys(experiment: Experiment) -> list[str]:
 
 def trained_autoencoder(experiment: Experiment) -> tuple[TrainedAutoencoderSettings, Training]:
     """Return the autoencoder that the run trains, and its training; raises ValueError where there is none."""
-    space = latent_space(experiment)
-    if space is None or space.training is None or not isinstance(space.autoencoder, TrainedAutoencoderSettings):
+    space = required_space(experiment)
+    if space.training is None or not isinstance(space.autoencoder, TrainedAutoencoderSettings):
         raise ValueError("data.space: this run trains no autoencoder")
     return space.autoencoder, in_whole_batches(space.training)
 

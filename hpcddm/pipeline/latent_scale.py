@@ -3,7 +3,7 @@
 from typing import Any
 
 from hpcddm.config import Experiment
-from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
+from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.ranges import range_keys
@@ -44,13 +44,13 @@ class LatentScaleStage(Stage):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover shift and scale; the latents say the rest."""
-        space = latent_space(experiment)
-        return {} if space is None else {"shift": space.shift, "scale": space.scale}
+        space = required_space(experiment)
+        return {"shift": space.shift, "scale": space.scale}
 
     def site(self, experiment: Experiment, key: str) -> str | None:
         """Return the experiment's site where something is measured: its last bits may be others elsewhere."""
-        space = latent_space(experiment)
-        is_same_everywhere = space is not None and not (space.is_measured or space.autoencoder.is_trained)
+        space = required_space(experiment)
+        is_same_everywhere = not (space.is_measured or space.autoencoder.is_trained)
         return None if is_same_everywhere else experiment.site
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:

@@ -4,12 +4,11 @@ import math
 from typing import Any
 
 from hpcddm.config import Experiment
-from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
+from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.ranges import images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.schema import hashed
-from hpcddm.spaces.settings import LatentSpaceSettings
 
 LATENTS = "latents.h5"
 MADE_OF = "made of"
@@ -49,11 +48,3 @@ class LatentsStage(Stage):
             columns * required_space(experiment).autoencoder.moments * math.prod(experiment.data.x_shape) * VALUE_BYTES
         )
         return DiskSpace(images_of_range(experiment, key, images) * per_image, 0, 1)
-
-
-def required_space(experiment: Experiment) -> LatentSpaceSettings:
-    """Return the settings of the space of latents; raises ValueError for another space."""
-    space = latent_space(experiment)
-    if space is None:
-        raise ValueError("data.space: this run has no latents")
-    return space

@@ -27,7 +27,7 @@ from hpcddm.networks.workload import (
     Work,
     Workload,
 )
-from hpcddm.pipeline.autoencoder import latent_space, trained_autoencoder
+from hpcddm.pipeline.autoencoder import required_space, trained_autoencoder
 from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
 from hpcddm.spaces.pixels import to_unit
@@ -99,9 +99,7 @@ class Costs:
 
     def latents_encoding(self, count: int) -> Callable[[], object]:
         """Return the autoencoder's run on so many images; of one that the run trains the weights are random."""
-        data, own = self.settings.data, latent_space(self.settings)
-        if own is None:
-            raise ValueError("data.space: this run has no latents")
+        data, own = self.settings.data, required_space(self.settings)
         autoencoder = plugins.create(Autoencoder, own.autoencoder, data)
         images = to_unit(torch.from_numpy(self._images(count)))
         return torch.no_grad()(lambda: autoencoder.encode(images))

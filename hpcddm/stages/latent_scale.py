@@ -6,7 +6,7 @@ from jaxtyping import Float64
 from hpcddm.config import Experiment
 from hpcddm.data.latents import Statistics
 from hpcddm.errors import require
-from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space
+from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
 from hpcddm.pipeline.latent_scale import SCALE_FILE, SPACE
 from hpcddm.pipeline.latents import has_mirrored
 from hpcddm.pipeline.ranges import TRAIN, split_of
@@ -18,9 +18,7 @@ from hpcddm.schema import hashed
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Merge the statistics of the training images' latents, and write shift and scale, a number per channel each."""
-    space, channels = latent_space(settings), settings.data.x_shape.channels
-    if space is None:
-        raise ValueError("data.space: this run has no latents")
+    space, channels = required_space(settings), settings.data.x_shape.channels
     ranges = [key for key in unit.inputs_of("latents") if split_of(key) == TRAIN]
     statistics = Statistics.merged([unit.inputs[key].results["statistics"] for key in ranges], channels)
     constant = np.flatnonzero(statistics.deviation == 0)

@@ -15,10 +15,10 @@ from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
 from hpcddm.devices import own_device
 from hpcddm.errors import require
 from hpcddm.networks.workload import ENCODE_LATENTS, SINGLE_READING, Work, Workload
-from hpcddm.pipeline.autoencoder import autoencoder_keys
+from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import CATALOG
-from hpcddm.pipeline.latents import LATENTS, MADE_OF, has_mirrored, required_space
+from hpcddm.pipeline.latents import LATENTS, MADE_OF, has_mirrored
 from hpcddm.pipeline.ranges import split_of
 from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
