@@ -10,10 +10,14 @@ from hpcddm.clusterings.partition import Partition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data.columns import Numbers
+from hpcddm.errors import require
 
 
 class Settings(ClusteringSettings):
-    """Classes of every cluster, such as [[0, 2, 4, 6], [1, 3], [5, 7, 8, 9]]; without them each class is a cluster."""
+    """Classes of every cluster, such as [[0, 2, 4, 6], [1, 3], [5, 7, 8, 9]]; without them each class is a cluster.
+
+    Groups of classes that no network knows need no data.num_classes: the images' classes only cut the data.
+    """
 
     needs_features: ClassVar[bool] = False
 
@@ -26,9 +30,9 @@ class Settings(ClusteringSettings):
     def check(self, experiment: Any) -> None:
         """Raise ValueError for data without classes, or groups that do not give each class one expert."""
         num_classes, num_experts = experiment.data.num_classes, experiment.cluster.experts
-        if num_classes is None:
-            raise ValueError("these images have no classes; set data.num_classes, or take another clustering")
         if self.groups is None:
+            if num_classes is None:
+                raise ValueError("set data.num_classes, or groups, a list of the classes of each expert")
             if num_classes != num_experts:
                 text = f"{num_classes} classes for {num_experts} experts; set cluster.experts: {num_classes}"
                 raise ValueError(f"{text}, or groups, a list of the classes of each expert")
@@ -38,6 +42,8 @@ class Settings(ClusteringSettings):
         if [] in self.groups:
             raise ValueError(f"groups: group {self.groups.index([])} has no class")
         grouped = [label for group in self.groups for label in group]
+        if num_classes is None:
+            num_classes = len(set(grouped))
         for label in sorted({*grouped, *range(num_classes)}):
             if not 0 <= label < num_classes:
                 raise ValueError(f"groups: {label} is no class; valid classes are 0 to {num_classes - 1}")
@@ -52,7 +58,10 @@ class ClusterOfClass(Partition):
         self.clusters = clusters
 
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
-        return self.clusters[samples.labels(numbers)]
+        labels = samples.labels(numbers)
+        largest = int(labels.max(initial=0))
+        require(largest < len(self.clusters), f"cluster.clustering.groups: no group has class {largest} of the images")
+        return self.clusters[labels]
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"clusters": self.clusters}

@@ -1,10 +1,11 @@
-"""Do samples show what was asked for? python -m tests.benchmarks.prompts RUN [STRATEGY ...] [--each 2] [--seed 0]
+"""Do samples show what was asked for? python -m tests.benchmarks.prompts RUN [STRATEGY ...] [--each 2] [--shuffled RUN]
 
 A lit-score (`tests.benchmarks.lit_score`) looks at every image and chooses among 32 captions, its own and 31 others,
 half of them of the same class, such as Unicode's group of an emoji. It is trained on the run's real images but those
 whose captions are asked for here: `unseen` are the held-out images' captions, which no network has seen; `seen` as many
 captions of training images, which the denoisers have seen and the lit-score has not. RUN needs captions, classes in its
-tars, features of its images (`encode`), and heldout: {by: name}, else hardly a caption is unseen.
+tars, features of its images (`encode`), and heldout: {by: name}, else hardly a caption is unseen. `--shuffled` names a
+run of `tests.benchmarks.shuffled_captions`, whose monolith is measured too.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 import hpcddm
 from hpcddm import plugins
@@ -70,41 +71,53 @@ def pools(run: Run, seed: int) -> tuple[LitScore, list[Pool]]:
     ]
 
 
-def measure(run: Run, strategies: Sequence[str], each: int, seed: int) -> list[dict[str, object]]:
-    """Measure real images, samples of every strategy, and samples with the captions of others, for both pools."""
+def measure(
+    run: Run, strategies: Sequence[str], each: int, seed: int, shuffled: Run | None = None
+) -> list[dict[str, object]]:
+    """Measure real images, samples of every strategy, and samples with the captions of others, for both pools.
+
+    shuffled: a run whose captions say nothing; its monolith is measured as one more strategy.
+    """
     score, asked = pools(run, seed)
     encoder = plugins.create(ImageEncoder, run.settings.encode.encoder)
     rows = [_row("real images", pool, score, pool.real, seed) for pool in asked]
-    for strategy in strategies:
+    arms = [(run, strategy, strategy) for strategy in strategies]
+    arms += [(shuffled, "monolith", "monolith of shuffled captions")] if shuffled else []
+    for model, strategy, arm in arms:
         for pool in asked:
-            images = run.sample(each * len(pool.captions), strategy, prompts=pool.captions, seed=seed)
+            images = model.sample(each * len(pool.captions), strategy, prompts=pool.captions, seed=seed)
             numbers = np.arange(len(images)) % len(pool.captions)
             samples = Real(torch.from_numpy(encoder.encode(images)), numbers)
-            rows.append(_row(strategy, pool, score, samples, seed))
+            rows.append(_row(arm, pool, score, samples, seed))
             others = (numbers + np.random.default_rng(seed).integers(1, len(pool.captions), len(numbers))) % len(
                 pool.captions
             )
-            rows.append(_row(f"{strategy}, captions of others", pool, score, Real(samples.features, others), seed))
+            rows.append(_row(f"{arm}, captions of others", pool, score, Real(samples.features, others), seed))
     return rows
 
 
 def _row(arm: str, pool: Pool, score: LitScore, images: Real, seed: int) -> dict[str, object]:
-    """Return the share of images that choose their own caption, with its 95 % interval over captions, and cosines."""
+    """Return the share of images that choose their own caption, and by how much its cosine exceeds that of others."""
     scores = score.scores(images.features, pool.sentences)
     right = is_first(scores, candidates(images.captions, pool.groups, CHOICES, seed))
     own = scores[torch.arange(len(scores)), torch.from_numpy(images.captions)]
-    other = (scores.sum(1) - own) / (scores.shape[1] - 1)
-    # Images of one caption are no independent trials.
-    of_caption = np.array([right[images.captions == number].mean() for number in np.unique(images.captions)])
+    margin = (own - (scores.sum(1) - own) / (scores.shape[1] - 1)).numpy()
     return {
         "arm": arm,
         "captions": pool.name,
         "images": len(right),
         "right": float(right.mean()),
-        "interval": float(Z * of_caption.std(ddof=1) / len(of_caption) ** 0.5),
+        "right_interval": _interval(right, images.captions),
         "lit_score": float(own.mean()),
-        "lit_score_of_others": float(other.mean()),
+        "margin": float(margin.mean()),
+        "margin_interval": _interval(margin, images.captions),
     }
+
+
+def _interval(values: Shaped[np.ndarray, " n"], captions: Int[np.ndarray, " n"]) -> float:
+    """Return half the 95 % interval of a mean over captions, for images of one caption are no independent trials."""
+    of_caption = np.array([values[captions == number].mean() for number in np.unique(captions)])
+    return float(Z * of_caption.std(ddof=1) / len(of_caption) ** 0.5)
 
 
 def _read(run: Run, split: str) -> tuple[torch.Tensor, list[str], torch.Tensor]:
@@ -138,17 +151,20 @@ def main() -> None:
     parser.add_argument("run")
     parser.add_argument("strategies", nargs="*")
     parser.add_argument("--each", type=int, default=2, help="samples per caption")
+    parser.add_argument("--shuffled", help="run that was trained with the captions of others")
+    parser.add_argument("--guidance", type=float, help="guidance scale; default: the run's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="JSON file for the rows")
     given = parser.parse_args()
-    rows = measure(hpcddm.open(given.run), given.strategies, given.each, given.seed)
-    print("| arm | captions | images | right caption of 32 | lit-score | of other captions |")
+    evaluation = {} if given.guidance is None else {"guidance": given.guidance}
+    shuffled = hpcddm.open(given.shuffled, **evaluation) if given.shuffled else None
+    rows = measure(hpcddm.open(given.run, **evaluation), given.strategies, given.each, given.seed, shuffled)
+    print("| arm | captions | images | right caption of 32 | lit-score | more than that of other captions |")
     print("| --- | --- | --- | --- | --- | --- |")
     for row in rows:
-        print(
-            f"| {row['arm']} | {row['captions']} | {row['images']} | {row['right']:.1%} +- {row['interval']:.1%}"
-            f" | {row['lit_score']:.3f} | {row['lit_score_of_others']:.3f} |"
-        )
+        right = f"{row['right']:.1%} +- {row['right_interval']:.1%}"
+        margin = f"{row['margin']:.3f} +- {row['margin_interval']:.3f}"
+        print(f"| {row['arm']} | {row['captions']} | {row['images']} | {right} | {row['lit_score']:.3f} | {margin} |")
     print(f"| chance | | | {1 / CHOICES:.1%} | | |")
     if given.output:
         given.output.write_text(json.dumps(rows, indent=1) + "\n")

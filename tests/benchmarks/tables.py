@@ -18,10 +18,12 @@ from hpcddm.sweep.spread import SEED, over_seeds
 from hpcddm.sweep.table import FLOOR, setting_results, states_by_files
 
 LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
+BEFORE_ROUTERS = ("encode", "cluster", "router")
+"""Sections of the settings by which routers differ."""
 
 
-def told(values: Iterable[float], digits: int, scale: float = 1.0) -> str:
-    """'mean +- standard deviation', or the one value."""
+def formatted(values: Iterable[float], digits: int, scale: float = 1.0) -> str:
+    """Return 'mean +- standard deviation', or the only value."""
     values = [scale * value for value in values]
     mean = f"{statistics.fmean(values):.{digits}f}"
     return f"{mean} +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
@@ -41,22 +43,22 @@ def arms(index: Index, home: RunDir) -> None:
 
 def routers(index: Index, home: RunDir) -> None:
     """Accuracy and calibration of every router by noise level."""
-    found: dict[str, list[dict]] = {}
+    by_name: dict[str, list[dict]] = {}
     for label in index.current:
         made = manifest.read(RunDir(home.root / label).unit(ROUTER))
         if made is not None:
-            own = {key: value for key, value in index.settings[label].items() if key.startswith("router")}
+            own = {key: value for key, value in index.settings[label].items() if key.startswith(BEFORE_ROUTERS)}
             name = label_of(own, short_names(own)) if own else "trained"
-            found.setdefault(name, []).append({SEED: index.settings[label].get(SEED), **made.results})
+            by_name.setdefault(name, []).append({SEED: index.settings[label].get(SEED), **made.results})
     print(f"\n| router | what | {' | '.join(f't = {level:g}' for level in LEVELS)} |")
     print("| --- " * (2 + len(LEVELS)) + "|")
-    for name, seeded in found.items():
-        seeds = list({one[SEED]: one for one in seeded}.values())
+    for name, seeded in by_name.items():
+        seeds = list({results[SEED]: results for results in seeded}.values())
         places = [seeds[0]["noise_levels"].index(level) for level in LEVELS]
         for what in ("accuracy", "nll", "calibration_error", "scaled_nll", "scaled_calibration_error"):
             if what in seeds[0]:
                 scale, digits = (1, 3) if "nll" in what else (100, 1)
-                cells = [told([one[what][place] for one in seeds], digits, scale) for place in places]
+                cells = [formatted([results[what][place] for results in seeds], digits, scale) for place in places]
                 print(f"| {name} | {what} | {' | '.join(cells)} |")
 
 

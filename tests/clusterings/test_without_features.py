@@ -7,7 +7,7 @@ from hpcddm.clusterings.random import RandomPartition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
@@ -15,6 +15,7 @@ from tests.helpers import tiny
 from tests.stages.routes import Bench, write_images
 
 RANDOM = {"cluster__clustering": {"name": "random"}}
+UNKNOWN_CLASSES = {"data__num_classes": None, "measuring__classifier": None, "data__condition": {"name": "none"}}
 GROUPS = [[9, 7, 5], [0, 2, 4, 6], [1, 3], [8]]
 
 
@@ -80,6 +81,14 @@ def test_groups_of_classes_are_clusters(made):
         assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
 
 
+def test_classes_that_no_network_knows_cut_the_data_too(made):
+    bench = made(cluster__clustering={"name": "labels", "groups": GROUPS}, **UNKNOWN_CLASSES)
+    clusters, labels = clusters_and_labels(bench, "train")
+    assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
+    with pytest.raises(UserError, match="cluster.clustering.groups: no group has class 9 of the images"):
+        made(cluster__clustering={"name": "labels", "groups": [[0, 1], [2, 3], [4, 5], [6, 7]]}, **UNKNOWN_CLASSES)
+
+
 def test_each_class_is_a_cluster(made):
     bench = made(cluster__clustering={"name": "labels"}, cluster__experts=10, experts__training__batch=40)
     clusters, labels = clusters_and_labels(bench, "train")
@@ -102,10 +111,9 @@ def test_groups_that_are_no_partition_of_the_classes_are_refused(tmp_path, chang
         tiny(tmp_path, cluster__clustering={"name": "labels"} | changes)
 
 
-def test_images_without_classes_have_no_clusters_by_class(tmp_path):
-    changes = {"data__num_classes": None, "measuring__classifier": None, "data__condition": {"name": "none"}}
-    with pytest.raises(ConfigError, match="cluster.clustering: these images have no classes; set data.num_classes"):
-        tiny(tmp_path, cluster__clustering={"name": "labels"}, **changes)
+def test_each_class_is_a_cluster_only_where_they_are_counted(tmp_path):
+    with pytest.raises(ConfigError, match="cluster.clustering: set data.num_classes, or groups"):
+        tiny(tmp_path, cluster__clustering={"name": "labels"}, **UNKNOWN_CLASSES)
 
 
 def test_nothing_is_encoded_for_them(tmp_path):
