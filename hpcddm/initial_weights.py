@@ -19,12 +19,14 @@ from hpcddm.models.settings import NetworkSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.rundir import atomic, manifest
 from hpcddm.schema import VariantSettings
-from hpcddm.spaces.settings import SpaceSettings
+from hpcddm.spaces.settings import WHAT_X_IS, SpaceSettings
 from hpcddm.training.settings import Expert, ExpertVariation, InitialWeights
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
 OWN_WEIGHTS = "weights.safetensors"
+LATENTS = "latents"
+"""Entry in the description of a network's data: digest of the latents that a run's own autoencoder made."""
 PLACES = {"condition": "data.condition", "encoder": "data.condition.encoder.name"}
 """Dotted keys of a network's condition, by their names in the descriptions of files."""
 CONVERT = "make a start of it: hpcddm convert"
@@ -135,18 +137,20 @@ def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[
         return {}
     if hashes[path.name] != (digest or atomic.sha256(path)):
         raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
-    data = _data_of(unit_manifest.settings)
+    parts = {manifest.referenced(name)[1]: digest for name, digest in unit_manifest.inputs.items()}
+    data = _data_of(unit_manifest.settings) | {LATENTS: parts.get(WHAT_X_IS)}
     nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
     return (
         nested | {"data": data, "source": f"{unit_manifest.stage}/{unit_manifest.unit}"} | _spent(unit_manifest.results)
     )
 
 
-def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None:
+def check(request: InitRequest, path: Path, description: dict[str, Any], latents: str | None = None) -> None:
     """Refuse weights of another network than the requested one; print a note where the file has no description.
 
     It compares settings that tensors do not show: heads, time embedding, prediction type. description: result of
-    `described`. Raises `UserError` naming the key, both values and a remedy.
+    `described`; latents: digest of those that the training reads, None where it is not known yet. Raises `UserError`
+    naming the key, both values and a remedy.
     """
     if "model" not in description:
         print(f"note: {path} says nothing of itself: taken for the right network by names and shapes", file=sys.stderr)
@@ -165,6 +169,11 @@ def check(request: InitRequest, path: Path, description: dict[str, Any]) -> None
     for place, there, here in pairs:
         if there != here and not (place.startswith("data.") and there is None):
             raise UserError(f"{path}: {place} is {here} and the file's is {there}; {request.advice}")
+    if request.space.is_trained_in_run and latents is not None and data.get(LATENTS) not in (None, latents):
+        raise UserError(
+            f"{path}: was trained on the latents of another run's autoencoder; take this run's weights, or that run's"
+            " autoencoder: copy its folders autoencoder and latent_scale here, and submit again"
+        )
     before = description.get("objective", {}).get("schedule", {}).get("name")
     after = request.objective.schedule.name if request.objective else None
     if None not in (before, after) and before != after:

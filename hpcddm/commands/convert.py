@@ -48,7 +48,8 @@ def convert(
     place = initial_weights.place_of(experiment, named, "model")
     target = conversion.Target(config.model, experiment.data, config.objective, place)
     made = conversion.convert(tensors, info, target, seed, keep_head)
-    description = _described(config, experiment.data) | {
+    latents = stored.description.get("data", {}).get(initial_weights.LATENTS)
+    description = _described(config, experiment.data, latents) | {
         "source": source.name,
         "source_sha256": stored.sha256,
         "images": stored.description.get("images"),
@@ -78,8 +79,11 @@ def _check_options(layout: str, output: Path) -> None:
         raise ConfigError(f"--output {output}: the name must end in .safetensors")
 
 
-def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
-    """Describe the network for the file's metadata, which conversions and trainings that start from it read."""
+def _described(config: ExpertConfig, data: Any, latents: str | None) -> dict[str, Any]:
+    """Describe the network for the file's metadata, which conversions and trainings that start from it read.
+
+    latents: digest of those that the source was trained on, where its run's own autoencoder made them.
+    """
     return {
         "model": config.model.model_dump(),
         "objective": config.objective.model_dump(),
@@ -88,6 +92,7 @@ def _described(config: ExpertConfig, data: Any) -> dict[str, Any]:
             "image_size": data.x_shape.height,
             "num_classes": data.num_classes,
             "space": data.space.coordinates,
+            initial_weights.LATENTS: latents,
             **initial_weights.seen_condition(config.model, data),
         },
     }

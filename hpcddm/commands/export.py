@@ -7,13 +7,17 @@ from typing import Any
 import click
 
 from hpcddm import plugins
+from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
 from hpcddm.objectives.settings import ObjectiveSettings
+from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
+from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
+from hpcddm.pipeline.latent_scale import SCALE_FILE
 from hpcddm.pipeline.train import train_keys
-from hpcddm.rundir import manifest
+from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 
 STEPS = 1000
@@ -30,7 +34,13 @@ transformer = DiTTransformer2DModel.from_pretrained(FOLDER, subfolder="transform
 Classes are 0 to {last_class}; the null class is {null_class}.
 The network predicts {prediction}, of images or latents ({channels}, {side}, {side}), at timestep = 1000 t,
 with data at t = 0 and noise at t = 1.
-{spacing}{scheduler}"""
+{space}{spacing}{scheduler}"""
+LATENTS = """
+What it sees of an image is (latents - shift) * scale, channel by channel, of the autoencoder {autoencoder}:
+shift = {shift}
+scale = {scale}
+Decode its samples as x / scale + shift; DiTPipeline itself divides by its autoencoder's scaling_factor.
+"""
 ORIGINAL_SPACING = """
 diffusers spaces the 128 frequencies of the time by 1/127 of their range, the original DiT and this network by 1/128
 (a network with `time_spacing: diffusers` would need no such line). Exactly this network's outputs come after
@@ -72,9 +82,10 @@ def export(root: Path, unit: str, output: Path) -> None:
     tensors, info = reading.layout("hpcddm").load(stored, None)
     theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
+    readme = _readme(unit, stored.sha256, info, config, scheduler, _space(run, experiment))
     try:
         _write(output, theirs, config, stored.description, scheduler)
-        (output / "README.txt").write_text(_readme(unit, stored.sha256, info, config, scheduler))
+        (output / "README.txt").write_text(readme)
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
     click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
@@ -138,7 +149,19 @@ def _json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def _readme(unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None) -> str:
+def _space(run: RunDir, experiment: Experiment) -> str:
+    """Describe the latents that the network sees; '' where it sees pixels."""
+    space = latent_space(experiment)
+    if space is None:
+        return ""
+    settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
+    name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings
+    return LATENTS.format(autoencoder=name, **(atomic.read_json(run.output(LATENT_SCALE, SCALE_FILE)) or {}))
+
+
+def _readme(
+    unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None, space: str
+) -> str:
     path = info.objective.schedule.name
     return README.format(
         unit=unit,
@@ -148,6 +171,7 @@ def _readme(unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler
         prediction=f"{info.objective.name} on the path {path}",
         channels=info.channels,
         side=info.image_size,
+        space=space,
         spacing=ORIGINAL_SPACING if info.model.time_spacing == "original" else "",
         scheduler=PIPELINE if scheduler is not None else NO_PIPELINE,
     )

@@ -17,9 +17,11 @@ from hpcddm.initial_weights import InitRequest
 from hpcddm.models.base import Denoiser
 from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.base import Objective
+from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Unit
+from hpcddm.spaces.settings import WHAT_X_IS
 
 START = "start.json"
 """File that describes a unit's initial weights, whose own file may be gone when the unit is complete; no output."""
@@ -70,7 +72,8 @@ def read_initial_weights(request: InitRequest, unit: Unit) -> tuple[Path, dict[s
     is_same = request.init_from.content in (None, digest)
     require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
     description = initial_weights.described(path, initial_weights.header(path).description, digest)
-    initial_weights.check(request, path, description)
+    space = unit.inputs.get(LATENT_SCALE)
+    initial_weights.check(request, path, description, space.digest_of(WHAT_X_IS) if space else None)
     if unit.ranks.rank == 0:
         atomic.write_json(unit.folder / START, initial_weights.record(path, description, digest))
     return path, weights

@@ -8,10 +8,9 @@ from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.ranges import range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.spaces.settings import WHAT_X_IS
 
 SCALE_FILE = "latent_scale.json"
-SPACE = "space"
-"""Part of the unit's outputs that says what x is: of which autoencoder, with which shift and scale."""
 
 
 def space_keys(experiment: Experiment) -> list[str]:
@@ -21,7 +20,9 @@ def space_keys(experiment: Experiment) -> list[str]:
 
 def space_parts(experiment: Experiment) -> dict[str, str]:
     """Return the parts of `space_keys` that count: what x is, not how the autoencoder's training went."""
-    return {LATENT_SCALE: SPACE} | dict.fromkeys(autoencoder_keys(experiment), "") if latent_space(experiment) else {}
+    return (
+        {LATENT_SCALE: WHAT_X_IS} | dict.fromkeys(autoencoder_keys(experiment), "") if latent_space(experiment) else {}
+    )
 
 
 class LatentScaleStage(Stage):

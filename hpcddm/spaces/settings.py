@@ -15,6 +15,9 @@ Measured = Literal["measured"]
 FLIP, INDEXED = "flip", "indexed"
 """Augmentation of which the latents can be a column, too, and the reading of those who read columns."""
 
+WHAT_X_IS = "space"
+"""Part of the outputs of the stage latent_scale: of which autoencoder x is, with which shift and scale."""
+
 
 class SpaceSettings(VariantSettings):
     """Settings of the space in which denoisers, routers and samplers see images."""
@@ -28,6 +31,11 @@ class SpaceSettings(VariantSettings):
     @abstractmethod
     def shape(self, channels: int, image_size: int) -> Shape:
         """Return the shape of x of images of so many channels and pixels a side."""
+
+    @property
+    def is_trained_in_run(self) -> bool:
+        """True where a network that the run trains on its own images says what x is."""
+        return False
 
     @property
     def coordinates(self) -> dict[str, Any]:
@@ -63,6 +71,10 @@ class LatentSpaceSettings(SpaceSettings):
         """Name and autoencoder; its weights, and shift and scale, are told by the digest of the stage latent_scale."""
         own = {key: value for key, value in hashed(self.autoencoder).items() if key != "weights"}
         return {"name": self.name, "autoencoder": own}
+
+    @property
+    def is_trained_in_run(self) -> bool:
+        return self.autoencoder.is_trained
 
     @property
     def is_measured(self) -> bool:

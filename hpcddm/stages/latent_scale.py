@@ -7,13 +7,14 @@ from hpcddm.config import Experiment
 from hpcddm.data.latents import Statistics
 from hpcddm.errors import require
 from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
-from hpcddm.pipeline.latent_scale import SCALE_FILE, SPACE
+from hpcddm.pipeline.latent_scale import SCALE_FILE
 from hpcddm.pipeline.latents import has_mirrored
 from hpcddm.pipeline.ranges import TRAIN, split_of
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.schema import hashed
+from hpcddm.spaces.settings import WHAT_X_IS
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -34,7 +35,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     made_of = [hashed(space.autoencoder), weights, has_mirrored(settings), numbers]
     rounded = {name: [round(value, 4) for value in values] for name, values in (numbers | measured).items()}
     print(", ".join(f"{name} {values}" for name, values in rounded.items()), flush=True)
-    return Result([SCALE_FILE], numbers | measured | {DIGESTS: {SPACE: digest(made_of)}})
+    return Result([SCALE_FILE], numbers | measured | {DIGESTS: {WHAT_X_IS: digest(made_of)}})
 
 
 def _per_channel(given: str | float | list[float], measured: Float64[np.ndarray, " c"], channels: int) -> list[float]:

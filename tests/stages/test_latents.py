@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hpcddm import initial_weights, plugins
+from hpcddm.commands import export
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.column_files import write_columns
@@ -17,11 +18,14 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.latents import MOMENTS, LatentInputs
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.initial_weights import OWN_WEIGHTS
 from hpcddm.networks import autoencoders
 from hpcddm.networks.inputs import training_inputs, x0_of
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
+from hpcddm.rundir.atomic import sha256
+from hpcddm.rundir.manifest import Manifest, Output
 from hpcddm.spaces.base import space_of
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.stages import autoencoder, latent_scale, latents
@@ -198,6 +202,30 @@ def test_weights_of_a_unit_in_latents_are_a_start_in_the_same_space(tmp_path, sp
     shape = settings.data.x_shape
     assert (data["channels"], data["image_size"]) == (shape.channels, shape.height)
     assert data["space"] == settings.data.space.coordinates and "weights" not in data["space"]["autoencoder"]
+
+
+def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_path):
+    settings = tiny(tmp_path, data__space=LATENT_SPACE, experts__init_from={"weights": str(tmp_path / "a.safetensors")})
+    unit = next(unit for unit in plan(settings) if unit.key == MONOLITH)
+    expected = unit.expected({key: Manifest(*key.split("/"), {}, {}, []) for key in unit.requires})
+    weights = tmp_path / "unit" / OWN_WEIGHTS
+    weights.parent.mkdir()
+    weights.write_bytes(b"tensors")
+    manifest.publish(weights.parent, replace(expected, outputs=[Output(OWN_WEIGHTS, 7, sha256(weights))]))
+    own = expected.inputs[f"{LATENT_SCALE}#space"]
+    request = initial_weights.denoiser_request(settings, None)
+    description = initial_weights.described(weights, {}, None)
+    for known in (own, None):
+        initial_weights.check(request, weights, description, known)
+    with pytest.raises(UserError, match="was trained on the latents of another run's autoencoder"):
+        initial_weights.check(request, weights, description, "0" * 64)
+
+
+def test_an_export_says_how_its_latents_are_decoded(made):
+    text = export._space(made.run, made.settings)
+    scale = json.loads((made.run.unit(LATENT_SCALE) / "latent_scale.json").read_text())
+    assert f"shift = {scale['shift']}\nscale = {scale['scale']}\n" in text
+    assert '"name": "kl_small"' in text and str(made.run.unit(AUTOENCODER)) in text
 
 
 def test_what_changes_no_latent_makes_no_training_stale(tmp_path):
