@@ -20,9 +20,9 @@ def space_keys(experiment: Experiment) -> list[str]:
 
 def space_parts(experiment: Experiment) -> dict[str, str]:
     """Return the parts of `space_keys` that count: what x is, not how the autoencoder's training went."""
-    return (
-        {LATENT_SCALE: WHAT_X_IS} | dict.fromkeys(autoencoder_keys(experiment), "") if latent_space(experiment) else {}
-    )
+    if latent_space(experiment) is None:
+        return {}
+    return {LATENT_SCALE: WHAT_X_IS} | dict.fromkeys(autoencoder_keys(experiment), "")
 
 
 class LatentScaleStage(Stage):
