@@ -1,7 +1,7 @@
 """The verb assign: the clusters of new samples, by the partition of a run, as a table of their keys."""
 
 import glob
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,13 +50,13 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     from hpcddm.data.table_writing import table_file
 
     collections = [NewSamples(settings) for settings in data]
-    clusters_of = _assigner(experiment, run)
+    assigner = _Assigner(experiment, run)
     sizes, hashes = [0] * experiment.cluster.experts, _Hashes()
     total = sum(samples.count() for samples in collections)
     columns = {"key": str} | ({"cluster": int} if cluster is None else {})
     with click.progressbar(length=total, label="assign") as bar, table_file(output, columns) as append:
         for block in _blocks(collections):
-            clusters, keys = clusters_of(block), [sample.key for sample in block]
+            clusters, keys = assigner.clusters_of(block), [sample.key for sample in block]
             hashes.add(keys)
             rows = zip(keys, clusters, strict=True)
             append(rows if cluster is None else [(key,) for key, number in rows if number == cluster])
@@ -120,45 +120,58 @@ def _settings_of(place: Path) -> dict[str, Any]:
     return {"name": "image_folder", "folder": str(place), **({} if has_splits else shared)}
 
 
-def _assigner(experiment: Experiment, run: RunDir) -> Callable[[list["NewSample"]], list[int]]:
-    """Return the function that finds the clusters of some samples by the partition of a run."""
-    import numpy as np
+class _Assigner:
+    """Finds the clusters of samples by the partition of a run."""
 
-    from hpcddm.clusterings.base import Clustering
-    from hpcddm.clusterings.new_samples import NewBlock
-    from hpcddm.clusterings.partition import read_arrays
-    from hpcddm.data.reader import ArrayReader
-    from hpcddm.encoders.image.base import SampleEncoder
-    from hpcddm.encoders.image.column import features_of
+    def __init__(self, experiment: Experiment, run: RunDir) -> None:
+        from hpcddm.clusterings.base import Clustering
+        from hpcddm.clusterings.partition import read_arrays
+        from hpcddm.encoders.image.base import SampleEncoder
 
-    own = experiment.cluster.clustering
-    partition = plugins.create(Clustering, own).load(read_arrays(run.output(CLUSTER, PARTITION)))
-    encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
+        own = experiment.cluster.clustering
+        self._experiment = experiment
+        self._partition = plugins.create(Clustering, own).load(read_arrays(run.output(CLUSTER, PARTITION)))
+        self._encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
 
-    def clusters_of(block: list["NewSample"]) -> list[int]:
-        keys, given, texts = ([getattr(row, name) for row in block] for name in ("key", "label", "caption"))
-        labels = None if None in given else np.array(given, dtype=np.int64)
-        _check_classes(experiment, keys, given)
-        captions = None if None in texts else texts
-        features = None
-        if encoder is not None:
-            nothing = np.zeros(len(block), dtype=np.int64)
-            images = np.stack([row.image for row in block])
-            reader = ArrayReader(images, nothing if labels is None else labels, nothing, captions)
-            # In the precision of the columns, as another one might give another cluster.
-            encoded = features_of(encoder, experiment.data, reader, range(len(block)), keys.__getitem__)
-            features = encoded.astype(np.float32)
-        return partition.assign(NewBlock(keys, features, labels), range(len(block))).tolist()
+    def clusters_of(self, block: list["NewSample"]) -> list[int]:
+        """Return the cluster of each sample; raises `UserError` naming one that has none."""
+        import numpy as np
 
-    return clusters_of
+        from hpcddm.clusterings.new_samples import NewBlock
+
+        keys, labels = [row.key for row in block], [row.label for row in block]
+        _check_classes(self._experiment, keys, labels)
+        classes = None if None in labels else np.array(labels, dtype=np.int64)
+        new = NewBlock(keys, self._features(block, keys, classes), classes)
+        return self._partition.assign(new, range(len(block))).tolist()
+
+    def _features(self, block: list["NewSample"], keys: list[str], classes: Any) -> Any:
+        """Compute the features, float32 (N, D); None where the clustering needs none."""
+        import numpy as np
+
+        from hpcddm.data.reader import ArrayReader
+        from hpcddm.encoders.image.column import as_column
+
+        if self._encoder is None:
+            return None
+        nothing, captions = np.zeros(len(block), dtype=np.int64), [row.caption for row in block]
+        images = np.stack([row.image for row in block])
+        reader = ArrayReader(
+            images, nothing if classes is None else classes, nothing, None if None in captions else captions
+        )
+        computed = self._encoder.features(reader, range(len(block)))
+        # In the precision of the columns, as another one might give another cluster.
+        column = as_column(self._encoder.settings, self._experiment.data, computed, keys.__getitem__)
+        return column.astype(np.float32)
 
 
 def _check_classes(experiment: Experiment, keys: list[str], labels: list[int | None]) -> None:
     """Raise `UserError` naming a sample of a class that the run does not have."""
     count = experiment.data.num_classes
+    if count is None or experiment.cluster.clustering.needs_features:
+        return
     for key, label in zip(keys, labels, strict=True):
-        wrong = not experiment.cluster.clustering.needs_features and label is not None and label >= (count or 0)
-        require(not wrong, f"{key}: class {label}, and the run has classes 0 to {(count or 0) - 1}")
+        require(label is None or label < count, f"{key}: class {label}, and the run has classes 0 to {count - 1}")
 
 
 def _blocks(collections: list["NewSamples"]) -> Iterator[list["NewSample"]]:

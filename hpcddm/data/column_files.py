@@ -43,6 +43,26 @@ def write_columns(path: Path, columns: Mapping[str, Rows | Blocks]) -> None:
             raise ValueError(f"{path}: columns of one file have equally many rows, not {counts}")
 
 
+def write_together(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: np.dtype, blocks: Iterable[Mapping[str, np.ndarray]]
+) -> None:
+    """Write columns whose blocks are made together, such as those of two views of the same images.
+
+    shapes: of the columns, equally many rows of each. Raises ValueError, and leaves the file as it was, for rows that
+    are missing.
+    """
+    with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+        datasets, start = {name: file.create_dataset(name, shape, dtype) for name, shape in shapes.items()}, 0
+        for block in blocks:
+            end = start + len(next(iter(block.values())))
+            for name, rows in block.items():
+                datasets[name][start:end] = rows
+            start = end
+        for name, dataset in datasets.items():
+            if start != len(dataset):
+                raise ValueError(f"{name}: {start} of {len(dataset)} rows")
+
+
 class Spool:
     """Columns whose number of rows is known at the end only: their blocks wait on disk; a context manager.
 

@@ -5,16 +5,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Int64, Integer
+from jaxtyping import Int64, Integer, UInt8
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import draws, evaluation_set
 from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.augmentations.settings import AugmentationSettings
-from hpcddm.data.catalog import Catalog, open_catalog
+from hpcddm.data.catalog import Catalog, blocks_of, open_catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.latents import MIRRORED, MOMENTS
+from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
 from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.reader import TarReader
@@ -31,6 +32,8 @@ from hpcddm.training.settings import Expert
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
 """Columns of a list, of the clusters and of the features."""
+READ_TOGETHER = 32
+"""Images that one thread reads ahead: of large ones a whole block for each thread would take gigabytes."""
 
 
 def catalog(unit: Unit, split: str) -> Catalog:
@@ -48,6 +51,16 @@ def reader(unit: Unit, split: str) -> TarReader:
     """Open a reader of a split; it knows the clusters where the unit reads the lists."""
     own = catalog(unit, split)
     return TarReader(own, clusters(own) if LISTS in unit.inputs else None)
+
+
+def images_ahead(
+    reader: TarReader, numbers: range, size: int, threads: int
+) -> Iterator[tuple[range, UInt8[np.ndarray, "n h w c"]]]:
+    """Yield consecutive blocks of samples with their images, which threads read ahead of their use."""
+    parts = (part for block in blocks_of(numbers, size) for part in blocks_of(block, READ_TOGETHER))
+    with Loader(reader.images, parts, threads) as images:
+        for block in blocks_of(numbers, size):
+            yield block, np.concatenate([next(images) for _ in blocks_of(block, READ_TOGETHER)])
 
 
 @contextmanager

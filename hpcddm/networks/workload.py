@@ -15,7 +15,7 @@ from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"
-AUTOENCODER, ENCODE_LATENTS = "autoencoder", "encoding to latents"
+AUTOENCODER, ENCODE_LATENTS, DECODE_LATENTS = "autoencoder", "encoding to latents", "decoding of latents"
 """Names of networks; a denoiser has the key of the first unit that trains one made alike: the monolith's, mostly."""
 TAR, READING, SINGLE_READING = "tar", "reading", "reading in one thread"
 """Names of the work without a network: images become PNG in a tar, or those of an adopted tar are decoded; images are
@@ -55,6 +55,10 @@ class Workload:
         if not self.settings.data.condition.encodes_in_steps:
             return []
         return [Work(TEXT_ENCODER, False, training.images, training.batch)]
+
+    def through_autoencoder(self, direction: str, images: int, batch: int) -> list[Work]:
+        """List the run of the autoencoder on so many images, to latents or back; nothing where x is no latent."""
+        return [Work(direction, False, images, batch)] if self.settings.data.space.reads_latents else []
 
     def sampling(
         self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations] = nfe.of_arm

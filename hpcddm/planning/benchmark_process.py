@@ -24,6 +24,7 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.devices import current_device
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import (
+    DECODE_LATENTS,
     DENOISER,
     ENCODE_LATENTS,
     ENCODER,
@@ -84,11 +85,11 @@ def _step(
         return lambda: tar.write_tar(path, (records[number] for number in numbers), size, channels, transform)
     if network == ENCODER:
         return costs.encoding(batch)
-    if network == ENCODE_LATENTS:
-        return costs.latents_encoding(batch)
     device = current_device() if on_gpu else torch.device("cpu")
     if network == TEXT_ENCODER:
         step = costs.encoding_captions(batch, device)
+    elif network in (ENCODE_LATENTS, DECODE_LATENTS):
+        step = costs.through_autoencoder(network, batch, device)
     else:
         step = (_training_step if is_training else _inference_step)(costs, network, batch, device)
     if device.type == "cpu":

@@ -12,12 +12,13 @@ from hpcddm import plugins, rooms
 from hpcddm.conditions.sentences import Sentences
 from hpcddm.config import Experiment
 from hpcddm.data.reader import ArrayReader
-from hpcddm.encoders.autoencoder.base import Autoencoder
+from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import autoencoders, denoisers, measuring, router
 from hpcddm.networks.workload import (
     AUTOENCODER,
+    DECODE_LATENTS,
     DENOISER,
     ENCODE_LATENTS,
     ENCODER,
@@ -97,11 +98,19 @@ class Costs:
         tokens = sentences.tokenised([" ".join(["a"] * condition.shape[0])] * count).to(device)
         return lambda: sentences.states(tokens)
 
-    def latents_encoding(self, count: int) -> Callable[[], object]:
-        """Return the autoencoder's run on so many images; of one that the run trains the weights are random."""
+    def through_autoencoder(self, direction: str, count: int, device: torch.device) -> Callable[[], object]:
+        """Return the autoencoder's run on so many images, to latents or back, with inputs on a device.
+
+        The weights of one that the run trains are random.
+        """
         data, own = self.settings.data, required_space(self.settings)
         autoencoder = plugins.create(Autoencoder, own.autoencoder, data)
-        images = to_unit(torch.from_numpy(self._images(count)))
+        if isinstance(autoencoder, TrainedAutoencoder):
+            autoencoder.network.to(device)
+        if direction == DECODE_LATENTS:
+            latents = torch.zeros(count, *data.x_shape, device=device)
+            return torch.no_grad()(lambda: autoencoder.decode(latents))
+        images = to_unit(torch.from_numpy(self._images(count))).to(device)
         return torch.no_grad()(lambda: autoencoder.encode(images))
 
     def _images(self, count: int) -> UInt8[np.ndarray, "n h w c"]:
@@ -116,8 +125,8 @@ class Costs:
             return _counted(self.encoding(1))
         if name == TEXT_ENCODER:
             return _counted(self.encoding_captions(1, torch.device("cpu")))
-        if name == ENCODE_LATENTS:
-            return _counted(self.latents_encoding(1))
+        if name in (ENCODE_LATENTS, DECODE_LATENTS):
+            return _counted(self.through_autoencoder(name, 1, torch.device("cpu")))
         counted = training_flops if is_training else forward_flops
         return counted(unallocated(lambda: self.network(name)), *self.inputs(name, 1))
 

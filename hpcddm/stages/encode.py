@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float16
+from jaxtyping import Float16, Float32
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
@@ -13,9 +13,9 @@ from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import TarReader
 from hpcddm.data.settings import ImageShape
 from hpcddm.devices import own_device
-from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.encoders.image.column import FEATURE_TYPE, features_of
-from hpcddm.networks.workload import ENCODER, SINGLE_READING, Work, Workload
+from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
+from hpcddm.encoders.image.column import FEATURE_TYPE, as_column
+from hpcddm.networks.workload import ENCODER, READING, Work, Workload
 from hpcddm.pipeline.encode import FEATURES
 from hpcddm.pipeline.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
@@ -38,19 +38,31 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def work(workload: Workload, key: str) -> list[Work]:
     """List the reading of one range, and the encoder's run on it."""
     reads_images = workload.settings.encode.encoder.reads_images
-    kinds = [SINGLE_READING, ENCODER] if reads_images else [ENCODER]
+    kinds = [READING, ENCODER] if reads_images else [ENCODER]
     return [Work(kind, False, workload.images_of(key), IMAGES_AT_ONCE) for kind in kinds]
 
 
 def _features(
     encoder: SampleEncoder, data: ImageShape, reader: TarReader, numbers: range, unit: Unit
 ) -> Iterator[Float16[np.ndarray, "n d"]]:
-    """Yield the features of consecutive images."""
-    for block in blocks_of(numbers, IMAGES_AT_ONCE):
+    """Yield the features of consecutive samples."""
+    for block, computed in _computed(encoder, reader, numbers, unit.data_threads):
         unit.stop_if_requested()
 
         def key_of(place: int, block: range = block) -> str:
             return reader.keys(block[place : place + 1])[0]
 
-        yield features_of(encoder, data, reader, block, key_of)
+        yield as_column(encoder.settings, data, computed, key_of)
         unit.heartbeat.beat(block[-1] + 1 - numbers.start, len(numbers))
+
+
+def _computed(
+    encoder: SampleEncoder, reader: TarReader, numbers: range, threads: int
+) -> Iterator[tuple[range, Float32[np.ndarray, "n d"]]]:
+    """Yield consecutive samples with what the encoder computes of them; images are read ahead of it."""
+    if isinstance(encoder, ImageEncoder):
+        for block, images in samples.images_ahead(reader, numbers, IMAGES_AT_ONCE, threads):
+            yield block, encoder.encode(images)
+    else:
+        for block in blocks_of(numbers, IMAGES_AT_ONCE):
+            yield block, encoder.features(reader, block)

@@ -17,7 +17,7 @@ from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.base import Classifier
 from hpcddm.networks import loading, measuring
-from hpcddm.networks.workload import Work, Workload
+from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.measuring import measuring_keys
@@ -74,7 +74,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     arms = arm_names(workload.settings)
     images = len([*arms, REFERENCE, REAL]) * (stop - start)
     measured = [Work(name_of(network), False, images, batch) for network in measuring_keys(workload.settings)]
-    return workload.sampling(arms, stop - start, batch) + measured
+    decoding = workload.through_autoencoder(DECODE_LATENTS, len(arms) * (stop - start), batch)
+    return [*workload.sampling(arms, stop - start, batch), *decoding, *measured]
 
 
 @dataclass

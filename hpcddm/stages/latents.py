@@ -1,6 +1,6 @@
 """Stage latents: the moments of the latents of a range of tars, as columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -9,12 +9,11 @@ from jaxtyping import Float16
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data import samples
-from hpcddm.data.catalog import blocks_of
-from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data.column_files import write_together
 from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
 from hpcddm.devices import own_device
 from hpcddm.errors import require
-from hpcddm.networks.workload import ENCODE_LATENTS, SINGLE_READING, Work, Workload
+from hpcddm.networks.workload import ENCODE_LATENTS, READING, Work, Workload
 from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import CATALOG
@@ -32,18 +31,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Encode the images of one range, and the mirrored ones where trainings see these; measure their latents."""
     own_device(unit)
     space: LatentSpace = plugins.create(LatentSpace, settings.data.space, settings.data, unit.input)
-    passes = [MOMENTS, MIRRORED] if has_mirrored(settings) else [MOMENTS]
+    names = [MOMENTS, MIRRORED] if has_mirrored(settings) else [MOMENTS]
     count, statistics = len(samples.range_of(unit)), Statistics.empty(space.shape.channels)
-    maps = required_space(settings).autoencoder.moments
-    columns = {
-        name: Blocks(
-            (count, maps, *space.shape),
-            np.dtype("<f2"),
-            _moments(space, unit, name == MIRRORED, statistics, (number * count, len(passes) * count)),
-        )
-        for number, name in enumerate(passes)
-    }
-    write_columns(unit.folder / LATENTS, columns)
+    shape = count, required_space(settings).autoencoder.moments, *space.shape
+    blocks = _moments(space, unit, names, statistics)
+    write_together(unit.folder / LATENTS, dict.fromkeys(names, shape), np.dtype("<f2"), blocks)
     made_of = [
         hashed(required_space(settings).autoencoder),
         [unit.inputs[key].digest for key in autoencoder_keys(settings)],
@@ -56,27 +48,25 @@ def run(settings: Experiment, unit: Unit) -> Result:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the reading of one range, and the autoencoder's run on it."""
-    images = workload.images_of(key) * (2 if has_mirrored(workload.settings) else 1)
-    return [Work(kind, False, images, IMAGES_AT_ONCE) for kind in (SINGLE_READING, ENCODE_LATENTS)]
+    images = workload.images_of(key)
+    encoded = images * (2 if has_mirrored(workload.settings) else 1)
+    return [Work(READING, False, images, IMAGES_AT_ONCE), Work(ENCODE_LATENTS, False, encoded, IMAGES_AT_ONCE)]
 
 
 def _moments(
-    space: LatentSpace, unit: Unit, mirrored: bool, statistics: "Statistics", progress: tuple[int, int]
-) -> Iterator[Float16[np.ndarray, "n m c h w"]]:
-    """Yield the moments of consecutive images; those that are not mirrored are added to the statistics.
-
-    progress: images that were encoded before these, and all.
-    """
+    space: LatentSpace, unit: Unit, names: Sequence[str], statistics: Statistics
+) -> Iterator[dict[str, Float16[np.ndarray, "n m c h w"]]]:
+    """Yield the moments of consecutive images by column; those that are not mirrored are added to the statistics."""
     reader, numbers = samples.reader(unit, split_of(unit.key)), samples.range_of(unit)
-    for block in blocks_of(numbers, IMAGES_AT_ONCE):
+    for block, images in samples.images_ahead(reader, numbers, IMAGES_AT_ONCE, unit.data_threads):
         unit.stop_if_requested()
-        images = torch.from_numpy(reader.images(block))
-        moments = space.moments(images.flip(2) if mirrored else images).cpu().numpy().astype(np.float16)
-        rows = np.flatnonzero(~np.isfinite(moments).all(axis=(1, 2, 3, 4)))
-        if len(rows):
-            key = reader.keys([block[int(rows[0])]])[0]
-            require(False, f"data.space.autoencoder: the latents of {key} are not finite in float16")
-        if not mirrored:
-            statistics.add(moments)
+        views = {MOMENTS: torch.from_numpy(images), MIRRORED: torch.from_numpy(images).flip(2)}
+        moments = {name: space.moments(views[name]).cpu().numpy().astype(np.float16) for name in names}
+        for values in moments.values():
+            rows = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2, 3, 4)))
+            if len(rows):
+                key = reader.keys([block[int(rows[0])]])[0]
+                require(False, f"data.space.autoencoder: the latents of {key} are not finite in float16")
+        statistics.add(moments[MOMENTS])
         yield moments
-        unit.heartbeat.beat(progress[0] + block[-1] + 1 - numbers.start, progress[1])
+        unit.heartbeat.beat(block[-1] + 1 - numbers.start, len(numbers))

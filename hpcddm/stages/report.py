@@ -19,7 +19,7 @@ from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import loading, nfe
-from hpcddm.networks.workload import Work, Workload
+from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.inspect import CLUSTERS_FILE, RANDOM_PICTURES
@@ -61,7 +61,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     shown = workload.sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES)
     inside = workload.sampling(arms, GALLERY_PICTURES, GALLERY_PICTURES, nfe.of_diagnostics)
     alone = nfe.NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
-    return [*shown, *inside, *workload.of_experts(GALLERY_PICTURES, GALLERY_PICTURES, alone)]
+    decoded = workload.through_autoencoder(DECODE_LATENTS, (len(arms) + experts) * GALLERY_PICTURES, GALLERY_PICTURES)
+    return [*shown, *inside, *workload.of_experts(GALLERY_PICTURES, GALLERY_PICTURES, alone), *decoded]
 
 
 def _merge(unit: Unit, arm: str, labels: np.ndarray) -> ImageSet:

@@ -31,7 +31,7 @@ from hpcddm.networks.router import (
 )
 from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, quality, router_nfe
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
-from hpcddm.networks.workload import ROUTER, Work, Workload
+from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
@@ -76,11 +76,13 @@ def work(workload: Workload, key: str) -> list[Work]:
     if drawing:
         drawn = drawing.images * settings.cluster.experts
         per_image = NetworkEvaluations(experts=float(drawing.steps * (1 if drawing.guidance == 1 else 2)))
-        work = [*workload.of_experts(drawn, settings.evaluate.batch, per_image), *work]
+        decoding = workload.through_autoencoder(DECODE_LATENTS, drawn, settings.evaluate.batch)
+        work = [*workload.of_experts(drawn, settings.evaluate.batch, per_image), *decoding, *work]
     if training:
         own = Work(ROUTER, True, training.images, training.batch)
-        # What experts have drawn was asked for by prompts.
-        return [own, *([] if drawing else workload.encoding_captions(own)), *work]
+        # What experts have drawn are images, which prompts have asked for.
+        images = workload.through_autoencoder(ENCODE_LATENTS, training.images, training.batch)
+        return [own, *(images if drawing else workload.encoding_captions(own)), *work]
     return [Work(ROUTER, False, counts["train"], SAMPLED_TOGETHER), *work]
 
 

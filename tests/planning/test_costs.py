@@ -10,13 +10,23 @@ from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, TEXT_ENCODER, Work
+from hpcddm.networks.workload import (
+    DECODE_LATENTS,
+    ENCODE_LATENTS,
+    ENCODER,
+    READING,
+    SINGLE_READING,
+    TAR,
+    TEXT_ENCODER,
+    Work,
+)
 from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
+from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.planning.costs import Costs
 from hpcddm.stages.report import GALLERY_PICTURES
-from tests.helpers import CLASSES, JOINED, SIDE, tiny
+from tests.helpers import CLASSES, JOINED, LATENT_SPACE, SIDE, tiny
 from tests.spaces.examples import pixels
 
 COUNTS = {"train": 96, "heldout": 40}
@@ -137,7 +147,7 @@ def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp
     found = {unit.key: own.work(unit.key) for unit in plan(own.settings)}
     assert {stage_of(key) for key, work in found.items() if not work} == {"catalog", "cluster", "assign", "lists"}
     networks = {network.network for work in found.values() for network in work}
-    assert networks == {TAR, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
+    assert networks == {TAR, READING, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
 
 
 def test_a_training_is_whole_batches_of_its_share(tmp_path):
@@ -156,3 +166,18 @@ def test_the_units_of_the_evaluation_share_its_work(tmp_path):
         return sum(own.flops(work) for key in keys for work in own.work(key))
 
     assert flops(whole) == flops(parts) > 0
+
+
+def test_what_is_drawn_in_latents_is_decoded_and_samples_for_a_router_are_encoded(tmp_path):
+    drawn = {"images": 5, "steps": 2, "guidance": 1.0}
+    own = costs(tmp_path, data__space=LATENT_SPACE, data__channels=3, router__samples=drawn)
+    kinds = {ENCODE_LATENTS, DECODE_LATENTS}
+    counted = {
+        unit.key: {work.network: work.images for work in own.work(unit.key) if work.network in kinds}
+        for unit in plan(own.settings)
+    }
+    assert counted[ROUTER] == {DECODE_LATENTS: 4 * 5, ENCODE_LATENTS: own.settings.router.training.images}
+    evaluated = sum(found.get(DECODE_LATENTS, 0) for key, found in counted.items() if key.startswith("evaluate/"))
+    assert evaluated == own.settings.evaluate.images * len(arm_names(own.settings))
+    assert counted["report/all"] == {DECODE_LATENTS: (len(arm_names(own.settings)) + 4) * GALLERY_PICTURES}
+    assert own.flops(Work(ENCODE_LATENTS, False, 1, 1)) != own.flops(Work(DECODE_LATENTS, False, 1, 1)) > 0

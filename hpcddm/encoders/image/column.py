@@ -1,29 +1,28 @@
 """Features as a column holds them: float16, every value finite."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float16
+from jaxtyping import Float16, Float32
 
-from hpcddm.data.columns import Numbers
-from hpcddm.data.reader import Reader
 from hpcddm.data.settings import ImageShape
-from hpcddm.encoders.image.base import SampleEncoder
+from hpcddm.encoders.image.settings import SampleEncoderSettings
 from hpcddm.errors import require
 
 FEATURE_TYPE = np.dtype("<f2")
 
 
-def features_of(
-    encoder: SampleEncoder[Any], data: ImageShape, reader: Reader, numbers: Numbers, key_of: Callable[[int], str]
+def as_column(
+    encoder: SampleEncoderSettings,
+    data: ImageShape,
+    computed: Float32[np.ndarray, "n d"],
+    key_of: Callable[[int], str],
 ) -> Float16[np.ndarray, "n d"]:
-    """Compute the features of some samples; key_of: key of the sample at a place among the numbers.
+    """Convert computed features; key_of: key of the sample in a row.
 
     Raises `UserError` naming the encoder, and the first sample whose features are no float16 values.
     """
-    name, dimensions = f"encode.encoder: {encoder.settings.name}", encoder.settings.dimensions(data)
-    computed = encoder.features(reader, numbers)
+    name, dimensions = f"encode.encoder: {encoder.name}", encoder.dimensions(data)
     count = computed.shape[1]
     require(count == dimensions, f"{name}: {count} features and not the {dimensions} of its settings")
     # Values beyond the range become infinite, which is looked for.

@@ -1,0 +1,57 @@
+"""Kernel distances of all arms of several runs by one pretrained encoder: python -m tests.benchmarks.one_ruler RUN ...
+
+Runs train their extractors on their own images, so FD and KID of one run say nothing of another's. Here the encoder of
+the first run's features, such as EfficientNet-Lite0, looks at the stored samples of all, beside the held-out images at
+the same places; the intervals come from halves of the samples, drawn 20 times.
+"""
+
+import argparse
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import hpcddm
+from hpcddm import plugins
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.metrics.kid import kernel_distance
+from hpcddm.pipeline.evaluate import REFERENCE, evaluate_range
+
+HALVES = 20
+
+
+def images_by_arm(root: Path) -> dict[str, np.ndarray]:
+    """Read the images of every arm of a run's evaluation, uint8 (N, H, W, C)."""
+    folders = sorted((root / "evaluate").iterdir(), key=lambda folder: evaluate_range(f"evaluate/{folder.name}"))
+    parts: dict[str, list[np.ndarray]] = {}
+    for folder in folders:
+        with h5py.File(folder / "evaluation.h5") as file:
+            for arm, group in file.items():
+                parts.setdefault(arm, []).append(group["images"][:])
+    return {arm: np.concatenate(images) for arm, images in parts.items()}
+
+
+def half_interval(samples: np.ndarray, real: np.ndarray, seed: int = 0) -> float:
+    """Estimate half the 95 % interval: halves of N samples vary about these as N samples do about all."""
+    draw = np.random.default_rng(seed)
+    halves = [draw.permutation(len(samples))[: len(samples) // 2] for _ in range(HALVES)]
+    return 2 * float(np.std([kernel_distance(samples[half], real) for half in halves], ddof=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    given = parser.parse_args()
+    settings = hpcddm.open(given.runs[0]).settings.encode.encoder
+    encoder = plugins.create(ImageEncoder, settings)
+    print(f"| run | arm | images | KID by {settings.name} |\n| --- | --- | --- | --- |")
+    for root in given.runs:
+        features = {arm: encoder.encode(images) for arm, images in images_by_arm(root).items()}
+        real = features.pop(REFERENCE)
+        for arm, samples in features.items():
+            distance, interval = kernel_distance(samples, real), half_interval(samples, real)
+            print(f"| {root.name} | {arm} | {len(samples)} | {distance:.4f} +- {interval:.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
