@@ -23,6 +23,8 @@ from hpcddm.errors import UserError
 
 Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""
+LARGE_ROW = mmap.PAGESIZE
+"""Bytes of a row from which on rows are asked for one by one; of smaller ones what lies beside them is soon needed."""
 MOST_OPEN = 8192
 """Number of open files that is enough for two splits of 256 ranges, with several files of columns each, and tars."""
 
@@ -40,6 +42,7 @@ class Column:
         self._rows = [self._files[path].rows(name, count) for path, count in parts.items()]
         self._starts = _starts(parts.values())
         self.dtype, self.item_shape = self._rows[0].dtype, self._rows[0].shape[1:]
+        self._is_large = self.dtype.itemsize * math.prod(self.item_shape) >= LARGE_ROW
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -49,11 +52,16 @@ class Column:
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
         rows = _checked(numbers, len(self))
-        if len(self._rows) == 1:
+        if len(self._rows) == 1 and not self._is_large:
             return self._rows[0][rows]
+        owned = {part: (places, rows[places] - self._starts[part]) for part, places in _by_part(rows, self._starts)}
+        if self._is_large:
+            files = [*self._files.values()]
+            for part, (_, own) in owned.items():
+                files[part].will_need(self.name, own, own + 1)
         gathered = np.empty((len(rows), *self.item_shape), self.dtype)
-        for part, places in _by_part(rows, self._starts):
-            gathered[places] = self._rows[part][rows[places] - self._starts[part]]
+        for part, (places, own) in owned.items():
+            gathered[places] = self._rows[part][own]
         return gathered
 
     def mapped(self) -> Shaped[np.ndarray, "n ..."]:
@@ -123,10 +131,10 @@ class RaggedColumn:
     """Several rows of every sample, not equally many, in parts that lie in several files; as `Column`."""
 
     def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
-        self._files = {path: _mapped(path) for path in parts}
+        self._name, self._files = f"{name}/{VALUES}", {path: _mapped(path) for path in parts}
         self._offsets = [self._files[path].rows(f"{name}/{OFFSETS}", count + 1) for path, count in parts.items()]
         ends = [int(offsets[-1]) for offsets in self._offsets]
-        self._values = [self._files[path].rows(f"{name}/{VALUES}", end) for path, end in zip(parts, ends, strict=True)]
+        self._values = [self._files[path].rows(self._name, end) for path, end in zip(parts, ends, strict=True)]
         self._starts = _starts(parts.values())
         self.dtype, self.item_shape = self._values[0].dtype, self._values[0].shape[1:]
 
@@ -139,14 +147,16 @@ class RaggedColumn:
         Raises IndexError for a number that no sample has.
         """
         rows = _checked(numbers, len(self))
-        gathered = np.zeros((len(rows), most, *self.item_shape), self.dtype)
+        spans, files = [], [*self._files.values()]
         for part, places in _by_part(rows, self._starts):
             own = rows[places] - self._starts[part]
             begins, ends = self._offsets[part][own].astype(np.int64), self._offsets[part][own + 1].astype(np.int64)
-            values = self._values[part]
-            for place, begin, end in zip(
-                places.tolist(), begins.tolist(), np.minimum(ends, begins + most).tolist(), strict=True
-            ):
+            ends = np.minimum(ends, begins + most)
+            files[part].will_need(self._name, begins, ends)
+            spans.append((self._values[part], zip(places.tolist(), begins.tolist(), ends.tolist(), strict=True)))
+        gathered = np.zeros((len(rows), most, *self.item_shape), self.dtype)
+        for values, copied in spans:
+            for place, begin, end in copied:
                 gathered[place, : end - begin] = values[begin:end]
         return gathered
 
@@ -182,6 +192,20 @@ class _MappedFile:
         if offset + values * dtype.itemsize > len(self._map):
             raise _unusable(self._path, f"column {name} ends behind its {len(self._map)} bytes")
         return np.frombuffer(self._map, dtype, values, offset).reshape(shape)
+
+    def will_need(self, name: str, begins: Int64[np.ndarray, " n"], ends: Int64[np.ndarray, " n"]) -> None:
+        """Have rows of a dataset read, from each begin to its end: all of them at once, and nothing beside them.
+
+        Rows that are copied without this wait for the disk one after the other, each for what the kernel reads ahead.
+        """
+        offset, shape, dtype = self._layouts[name]
+        row_bytes = dtype.itemsize * math.prod(shape[1:])
+        if offset is None or not row_bytes:
+            return
+        first = (offset + begins * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        for start, length in zip(first.tolist(), (offset + ends * row_bytes - first).tolist(), strict=True):
+            if length > 0:
+                self._map.madvise(mmap.MADV_WILLNEED, start, length)
 
 
 _FILES: WeakValueDictionary[tuple, _MappedFile] = WeakValueDictionary()

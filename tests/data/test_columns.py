@@ -1,3 +1,5 @@
+import math
+import mmap
 import random
 from itertools import pairwise
 
@@ -5,13 +7,14 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcddm.data import column_files
+from hpcddm.data import column_files, columns
 from hpcddm.data.column_files import Blocks, Spool, write_columns
 from hpcddm.data.columns import Column, TextColumn
 from hpcddm.errors import UserError
 from tests.helpers import python
 
-SHAPES = {"u4": (), "u8": (), "u2": (), "i4": (), "f4": (5,), "f2": (2, 3)}
+SHAPES = {"u4": (), "u8": (), "u2": (), "i4": (), "f4": (5,), "f2": (2, 3), "i8": (3, 200)}
+"""Shapes of the rows by type; those of the last one are longer than a page."""
 PARTS = [[7], [1, 0, 3], [4, 4, 4], [0, 9], [2, 0], [1] * 12]
 WORDS = ["", "a", "a red dress", "Ärmel und Ösen", "鞋 👟", "two\nlines", "odd \udcff byte"]
 
@@ -51,6 +54,32 @@ def test_gathered_rows_are_those_of_the_parts_one_behind_the_other(parts, name):
         assert np.array_equal(gathered, rows[np.array(numbers, dtype=int)])
     gathered[...] = 0
     assert np.array_equal(column.gather(range(len(rows))), rows)
+
+
+def test_long_rows_are_asked_for_together_before_they_are_copied(tmp_path, monkeypatch):
+    column = Column("moments", {path: 8 for path in write_moments(tmp_path)})
+    asked, size = [], column.dtype.itemsize * math.prod(column.item_shape)
+    monkeypatch.setattr(columns._MappedFile, "will_need", lambda *given: asked.append(given))
+    gathered = column.gather([9, 3, 15])
+    assert size > mmap.PAGESIZE and [own.tolist() for _, _, own, _ in asked] == [[3], [1, 7]]
+    assert np.array_equal(gathered[:, 0, 0], [9, 3, 15])
+
+
+def test_what_is_asked_for_lies_in_the_file(tmp_path):
+    (path, _) = write_moments(tmp_path)
+    file = columns._mapped(path)
+    file.will_need("moments", np.array([0, 7, 8]), np.array([8, 8, 8]))
+    with pytest.raises(ValueError, match="out of bounds"):
+        file.will_need("moments", np.array([9]), np.array([10]))
+
+
+def write_moments(folder):
+    """Two files of eight rows of 8 KiB; the first value of each is its number."""
+    for number, name in enumerate(("a.h5", "b.h5")):
+        rows = np.zeros((8, 2, 2048), "<f2")
+        rows[:, 0, 0] = np.arange(8) + 8 * number
+        write_columns(folder / name, {"moments": rows})
+    return folder / "a.h5", folder / "b.h5"
 
 
 def test_gathered_texts_are_those_that_were_written(parts):
