@@ -38,8 +38,9 @@ class LatentsStage(Stage):
         return [CATALOG, *autoencoder_keys(experiment)]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the autoencoder."""
-        return {"autoencoder": hashed(required_space(experiment).autoencoder), "mirrored": has_mirrored(experiment)}
+        """Cover the autoencoder, under its key in the experiment, by which weights are looked for before a submission."""
+        space = {"autoencoder": hashed(required_space(experiment).autoencoder)}
+        return {"data": {"space": space}, "mirrored": has_mirrored(experiment)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the moments in float16."""

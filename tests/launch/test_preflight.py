@@ -48,6 +48,18 @@ def test_weights_that_no_unit_to_run_reads_are_not_asked_for(case):
     case(stages=("train", "route"), **LITE0)
 
 
+@pytest.mark.parametrize("stage", ["latents", "train", "evaluate"])
+def test_every_stage_that_needs_an_autoencoder_asks_for_its_weights(case, stage):
+    autoencoder = {"name": "diffusers_kl", "weights": {"folder": "/nowhere/vae"}}
+    with pytest.raises(UserError, match=r"data\.space\.autoencoder: .*/nowhere/vae"):
+        case(
+            stages=(stage,),
+            data__space={"name": "autoencoder", "autoencoder": autoencoder},
+            data__image_size=64,
+            data__channels=3,
+        )
+
+
 def test_a_torn_file_of_weights_is_refused(case, tmp_path):
     path = tmp_path / "cache" / "weights" / "efficientnet_lite0-579344248a93e230.pth"
     path.parent.mkdir(parents=True)
