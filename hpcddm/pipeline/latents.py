@@ -38,7 +38,7 @@ class LatentsStage(Stage):
         return [CATALOG, *autoencoder_keys(experiment)]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the autoencoder, under its key in the experiment, by which weights are looked for before a submission."""
+        """Cover the autoencoder, under its key in the experiment: by this a submission looks for its weights."""
         space = {"autoencoder": hashed(required_space(experiment).autoencoder)}
         return {"data": {"space": space}, "mirrored": has_mirrored(experiment)}
 

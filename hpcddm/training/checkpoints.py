@@ -18,8 +18,8 @@ from hpcddm.training.engine import Engine
 KEPT = 2
 PROBE_BYTES = 1 << 20
 """Number of bytes that a disk must still take, or else it is full."""
-FORMAT = 3
-"""Format of `state.json`; formats 1 and 2 named the fingerprint of a training, its number of images included."""
+FORMAT = 4
+"""Format of `state.json`; in formats up to 3 DeepSpeed's files are those of gradients in bf16."""
 STATE = "state.json"
 
 

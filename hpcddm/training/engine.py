@@ -51,11 +51,15 @@ class Engine:
             "zero_optimization": {"stage": zero_stage},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
+            # In bf16 the small gradients of one micro batch, or rank, would be lost in the sum of all.
+            "data_types": {"grad_accum_dtype": "fp32"},
+            "communication_data_type": "fp32",
             "steps_per_print": 10**9,
         }
         self._engine, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
+        masters.handle_tensors_together(self._engine)
         self.model = self._engine
         self._ema = Ema(masters.master_weights(self._engine))
 
