@@ -1,0 +1,185 @@
+"""A training's step beside a hand-written one: python -m tests.benchmarks.training_step [--batch 8 32] [--ranks 1]
+
+Both train the quickstart's DiT in bf16 with fp32 weights and EMA on the same 4,096 random images: ours by the whole
+loop with heartbeat and log, the other one by thirty lines of torch (with several ranks by its DDP). Each rank is
+pinned to a core of its own. `model`: one batch again and again; `all`: images are gathered and converted, noise, times
+and dropped classes are drawn. Rounds alternate; a figure is images/s of all ranks, over the steps after the tenth.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from hpcddm.data.batch import NoisyBatch, NoisyBatches
+from hpcddm.data.draws import Draws
+from hpcddm.data.reader import ArrayReader
+from hpcddm.loading import load_experiment
+from hpcddm.networks import denoisers
+from hpcddm.rundir.heartbeat import HeartbeatWriter
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.attempt import open_attempt
+from hpcddm.runtime.environment import Ranks
+from hpcddm.runtime.stopping import StopFlag
+from hpcddm.runtime.unit import Unit
+from hpcddm.spaces.pixels import to_unit
+from hpcddm.training import loop
+from hpcddm.training.settings import Training
+from tests.orders import uniform
+from tests.training.pair import on_ranks
+
+IMAGES, SIDE, CLASSES, UNCOUNTED = 4096, 28, 10, 10
+SIDES, WORK = ("plain", "ours"), ("model", "all")
+KEY = "train/monolith"
+
+
+def arrays() -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(0)
+    return draw.integers(0, 256, (IMAGES, SIDE, SIDE, 1), np.uint8), draw.integers(0, CLASSES, IMAGES)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    experiment = load_experiment("quickstart")
+    return denoisers.build(experiment, experiment.expert_config(None)).train()
+
+
+def plain(share: int, steps: int, what: str, rank: int, ranks: int) -> float:
+    """Train by hand on one rank; return its images/s."""
+    images, labels = (torch.from_numpy(values) for values in arrays())
+    images, model = images.permute(0, 3, 1, 2).contiguous(), network()
+    weights = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
+    model.to(torch.bfloat16)
+    rounded = [parameter.data for parameter in model.parameters()]
+    average, optimizer = [w.detach().clone() for w in weights], torch.optim.AdamW(weights, weight_decay=0.0, fused=True)
+    trained: nn.Module = model if ranks == 1 else nn.parallel.DistributedDataParallel(model)
+
+    def batch() -> tuple[torch.Tensor, ...]:
+        rows = torch.randint(0, IMAGES, (share,))
+        x0, noise, t = images[rows].float().div(127.5).sub(1), torch.randn(share, 1, SIDE, SIDE), torch.rand(share)
+        condition = torch.where(torch.rand(share) < 0.1, CLASSES, labels[rows])
+        return torch.lerp(x0, noise, t.view(-1, 1, 1, 1)), t, condition, noise - x0
+
+    same, started = batch(), 0.0
+    for step in range(steps + UNCOUNTED):
+        if step == UNCOUNTED:
+            started = time.perf_counter()
+        x, t, condition, velocity = same if what == "model" else batch()
+        F.mse_loss(trained(x, t, condition).float(), velocity).backward()
+        for weight, parameter in zip(weights, model.parameters(), strict=True):
+            weight.grad, parameter.grad = parameter.grad.float(), None
+        nn.utils.clip_grad_norm_(weights, 1.0, foreach=True)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_copy_(rounded, weights)
+            torch._foreach_lerp_(average, weights, 0.001)
+    return steps * share / (time.perf_counter() - started)
+
+
+def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path) -> float:
+    """Train by the loop; return the images/s of one rank, from the first line of its loss function to the next."""
+    images, labels = arrays()
+    reader = ArrayReader(images, labels, np.zeros(IMAGES, np.int64))
+    settings = Training(
+        images=(steps + UNCOUNTED + 1) * share * ranks,
+        batch=share * ranks,
+        learning_rate=1e-3,
+        ema_halflife_images=6000,
+    )
+
+    def carried(rows: np.ndarray, dropped: torch.Tensor) -> torch.Tensor:
+        return torch.where(dropped, CLASSES, reader.labels(rows))
+
+    batches = NoisyBatches(
+        reader, uniform(0, KEY, IMAGES), Draws(0, KEY), carried, lambda condition: condition, 0.1, (1, SIDE, SIDE)
+    )
+    if what == "model":
+        same = batches.read(range(share))
+        batches.read = lambda sample_indices: same
+    stamps: list[float] = []
+
+    def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
+        stamps.append(time.perf_counter())
+        x = torch.lerp(batch.x0, batch.noise, batch.time.view(-1, 1, 1, 1))
+        drawn = model(x, batch.time, batch.condition)
+        return (drawn.float() - (batch.noise - batch.x0)).square().flatten(1).mean(1)
+
+    run, place = RunDir(root), Ranks(rank, rank, ranks, 1, "slurm-x-0123456789ab-7_0.0")
+    run.unit(KEY).mkdir(parents=True, exist_ok=True)
+    attempt = open_attempt(run.logs(KEY), place)
+    writer = HeartbeatWriter(attempt.folder, place.owner, attempt.number, "host")
+    unit = Unit(KEY, run, place, attempt, writer, StopFlag(), {}, "f", data_threads=0)
+    loop.train(loop.Task(0, network, loss, batches, to_unit), settings, unit)
+    return steps * share / (stamps[-1] - stamps[UNCOUNTED])
+
+
+def measure(side: str, batch: int, steps: int, what: str, ranks: int) -> float:
+    """Return the images/s of all ranks of one side, in a process of its own."""
+    arguments = [side, str(batch), str(steps), what, str(ranks)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-m", "tests.benchmarks.training_step", "--child", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SystemExit(done.stdout[-1000:] + done.stderr[-3000:])
+    return json.loads(done.stdout.rsplit("RESULT ", 1)[1])
+
+
+def child(side: str, batch: int, steps: int, what: str, ranks: int) -> float:
+    cores, share = sorted(os.sched_getaffinity(0)), batch // ranks
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        run: Callable[..., float] = plain if side == "plain" else partial(ours, root=root / "run")
+
+        def work(rank: int) -> None:
+            os.sched_setaffinity(0, {cores[rank]})
+            torch.set_num_threads(1)
+            if side == "plain" and ranks > 1:
+                store = dist.FileStore(str(root / "store"), ranks)
+                dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+            (root / str(rank)).write_text(str(run(share, steps, what, rank, ranks)))
+
+        if any(on_ranks(ranks, work)):
+            raise SystemExit("a rank failed")
+        return sum(float((root / str(rank)).read_text()) for rank in range(ranks))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--images", type=int, default=1600, help="images per figure")
+    given = parser.parse_args()
+    print("| ranks | batch | work | plain, images/s: best, median | ours | plain / ours: best, median |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for batch in given.batch:
+        for what in WORK:
+            rates: dict[str, list[float]] = {side: [] for side in SIDES}
+            for _ in range(given.rounds):
+                for side in SIDES:
+                    rates[side].append(measure(side, batch, given.images // batch, what, given.ranks))
+            best, middle = ({side: of(rates[side]) for side in SIDES} for of in (max, statistics.median))
+            cells = [f"{best[side]:.0f}, {middle[side]:.0f}" for side in SIDES]
+            ratios = ", ".join(f"{figures['plain'] / figures['ours']:.3f}" for figures in (best, middle))
+            print(f"| {given.ranks} | {batch} | {what} | {' | '.join(cells)} | {ratios} |", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        side, batch, steps, what, ranks = sys.argv[2:]
+        print("\nRESULT " + json.dumps(child(side, int(batch), int(steps), what, int(ranks))), flush=True)
+    else:
+        main()
