@@ -65,8 +65,8 @@ class Resources(UnitKeys):
     gpus_per_node: Annotated[int, Field(ge=0)] = 0
     memory_gb: Positive = 4
     minutes: Positive = 60
-    zero_stage: Literal[1] = 1
-    """Stage of DeepSpeed's ZeRO: how far a training is split among its ranks."""
+    zero_stage: Literal[0, 1, 2, 3] = 1
+    """Stage of DeepSpeed's ZeRO: what of a training is split among its ranks, from nothing to everything."""
     micro_batch: Positive | None = None
     """Largest number of images that a rank sends through a network at once; by default its whole share of a batch."""
 

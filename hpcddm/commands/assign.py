@@ -154,11 +154,10 @@ class _Assigner:
 
         if self._encoder is None:
             return None
-        nothing, captions = np.zeros(len(block), dtype=np.int64), [row.caption for row in block]
-        images = np.stack([row.image for row in block])
-        reader = ArrayReader(
-            images, nothing if classes is None else classes, nothing, None if None in captions else captions
-        )
+        nothing, images = np.zeros(len(block), dtype=np.int64), np.stack([row.image for row in block])
+        captions = [row.caption for row in block if row.caption is not None]
+        labels = nothing if classes is None else classes
+        reader = ArrayReader(images, labels, nothing, captions if len(captions) == len(block) else None)
         computed = self._encoder.features(reader, range(len(block)))
         # In the precision of the columns, as another one might give another cluster.
         column = as_column(self._encoder.settings, self._experiment.data, computed, keys.__getitem__)

@@ -63,13 +63,21 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
 
 
 def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
-    """Refuse to continue a training by another number of ranks than saved its state.
+    """Refuse to continue a training by another number of ranks, or in another stage of ZeRO, than saved its state.
 
     Raises `UserError` with both numbers, the keys and the folder.
     """
     newest = _newest_state(unit, run)
     saved = atomic.read_json(newest) if newest else None
-    if newest is None or saved is None or saved["world_size"] == resources.ranks:
+    if newest is None or saved is None:
+        return
+    stage = saved.get("zero_stage", resources.zero_stage)
+    if stage != resources.zero_stage:
+        raise UserError(
+            f"{unit.key}: {newest.parent} was saved with zero_stage {stage} and cannot be continued with"
+            f" {resources.zero_stage}; set zero_stage: {stage}, or delete {newest.parent.parent} to start it again"
+        )
+    if saved["world_size"] == resources.ranks:
         return
     raise UserError(
         f"{unit.key}: {newest.parent} was saved by {saved['world_size']} ranks and cannot be continued by"

@@ -41,6 +41,7 @@ class Checkpoints:
         self._trajectory = unit.trajectory
         self._world_size = unit.ranks.world_size
         self._local_rank = unit.ranks.local_rank
+        self._zero_stage = unit.zero_stage
         self._attempt = unit.attempt
 
     def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> float:
@@ -130,7 +131,7 @@ class Checkpoints:
     def candidates(self) -> list[tuple[Path, dict[str, Any]]]:
         """List the states that could be continued, newest first.
 
-        Raises `UserError` for one of another number of ranks, or of an earlier version.
+        Raises `UserError` for one of another number of ranks or stage of ZeRO, or of an earlier version.
         """
         candidates = self._states()[::-1]
         for folder, state in candidates:
@@ -144,6 +145,11 @@ class Checkpoints:
                     f"{folder} was saved by {state['world_size']} ranks and cannot be continued by {self._world_size};"
                     " ask for as many ranks, or delete the folder to start again"
                 )
+            if state["zero_stage"] != self._zero_stage:
+                raise UserError(
+                    f"{folder} was saved with zero_stage {state['zero_stage']} and cannot be continued with"
+                    f" {self._zero_stage}; set zero_stage as it was, or delete the folder to start again"
+                )
         return candidates
 
     def _publish(self, staged: Path, files: list[Written], images: int, loop: dict[str, Any]) -> None:
@@ -155,6 +161,7 @@ class Checkpoints:
             "images": images,
             "trajectory": self._trajectory,
             "world_size": self._world_size,
+            "zero_stage": self._zero_stage,
             "files": [asdict(file) for file in files],
             "loop": loop,
         }

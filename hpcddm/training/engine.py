@@ -34,7 +34,7 @@ class Engine:
         micro_batches: int = 1,
     ) -> None:
         deepspeed = masters.import_deepspeed(device)
-        self._training, self.micro_batches = training, micro_batches
+        self._training, self.micro_batches, self._zero_stage = training, micro_batches, zero_stage
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
@@ -52,7 +52,7 @@ class Engine:
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
             # In bf16 the small gradients of one micro batch, or rank, would be lost in the sum of all.
-            "data_types": {"grad_accum_dtype": "fp32"},
+            "data_types": {"grad_accum_dtype": "fp32"} if zero_stage else {},
             "communication_data_type": "fp32",
             "steps_per_print": 10**9,
         }
@@ -105,16 +105,21 @@ class Engine:
 
         Costs one model of host memory on rank 0, and a piece at a time everywhere else.
         """
+        fixed = {name: value.cpu() for name, value in self._fixed.items()} if dist.get_rank() == 0 else {}
+        return fixed | self.gathered(self._ema.shards)
+
+    def gathered(self, shards_of_this_rank: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Gather trained tensors, or averages of them, by name on the host of rank 0; elsewhere {}.
+
+        shards_of_this_rank: in the order and the shapes of `masters.master_weights`.
+        """
         names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
-        weights = {name: value.cpu() for name, value in self._fixed.items()} if dist.get_rank() == 0 else {}
-        for shard, parameters in zip(self._ema.shards, masters.parameter_groups(self._engine), strict=True):
-            flat, offset = _gather_to_first(shard), 0
-            if flat is None:
-                continue
-            for parameter in parameters:
-                # A view: safetensors writes from where the values lie.
-                weights[names[id(parameter)]] = flat[offset : offset + parameter.numel()].view(parameter.shape)
-                offset += parameter.numel()
+        weights: dict[str, torch.Tensor] = {}
+        for number, shard in enumerate(shards_of_this_rank):
+            shards = _gather_to_first(shard) if self._zero_stage else shard.view(1, -1)
+            if shards is not None and dist.get_rank() == 0:
+                unsharded = masters.unsharded(self._engine, number, shards)
+                weights |= {names[id(parameter)]: values for parameter, values in unsharded}
         return weights
 
     def _ema_file(self, folder: Path) -> Path:
@@ -122,7 +127,7 @@ class Engine:
 
 
 def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
-    """Concatenate the shards of all ranks, (ranks x length,), on the host of rank 0; None on the others."""
+    """Gather the shards of all ranks, (ranks, length), on the host of rank 0; return None on the others."""
     length, world_size = shard.numel(), dist.get_world_size()
     pieces = [slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE)]
     if dist.get_rank() > 0:
@@ -136,4 +141,4 @@ def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
             received = torch.empty_like(shard[piece])
             dist.recv(received, source)
             flat[source, piece].copy_(received)
-    return flat.view(-1)
+    return flat

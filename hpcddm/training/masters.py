@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -50,14 +51,38 @@ def _import_muon_uncompiled() -> None:
 
 
 def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
-    """Return this rank's shards of the flat fp32 weights, one per parameter group."""
-    optimizer = engine.optimizer
+    """Return this rank's shards of the fp32 weights, flat ones; without ZeRO (stage 0) all weights, one by one."""
+    optimizer, stage = engine.optimizer, engine.zero_optimization_stage()
+    if stage == 3:
+        return optimizer.fp32_partitioned_groups_flat
+    if stage == 0:
+        groups = optimizer.param_groups if engine.bfloat16_enabled() else engine.basic_optimizer.param_groups
+        return [weight for group in groups for weight in group["params"]]
     return optimizer.fp32_groups_flat_partition if _is_bf16(engine) else optimizer.single_partition_of_fp32_groups
 
 
-def parameter_groups(engine: "DeepSpeedEngine") -> list[list[nn.Parameter]]:
-    """Return the trained parameters of each group in the order in which the flat weights hold them."""
-    return engine.optimizer.bf16_groups if _is_bf16(engine) else engine.optimizer.bit16_groups
+def unsharded(engine: "DeepSpeedEngine", number: int, shards: torch.Tensor) -> Iterator[tuple[nn.Parameter, Any]]:
+    """Yield the trained parameters of a shard in `master_weights` with their values, in the shape of each.
+
+    shards: that of every rank, (ranks, length); without ZeRO that of one. Values are views where they lie together.
+    """
+    stage = engine.zero_optimization_stage()
+    if stage == 0:
+        parameter = [weight for weight in engine.module.parameters() if weight.requires_grad][number]
+        yield parameter, shards[0].view(parameter.shape)
+        return
+    offset = 0
+    if stage == 3:
+        # Each parameter is cut in as many parts as there are ranks, and the last part is filled up.
+        for parameter in engine.optimizer.fp16_groups[number]:
+            length = parameter.partition_numel()
+            parts = shards[:, offset : offset + length].reshape(-1)
+            yield parameter, parts[: parameter.ds_numel].view(parameter.ds_shape)
+            offset += length
+        return
+    for parameter in (engine.optimizer.bf16_groups if _is_bf16(engine) else engine.optimizer.bit16_groups)[number]:
+        yield parameter, shards.view(-1)[offset : offset + parameter.numel()].view(parameter.shape)
+        offset += parameter.numel()
 
 
 def handle_tensors_together(engine: "DeepSpeedEngine") -> None:
@@ -66,6 +91,8 @@ def handle_tensors_together(engine: "DeepSpeedEngine") -> None:
     They took a tenth of the step of a small network on a CPU. All values are the same but the gradient's norm, which
     is that of the flat gradient and not of the norms of its tensors: it differs by rounding.
     """
+    if engine.zero_optimization_stage() == 0 and not engine.bfloat16_enabled():
+        engine.clip_fp32_gradients = partial(_clip, engine)
     if not _is_bf16(engine):
         return
     optimizer = engine.optimizer
@@ -75,6 +102,17 @@ def handle_tensors_together(engine: "DeepSpeedEngine") -> None:
     if dist.get_world_size() == 1:
         engine.allreduce_gradients = _nothing
         optimizer.update_lp_params = partial(_round_weights, optimizer)
+
+
+def _clip(engine: "DeepSpeedEngine") -> None:
+    """Clip fp32 gradients without ZeRO, and take them away where they are not finite, which DeepSpeed does not do."""
+    weights = [weight for group in engine.optimizer.param_groups for weight in group["params"]]
+    norm = nn.utils.clip_grad_norm_(weights, engine.gradient_clipping(), foreach=True)
+    engine.optimizer._global_grad_norm = norm
+    engine.optimizer.overflow = not bool(norm.isfinite())
+    if engine.optimizer.overflow:
+        for weight in weights:
+            weight.grad = None
 
 
 def _is_bf16(engine: "DeepSpeedEngine") -> bool:
@@ -138,7 +176,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 def was_skipped(engine: "DeepSpeedEngine") -> bool:
     """Tell if the last step changed nothing, because the gradient of some rank was not finite."""
-    return engine.optimizer.overflow
+    return getattr(engine.optimizer, "overflow", False)
 
 
 def gradient_norm(engine: "DeepSpeedEngine") -> float | None:
@@ -153,7 +191,7 @@ def gradient_norm(engine: "DeepSpeedEngine") -> float | None:
 
 def state_files(engine: "DeepSpeedEngine", folder: Path, tag: str) -> list[Path]:
     """Return the files that this rank writes in `save_checkpoint`."""
-    files = [engine._get_zero_ckpt_name(str(folder), tag)]
+    files = [engine._get_zero_ckpt_name(str(folder), tag)] if engine.zero_optimization() else []
     if engine.save_non_zero_checkpoint:
         files.append(engine._get_ckpt_name(str(folder), tag))
     return [Path(file) for file in files]

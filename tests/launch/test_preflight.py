@@ -115,7 +115,7 @@ def saved(tmp_path):
     trajectory = manifest.read(run.unit(KEY)).trajectory
     (run.unit(KEY) / "manifest.json").unlink()
     for images, ranks, made in ((16, 8, trajectory), (32, 2, trajectory), (64, 5, "of other settings")):
-        state = {"trajectory": made, "world_size": ranks, "images": images}
+        state = {"trajectory": made, "world_size": ranks, "zero_stage": 1, "images": images}
         atomic.write_json(run.unit(KEY) / f"state/images-{images:012d}" / "state.json", state)
     return run, next(unit for unit in units if unit.key == KEY)
 
@@ -126,6 +126,13 @@ def test_another_number_of_ranks_than_saved_the_state_is_refused_before_the_queu
     words = f"{KEY}: .*images-000000000032 was saved by 2 ranks and cannot be continued by {ranks} "
     with pytest.raises(UserError, match=words):
         check_ranks(unit, run, Resources(**shape))
+
+
+def test_another_stage_of_zero_than_saved_the_state_is_refused_before_the_queue(saved):
+    run, unit = saved
+    words = f"{KEY}: .*32 was saved with zero_stage 1 and cannot be continued with 3; set zero_stage: 1"
+    with pytest.raises(UserError, match=words):
+        check_ranks(unit, run, Resources(nodes=2, zero_stage=3))
 
 
 def test_as_many_ranks_continue_and_a_state_of_other_inputs_stops_nobody(saved):

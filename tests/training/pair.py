@@ -35,6 +35,8 @@ from tests.training.scenarios import BATCH, KEY, STEPS, batches, build, training
 BAD_STEP = 3
 LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
 """Steps of a training that is interrupted between two points of its curve again and again."""
+STAGES = [(0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "bf16"), (3, "fp32"), (3, "bf16")]
+"""Stages of ZeRO that are interrupted, with a batch that is not finite; the others are trained in stage 1 and fp32."""
 WIDE = 4096
 """One layer of so many values squared, 64 MB: what is gathered shall stand out of what a process takes anyway."""
 
@@ -93,14 +95,21 @@ class Pairs:
         self.root, self.reader = root, write_tar(root)
 
     def train(
-        self, name: str, settings: Training, stop_after: int | None, bad_steps: range, world_size: int, threads: int
+        self,
+        name: str,
+        settings: Training,
+        stop_after: int | None,
+        bad_steps: range,
+        world_size: int,
+        threads: int,
+        stage: int,
     ) -> list[int]:
         """One attempt: a stop is requested of rank 1 during a step, and its loss of some steps is not finite."""
         run = RunDir(self.root / name)
         owner = f"slurm-x-0123456789ab-7_0.{len(attempts(run.logs(KEY)))}"
 
         def work(rank: int) -> None:
-            unit = self._unit(name, rank, owner, world_size, threads)
+            unit = self._unit(name, rank, owner, world_size, threads, stage)
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
             task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6)
             trained = loop.train(task, settings, unit)
@@ -109,12 +118,12 @@ class Pairs:
 
         return on_ranks(world_size, work)
 
-    def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, threads: int = 1) -> Unit:
+    def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, threads: int = 1, stage: int = 1) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(rank, rank, world_size, 1, owner)
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", data_threads=threads)
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", zero_stage=stage, data_threads=threads)
 
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0
@@ -158,11 +167,12 @@ class Pairs:
         bad_steps: range = range(0),
         world_size: int = 2,
         threads: int = 1,
+        stage: int = 1,
         **changes: object,
     ) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
         settings = training(**changes)
-        codes = [self.train(name, settings, stop, bad_steps, world_size, threads) for stop in (*stops, None)]
+        codes = [self.train(name, settings, stop, bad_steps, world_size, threads, stage) for stop in (*stops, None)]
         folder, (_, last) = self.root / name / KEY, attempts(RunDir(self.root / name).logs(KEY))[-1]
         found = {"codes": codes, "figures": heartbeat.read(last).figures}
         if not any(codes[-1]):
@@ -212,6 +222,10 @@ def main(root: Path) -> dict:
         for threads in (0, 1, 4):
             name, stops = f"{world_size} ranks, {threads} threads", [] if threads == 1 else [3, 2, 1]
             found[name] = pairs.chain(name, stops, world_size=world_size, threads=threads)
+    for stage, precision in STAGES:
+        for stops in ([], [3, 2]):
+            name = f"stage {stage}, {precision}, {len(stops)} stops"
+            found[name] = pairs.chain(name, stops, bad, stage=stage, precision=precision)
     loop.MOST_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}

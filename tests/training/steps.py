@@ -7,6 +7,7 @@ gradients of the parts of a batch in fp32 and knows nothing of ranks: each part 
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,10 +22,30 @@ from tests.training.pair import on_ranks
 from tests.training.scenarios import BATCH, build, training
 
 STEPS = 6
-PARTS = {"one rank": (1, 1), "two micro batches": (1, 2), "two ranks": (2, 1), "two ranks, two micro batches": (2, 2)}
-"""Ranks and micro batches of each."""
-CLIPS = {"": 1e9, ", clipped": 0.05}
-"""Ends of the names, and the largest norm of a gradient; those of these gradients are larger than the second one."""
+CLIP = 0.05
+"""Largest norm of a gradient where it is clipped; those of these gradients are larger."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to share the same batches."""
+
+    stage: int
+    ranks: int = 1
+    micro_batches: int = 1
+    precision: str = "bf16"
+    clip: float = 1e9
+
+    @property
+    def name(self) -> str:
+        clipped = " clipped" if self.clip == CLIP else ""
+        return f"stage {self.stage}, {self.ranks} x {self.micro_batches}, {self.precision}{clipped}"
+
+
+SHARED = ((1, 1), (1, 2), (2, 1), (2, 2))
+CASES = [Case(1, *shared, clip=clip) for shared in SHARED for clip in (1e9, CLIP)]
+CASES += [Case(stage, 2, 2, precision) for precision in ("fp32", "bf16") for stage in range(4)]
+CASES += [Case(stage, 2, 2, "fp32", CLIP) for stage in range(4)] + [Case(3, 4, 1, "fp32"), Case(0, precision="fp32")]
 
 
 def network() -> nn.Module:
@@ -36,69 +57,74 @@ def images(step: int) -> torch.Tensor:
     return torch.randn(BATCH, 64, generator=torch.Generator().manual_seed(step))
 
 
-def mean_loss(model: nn.Module, part: torch.Tensor) -> torch.Tensor:
-    return (model(part.bfloat16()).float() - part).square().mean()
+def mean_loss(model: nn.Module, part: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return (model(part.to(dtype)).float() - part).square().mean()
 
 
-def by_hand(settings: Training, parts: int) -> tuple[torch.Tensor, list[float]]:
-    """Train with as many lines as it takes; return the flat fp32 weights, and the gradient's norm in each step."""
-    model = network().bfloat16()
-    weights = [parameter.detach().float().requires_grad_() for parameter in model.parameters()]
-    optimizer, norms = torch.optim.AdamW(weights, weight_decay=settings.weight_decay, fused=True), []
+def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """Train with as many lines as it takes; return the fp32 weights by name, and the gradient's norm in each step."""
+    model, parts = network(), case.ranks * case.micro_batches
+    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
+    model.to(dtype)
+    weights = {name: parameter.detach().float().clone() for name, parameter in model.named_parameters()}
+    optimizer, norms = torch.optim.AdamW(weights.values(), weight_decay=settings.weight_decay, fused=True), []
     for step in range(STEPS):
-        for weight in weights:
+        for weight in weights.values():
             weight.grad = torch.zeros_like(weight)
         for part in images(step).chunk(parts):
-            (mean_loss(model, part) / parts).backward()
-            for weight, parameter in zip(weights, model.parameters(), strict=True):
-                weight.grad += parameter.grad.float()
+            (mean_loss(model, part, dtype) / parts).backward()
+            for name, parameter in model.named_parameters():
+                weights[name].grad += parameter.grad.float()
                 parameter.grad = None
-        norms.append(float(nn.utils.clip_grad_norm_(weights, settings.gradient_clip)))
+        norms.append(float(nn.utils.clip_grad_norm_(weights.values(), settings.gradient_clip)))
         warmed_up = min(1, BATCH * (step + 1) / settings.warmup_images)
         optimizer.param_groups[0]["lr"] = settings.learning_rate * warmed_up
         optimizer.step()
-        for weight, parameter in zip(weights, model.parameters(), strict=True):
-            parameter.data.copy_(weight.detach())
-    return torch.cat([weight.detach().flatten() for weight in weights]), norms
+        for name, parameter in model.named_parameters():
+            parameter.data.copy_(weights[name])
+    return weights, norms
 
 
-def by_engine(root: Path, settings: Training, ranks: int, micro_batches: int) -> tuple[torch.Tensor, list[float]]:
-    """Train by the engine; return the same, the weights of all ranks one behind the other."""
+def by_engine(root: Path, case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """Train by the engine; return the same."""
+    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
 
     def work(rank: int) -> None:
-        dist.init_process_group("gloo", store=dist.FileStore(str(root / "store"), ranks), rank=rank, world_size=ranks)
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+        store = dist.FileStore(str(root / "store"), case.ranks)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=case.ranks)
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case.ranks)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-        place, device = Ranks(rank, rank, ranks, 1, "me"), torch.device("cpu")
-        engine, norms = Engine(network(), settings, place, device, micro_batches=micro_batches), []
+        place, device = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu")
+        engine, norms = Engine(network(), settings, place, device, case.stage, case.micro_batches), []
         for step in range(STEPS):
-            for part in images(step).chunk(ranks)[rank].chunk(micro_batches):
-                engine.backward(mean_loss(engine.model, part))
+            for part in images(step).chunk(case.ranks)[rank].chunk(case.micro_batches):
+                engine.backward(mean_loss(engine.model, part, dtype))
             assert engine.step(BATCH * (step + 1))
             norms.append(engine.gradient_norm())
-        (shard,) = masters.master_weights(engine.model)
-        torch.save((shard, norms), root / f"{rank}.pt")
+        weights = engine.gathered(masters.master_weights(engine.model))
+        torch.save((weights, norms), root / f"{rank}.pt")
         dist.barrier()
 
     root.mkdir()
-    assert on_ranks(ranks, work) == [0] * ranks
-    shards, norms = zip(*(torch.load(root / f"{rank}.pt") for rank in range(ranks)), strict=True)
-    assert len({tuple(own) for own in norms}) == 1
-    return torch.cat(shards), norms[0]
+    assert on_ranks(case.ranks, work) == [0] * case.ranks, case
+    everyone = [torch.load(root / f"{rank}.pt") for rank in range(case.ranks)]
+    assert len({tuple(norms) for _, norms in everyone}) == 1
+    return everyone[0]
 
 
-def main(root: Path) -> dict[str, tuple[float, float]]:
+def main(root: Path) -> dict[str, tuple[float, str, float]]:
+    """Return the largest difference of a weight, the weight's name, and the largest one of a norm, by case."""
     found = {}
-    for name, (ranks, micro_batches) in PARTS.items():
-        for end, clip in CLIPS.items():
-            settings = training(precision="bf16", gradient_clip=clip)
-            expected, norms = by_hand(settings, ranks * micro_batches)
-            trained, engine_norms = by_engine(root / f"{name}{end}", settings, ranks, micro_batches)
-            pairs = zip(engine_norms, norms, strict=True)
-            found[name + end] = (
-                float((trained[: len(expected)] - expected).abs().max()),
-                max(abs(own - other) / other for own, other in pairs),
-            )
+    for case in dict.fromkeys(CASES):
+        settings = training(precision=case.precision, gradient_clip=case.clip)
+        (expected, norms), (trained, engine_norms) = (
+            by_hand(case, settings),
+            by_engine(root / case.name, case, settings),
+        )
+        assert trained.keys() == expected.keys()
+        worst, name = max((float((trained[name] - value).abs().max()), name) for name, value in expected.items())
+        pairs = zip(engine_norms, norms, strict=True)
+        found[case.name] = worst, name, max(abs(own - other) / other for own, other in pairs)
     return found
 
 

@@ -34,7 +34,7 @@ def unit(folder, trajectory):
     """As much of a unit as its training states ask for."""
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
     ranks = Ranks(0, 0, 1, 1, attempt.owner)
-    return SimpleNamespace(state=folder, trajectory=trajectory, ranks=ranks, attempt=attempt)
+    return SimpleNamespace(state=folder, trajectory=trajectory, ranks=ranks, zero_stage=1, attempt=attempt)
 
 
 def save(folder, trajectory, *images):

@@ -9,6 +9,9 @@ import pytest
 
 from tests.helpers import REPOSITORY
 
+STAGES = [(0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "bf16"), (3, "fp32"), (3, "bf16")]
+"""Those of pair.py, whose imports take seconds."""
+
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
@@ -46,6 +49,14 @@ def test_a_batch_with_a_loss_that_is_not_finite_is_skipped_counted_and_shown(fou
         assert found[name]["figures"]["skipped"] == 1 and "NaN" not in found[name]["curve"], name
     assert found["reference"]["facts"] == {"skipped_steps": 0} and "skipped" not in found["reference"]["figures"]
     assert "images 24 to 31: their gradient is not finite; step 1 that is skipped" in output
+
+
+@pytest.mark.parametrize("stage, precision", STAGES)
+def test_a_training_in_any_stage_of_zero_goes_on_where_it_was_and_skips_what_is_not_finite(found, stage, precision):
+    whole, stopped = (found[f"stage {stage}, {precision}, {stops} stops"] for stops in (0, 2))
+    assert whole["codes"] == [[0, 0]] and stopped["codes"] == [[3, 3], [3, 3], [0, 0]]
+    assert whole["facts"] == stopped["facts"] == {"skipped_steps": 1}
+    assert stopped["weights"] == whole["weights"] and stopped["curve"] == whole["curve"]
 
 
 def test_a_save_survives_such_a_batch_and_the_rest_is_as_without_the_save(found):
