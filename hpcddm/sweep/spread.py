@@ -37,10 +37,10 @@ class Spread:
         return metric.text(mean) + beside
 
 
-def over_seeds(rows: Iterable[SettingResult]) -> list[Spread]:
-    """Compute one entry for each setting and arm, in the rows' order; none unless several seeds were tried."""
+def over_seeds(rows: Iterable[SettingResult], fewest: int = 2) -> list[Spread]:
+    """Compute one entry for each setting and arm, in the rows' order; none for fewer seeds than `fewest`."""
     rows = list(rows)
-    if len({row.setting.get(SEED) for row in rows}) < 2:
+    if len({row.setting.get(SEED) for row in rows}) < fewest:
         return []
     groups: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, float]]]]] = {}
     for row in rows:

@@ -33,7 +33,7 @@ def arms(index: Index, home: RunDir) -> None:
     """Every measure of every setting and arm."""
     print(f"| setting | arm | {' | '.join(metric.title for metric in all_metrics())} |")
     print("| --- " * (2 + len(all_metrics())) + "|")
-    spreads = over_seeds(setting_results(index, home, states_by_files(index, home)))
+    spreads = over_seeds(setting_results(index, home, states_by_files(index, home)), fewest=1)
     floors = [spread for spread in spreads if spread.arm == FLOOR]
     for spread in [spread for spread in spreads if spread.arm != FLOOR] + floors[:1]:
         label = label_of(spread.setting, short_names(spread.setting)) if spread.arm != FLOOR else ""
