@@ -44,6 +44,7 @@ def part_of(total: Training, share: Fraction) -> Training:
             "images": whole_batches(total.images, total.batch) // total.batch * batch,
             "batch": batch,
             "warmup_images": int(total.warmup_images * share),
+            "decay_images": None if total.decay_images is None else math.ceil(total.decay_images * share),
             "ema_halflife_images": math.ceil(total.ema_halflife_images * share),
             "log_images": math.ceil(total.log_images * share),
         }

@@ -78,9 +78,20 @@ class Manifest:
 
     @property
     def trajectory(self) -> str:
-        """Hash over what a training state is a function of: all but the number of images at which the training ends."""
-        settings = {key: value for key, value in self.settings.items() if not key.endswith(LENGTH)}
+        """Hash over what a training state is a function of.
+
+        That is all but the number of images at which the training ends, unless the learning rate has fallen by then.
+        """
+        settings = {key: value for key, value in self.settings.items() if not self._is_length(key)}
         return digest({"settings": settings, "inputs": self.inputs})
+
+    def _is_length(self, key: str) -> bool:
+        """Tell if a setting says how long the training goes on, and nothing else."""
+        if not key.endswith(LENGTH):
+            return False
+        beside = key.removesuffix("images")
+        decays = self.settings.get(f"{beside}schedule") in ("cosine", "linear")
+        return not decays or self.settings.get(f"{beside}decay_images") is not None
 
 
 def digest(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -9,7 +10,7 @@ from torch import nn
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import masters
 from hpcddm.training.ema import Ema, update_weight
-from hpcddm.training.schedule import constant_with_warmup
+from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
 
 PIECE = 4_000_000
@@ -39,9 +40,10 @@ class Engine:
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
         optimizer = torch.optim.AdamW(
-            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            _parameter_groups(model, training.weight_decay),
             lr=training.learning_rate,
-            weight_decay=training.weight_decay,
+            betas=training.betas,
+            eps=training.eps,
             fused=True,
         )
         settings = {
@@ -75,7 +77,7 @@ class Engine:
         Returns whether the step was made: where the gradient of any rank is not finite, no rank changes anything.
         """
         for group in self._engine.optimizer.param_groups:
-            group["lr"] = constant_with_warmup(images_seen, self._training)
+            group["lr"] = learning_rate(images_seen, self._training)
         self._engine.step()
         if masters.was_skipped(self._engine):
             return False
@@ -124,6 +126,16 @@ class Engine:
 
     def _ema_file(self, folder: Path) -> Path:
         return folder / f"ema-rank{dist.get_rank()}.safetensors"
+
+
+def _parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Return AdamW's groups of trained parameters: matrices and kernels, which decay, and norms and biases."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if weight_decay == 0:
+        return [{"params": trained, "weight_decay": 0.0}]
+    groups = {weight_decay: [weight for weight in trained if weight.ndim > 1]}
+    groups[0.0] = [weight for weight in trained if weight.ndim <= 1]
+    return [{"params": own, "weight_decay": decay} for decay, own in groups.items() if own]
 
 
 def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:

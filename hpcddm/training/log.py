@@ -5,7 +5,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
-from hpcddm.training.schedule import constant_with_warmup
+from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
 
 FORMATS = {
@@ -56,7 +56,7 @@ class TrainingLog:
         rate, seconds = self._throughput.take(progress.images)
         figures = {
             "loss": progress.curve[-1][1],
-            "learning_rate": constant_with_warmup(progress.images, self._training),
+            "learning_rate": learning_rate(progress.images, self._training),
             "gradient_norm": gradient_norm,
             "images_per_second": rate,
             "data_wait": waited / seconds,

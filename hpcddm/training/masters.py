@@ -56,8 +56,7 @@ def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
     if stage == 3:
         return optimizer.fp32_partitioned_groups_flat
     if stage == 0:
-        groups = optimizer.param_groups if engine.bfloat16_enabled() else engine.basic_optimizer.param_groups
-        return [weight for group in groups for weight in group["params"]]
+        return [weight for group in optimizer.param_groups for weight in group["params"]]
     return optimizer.fp32_groups_flat_partition if _is_bf16(engine) else optimizer.single_partition_of_fp32_groups
 
 
@@ -68,7 +67,9 @@ def unsharded(engine: "DeepSpeedEngine", number: int, shards: torch.Tensor) -> I
     """
     stage = engine.zero_optimization_stage()
     if stage == 0:
-        parameter = [weight for weight in engine.module.parameters() if weight.requires_grad][number]
+        rounded = engine.optimizer.fp16_groups if engine.bfloat16_enabled() else None
+        groups = rounded or [group["params"] for group in engine.optimizer.param_groups]
+        parameter = [weight for group in groups for weight in group][number]
         yield parameter, shards[0].view(parameter.shape)
         return
     offset = 0

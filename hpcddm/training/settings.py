@@ -2,28 +2,52 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Name, PathSetting, Positive, StrictModel
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
 
 class Training(StrictModel):
-    """Settings of one training loop; all durations but `checkpoint_minutes` are counted in images."""
+    """Settings of one training loop, and of AdamW; all durations but `checkpoint_minutes` are counted in images."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"schedule", "decay_images", "final_rate", "betas", "eps"})
 
     images: Positive
     batch: Positive
     learning_rate: Annotated[float, Field(gt=0)]
     warmup_images: Annotated[int, Field(ge=0)] = 0
+    schedule: Literal["constant", "cosine", "linear", "inverse_root"] = "constant"
+    """Course of the learning rate after the warm-up."""
+    decay_images: Positive | None = None
+    """Images at which `cosine` and `linear` arrive at `final_rate`, by default all; those from which on `inverse_root`
+    falls, by default those of the warm-up."""
+    final_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `learning_rate` that is left at the end of `cosine` and `linear`."""
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0)] = 1e-8
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decay of matrices and kernels; norms and biases have none."""
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
     precision: Literal["fp32", "bf16"] = "bf16"
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     log_images: Positive = 1024
+
+    @model_validator(mode="after")
+    def _has_a_course(self) -> "Training":
+        if self.schedule == "constant" and (self.decay_images is not None or self.final_rate):
+            raise PydanticCustomError("inner", "schedule: constant never decays; name cosine, linear or inverse_root")
+        if self.schedule == "inverse_root" and not (self.decay_images or self.warmup_images):
+            raise PydanticCustomError("inner", "schedule: inverse_root needs decay_images, or a warm-up")
+        if self.schedule in ("cosine", "linear") and (self.decay_images or self.images) <= self.warmup_images:
+            raise PydanticCustomError("inner", "schedule: the rate arrives at its end within the warm-up")
+        return self
 
 
 class InitialWeights(StrictModel):

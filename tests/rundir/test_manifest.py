@@ -100,6 +100,15 @@ def test_the_trajectory_of_a_training_does_not_know_where_it_ends():
     assert replace(first, inputs={"lists/a": "y"}).trajectory != first.trajectory
 
 
+def test_a_rate_that_falls_to_the_end_of_a_training_makes_its_end_a_part_of_the_trajectory():
+    settings = {"training.images": 100, "training.schedule": "cosine"}
+    first = Manifest("train", "a", settings, {}, [])
+    assert replace(first, settings=settings | {"training.images": 200}).trajectory != first.trajectory
+    for own in ({"training.decay_images": 100}, {"training.schedule": "inverse_root"}):
+        named = replace(first, settings=settings | own)
+        assert replace(named, settings=settings | own | {"training.images": 200}).trajectory == named.trajectory
+
+
 def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
     lists = Manifest("lists", "all", {}, {}, [Output("a", 1, "x")], {"digests": {"expert-00": "d0"}})
     inputs = {"lists/all": lists, "catalog/all": lists, "cluster/all": lists}

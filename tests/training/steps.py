@@ -67,7 +67,12 @@ def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], li
     dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
     model.to(dtype)
     weights = {name: parameter.detach().float().clone() for name, parameter in model.named_parameters()}
-    optimizer, norms = torch.optim.AdamW(weights.values(), weight_decay=settings.weight_decay, fused=True), []
+    decays = {True: settings.weight_decay, False: 0.0}
+    groups = [
+        {"params": [weight for weight in weights.values() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
+        for is_matrix, decay in decays.items()
+    ]
+    optimizer, norms = torch.optim.AdamW(groups, betas=settings.betas, eps=settings.eps, fused=True), []
     for step in range(STEPS):
         for weight in weights.values():
             weight.grad = torch.zeros_like(weight)
@@ -78,7 +83,8 @@ def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], li
                 parameter.grad = None
         norms.append(float(nn.utils.clip_grad_norm_(weights.values(), settings.gradient_clip)))
         warmed_up = min(1, BATCH * (step + 1) / settings.warmup_images)
-        optimizer.param_groups[0]["lr"] = settings.learning_rate * warmed_up
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * warmed_up
         optimizer.step()
         for name, parameter in model.named_parameters():
             parameter.data.copy_(weights[name])
@@ -116,7 +122,7 @@ def main(root: Path) -> dict[str, tuple[float, str, float]]:
     """Return the largest difference of a weight, the weight's name, and the largest one of a norm, by case."""
     found = {}
     for case in dict.fromkeys(CASES):
-        settings = training(precision=case.precision, gradient_clip=case.clip)
+        settings = training(precision=case.precision, gradient_clip=case.clip, betas=(0.8, 0.95), eps=1e-6)
         (expected, norms), (trained, engine_norms) = (
             by_hand(case, settings),
             by_engine(root / case.name, case, settings),
