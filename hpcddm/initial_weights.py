@@ -171,8 +171,8 @@ def check(request: InitRequest, path: Path, description: dict[str, Any], latents
             raise UserError(f"{path}: {place} is {here} and the file's is {there}; {request.advice}")
     if request.space.is_trained_in_run and latents is not None and data.get(LATENTS) not in (None, latents):
         raise UserError(
-            f"{path}: was trained on the latents of another run's autoencoder; take this run's weights, or that run's"
-            " autoencoder: copy its folders autoencoder and latent_scale here, and submit again"
+            f"{path}: was trained on the latents of another run's autoencoder; take weights of this run; or, with the"
+            " same images and augmentations, copy autoencoder, latents and latent_scale of that run, and submit again"
         )
     before = description.get("objective", {}).get("schedule", {}).get("name")
     after = request.objective.schedule.name if request.objective else None
@@ -192,6 +192,11 @@ def check_file(request: InitRequest, path: Path) -> None:
         raise UserError(
             f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
         )
+
+
+def is_for_own_latents(path: Path) -> bool:
+    """Tell if a file's network was trained on latents that its run's own autoencoder made."""
+    return described(path, header(path).description, None).get("data", {}).get(LATENTS) is not None
 
 
 def record(path: Path, description: dict[str, Any], digest: str) -> dict[str, Any]:

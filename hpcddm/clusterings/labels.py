@@ -10,7 +10,7 @@ from hpcddm.clusterings.partition import Partition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data.columns import Numbers
-from hpcddm.errors import require
+from hpcddm.errors import UserError
 
 
 class Settings(ClusteringSettings):
@@ -59,8 +59,10 @@ class ClusterOfClass(Partition):
 
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
         labels = samples.labels(numbers)
-        largest = int(labels.max(initial=0))
-        require(largest < len(self.clusters), f"cluster.clustering.groups: no group has class {largest} of the images")
+        wrong = labels[(labels < 0) | (labels >= len(self.clusters))]
+        if len(wrong):
+            key = samples.keys([int(np.asarray(numbers)[labels == wrong[0]][0])])[0]
+            raise UserError(f"{key}: no group of cluster.clustering has class {wrong[0]}")
         return self.clusters[labels]
 
     def arrays(self) -> dict[str, np.ndarray]:

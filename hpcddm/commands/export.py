@@ -8,7 +8,7 @@ import click
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
 from hpcddm.objectives.settings import ObjectiveSettings
@@ -150,13 +150,16 @@ def _json(path: Path, values: dict[str, Any]) -> None:
 
 
 def _space(run: RunDir, experiment: Experiment) -> str:
-    """Describe the latents that the network sees; '' where it sees pixels."""
+    """Describe the latents that the network sees, '' where it sees pixels; raises `UserError` without their scale."""
     space = latent_space(experiment)
     if space is None:
         return ""
     settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
     name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings
-    return LATENTS.format(autoencoder=name, **(atomic.read_json(run.output(LATENT_SCALE, SCALE_FILE)) or {}))
+    path = run.output(LATENT_SCALE, SCALE_FILE)
+    numbers = atomic.read_json(path)
+    require(numbers is not None, f"{path}: missing or torn; it says how the latents are decoded: fetch it again")
+    return LATENTS.format(autoencoder=name, **(numbers or {}))
 
 
 def _readme(

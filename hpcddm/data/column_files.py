@@ -48,19 +48,23 @@ def write_together(
 ) -> None:
     """Write columns whose blocks are made together, such as those of two views of the same images.
 
-    shapes: of the columns, equally many rows of each. Raises ValueError, and leaves the file as it was, for rows that
-    are missing.
+    shapes: of the columns, equally many rows of each. Raises ValueError, and leaves the file as it was, for rows or
+    columns that are missing, and for too many.
     """
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
         datasets, start = {name: file.create_dataset(name, shape, dtype) for name, shape in shapes.items()}, 0
+        count = min(map(len, datasets.values()))
         for block in blocks:
-            end = start + len(next(iter(block.values())))
+            lengths = {len(rows) for rows in block.values()}
+            if block.keys() != datasets.keys() or len(lengths) != 1 or start + min(lengths) > count:
+                found = {name: len(rows) for name, rows in block.items()}
+                raise ValueError(f"{path}: a block of {found} rows behind {start} of {count} of {', '.join(datasets)}")
+            end = start + lengths.pop()
             for name, rows in block.items():
                 datasets[name][start:end] = rows
             start = end
-        for name, dataset in datasets.items():
-            if start != len(dataset):
-                raise ValueError(f"{name}: {start} of {len(dataset)} rows")
+        if start != count:
+            raise ValueError(f"{path}: {start} of {count} rows")
 
 
 class Spool:

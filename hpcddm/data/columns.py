@@ -9,6 +9,7 @@ import mmap
 import os
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -205,7 +206,9 @@ class _MappedFile:
         first = (offset + begins * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         for start, length in zip(first.tolist(), (offset + ends * row_bytes - first).tolist(), strict=True):
             if length > 0:
-                self._map.madvise(mmap.MADV_WILLNEED, start, length)
+                # Advice that the system does not take changes no value.
+                with suppress(OSError):
+                    self._map.madvise(mmap.MADV_WILLNEED, start, length)
 
 
 _FILES: WeakValueDictionary[tuple, _MappedFile] = WeakValueDictionary()

@@ -13,6 +13,7 @@ from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import variants_of
 from hpcddm.site import Resources, Site
+from hpcddm.training.settings import STATE_FORMAT
 from hpcddm.weights import SettingsWithWeights
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
@@ -63,7 +64,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
 
 
 def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
-    """Refuse to continue a training by another number of ranks, or in another stage of ZeRO, than saved its state.
+    """Refuse to continue a training by another number of ranks, stage of ZeRO, or version than saved its state.
 
     Raises `UserError` with both numbers, the keys and the folder.
     """
@@ -71,7 +72,12 @@ def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
     saved = atomic.read_json(newest) if newest else None
     if newest is None or saved is None:
         return
-    stage = saved.get("zero_stage", resources.zero_stage)
+    if saved.get("format") != STATE_FORMAT:
+        raise UserError(
+            f"{unit.key}: {newest.parent} was saved by an earlier version of hpcddm; go on with that one, or delete"
+            f" {newest.parent.parent} to start it again"
+        )
+    stage = saved["zero_stage"]
     if stage != resources.zero_stage:
         raise UserError(
             f"{unit.key}: {newest.parent} was saved with zero_stage {stage} and cannot be continued with"

@@ -1,6 +1,7 @@
 """Decisions of `submit` before anything is submitted: what is complete, what is missing, what may start here."""
 
 import os
+import sys
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.pipeline.keys import OTHER_STAGES
+from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
@@ -34,6 +35,11 @@ CONTENT = "data.content"
 """Key of the hash of the images."""
 IMAGES_TRIED = 16
 """Images of a split that submit tries, until it can read one."""
+FOREIGN_LATENTS = (
+    "note: {path} was trained on latents of an autoencoder that its run trained; if that of this run comes out"
+    " otherwise, no training starts; with the same images and augmentations, copy autoencoder, latents and latent_scale"
+    " of that run first"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,10 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
     for request in {
         (request.place, request.model_place, request.objective_place): request for request in requests
     }.values():
-        initial_weights.check_file(request, Path(request.init_from.weights))
+        path = Path(request.init_from.weights)
+        initial_weights.check_file(request, path)
+        if LATENT_SCALE in keys and request.space.is_trained_in_run and initial_weights.is_for_own_latents(path):
+            print(FOREIGN_LATENTS.format(path=path), file=sys.stderr)
 
 
 def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:

@@ -7,8 +7,8 @@ from hpcddm.training.settings import Training
 CURVE_POINT_BYTES = 560
 """Bytes of one point of a loss curve: as JSON, as TensorBoard events with the other figures, and as line of a log."""
 KEPT_STATES, STAGED_STATES = 2, 1
-STATE_FILES = 6
-"""Files of a training state of one rank; every further rank writes two more."""
+STATE_FILES, FILES_PER_RANK = 6, 3
+"""Files of a training state of one rank, and those that every further rank writes at most, which is in ZeRO-3."""
 TAR_BLOCK_BYTES, PNG_CHUNK_BYTES, COLUMNS_BYTES = 512, 80, 84
 """Bytes of a tar's block, of a PNG's chunks, and of the columns of one sample without a caption."""
 LIST_ENTRY_BYTES, CLUSTER_BYTES = 4, 2
@@ -38,5 +38,5 @@ def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
     states = KEPT_STATES + STAGED_STATES
     curve = CURVE_POINT_BYTES * (training.images // training.log_images + 1)
     # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.
-    files = 5 + states * (STATE_FILES + 2) + states * 2 * (ranks - 1)
+    files = 5 + states * (STATE_FILES + 2) + states * FILES_PER_RANK * (ranks - 1)
     return DiskSpace(4 * parameters + curve, states * state_bytes(parameters, training), files)

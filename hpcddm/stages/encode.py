@@ -46,8 +46,7 @@ def _features(
     encoder: SampleEncoder, data: ImageShape, reader: TarReader, numbers: range, unit: Unit
 ) -> Iterator[Float16[np.ndarray, "n d"]]:
     """Yield the features of consecutive samples."""
-    for block, computed in _computed(encoder, reader, numbers, unit.data_threads):
-        unit.stop_if_requested()
+    for block, computed in _computed(encoder, reader, numbers, unit):
 
         def key_of(place: int, block: range = block) -> str:
             return reader.keys(block[place : place + 1])[0]
@@ -57,12 +56,14 @@ def _features(
 
 
 def _computed(
-    encoder: SampleEncoder, reader: TarReader, numbers: range, threads: int
+    encoder: SampleEncoder, reader: TarReader, numbers: range, unit: Unit
 ) -> Iterator[tuple[range, Float32[np.ndarray, "n d"]]]:
     """Yield consecutive samples with what the encoder computes of them; images are read ahead of it."""
     if isinstance(encoder, ImageEncoder):
-        for block, images in samples.images_ahead(reader, numbers, IMAGES_AT_ONCE, threads):
+        for block, images in samples.images_ahead(reader, numbers, IMAGES_AT_ONCE, unit.data_threads):
+            unit.stop_if_requested()
             yield block, encoder.encode(images)
     else:
         for block in blocks_of(numbers, IMAGES_AT_ONCE):
+            unit.stop_if_requested()
             yield block, encoder.features(reader, block)

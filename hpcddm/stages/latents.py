@@ -60,8 +60,9 @@ def _moments(
     reader, numbers = samples.reader(unit, split_of(unit.key)), samples.range_of(unit)
     for block, images in samples.images_ahead(reader, numbers, IMAGES_AT_ONCE, unit.data_threads):
         unit.stop_if_requested()
-        views = {MOMENTS: torch.from_numpy(images), MIRRORED: torch.from_numpy(images).flip(2)}
-        moments = {name: space.moments(views[name]).cpu().numpy().astype(np.float16) for name in names}
+        seen = torch.from_numpy(images)
+        views = {name: seen.flip(2) if name == MIRRORED else seen for name in names}
+        moments = {name: space.moments(view).cpu().numpy().astype(np.float16) for name, view in views.items()}
         for values in moments.values():
             rows = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2, 3, 4)))
             if len(rows):

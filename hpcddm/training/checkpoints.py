@@ -14,12 +14,11 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine
+from hpcddm.training.settings import STATE_FORMAT
 
 KEPT = 2
 PROBE_BYTES = 1 << 20
 """Number of bytes that a disk must still take, or else it is full."""
-FORMAT = 4
-"""Format of `state.json`; in formats up to 3 DeepSpeed's files are those of gradients in bf16."""
 STATE = "state.json"
 
 
@@ -135,7 +134,7 @@ class Checkpoints:
         """
         candidates = self._states()[::-1]
         for folder, state in candidates:
-            if state.get("format") != FORMAT:
+            if state.get("format") != STATE_FORMAT:
                 raise UserError(
                     f"{folder} was saved by an earlier version of hpcddm; go on with that one, or delete the folder to"
                     " start again"
@@ -157,7 +156,7 @@ class Checkpoints:
         if fault := _unseen(staged, files):
             raise RuntimeError(f"{fault}; the training state at {images} images is not published")
         state = {
-            "format": FORMAT,
+            "format": STATE_FORMAT,
             "images": images,
             "trajectory": self._trajectory,
             "world_size": self._world_size,
@@ -227,4 +226,4 @@ def _is_of(state: Any, trajectory: str) -> TypeGuard[dict[str, Any]]:
 
 
 def _files(state: dict[str, Any]) -> list[Written]:
-    return [Written(**file) for file in state["files"]] if state.get("format") == FORMAT else []
+    return [Written(**file) for file in state["files"]] if state.get("format") == STATE_FORMAT else []

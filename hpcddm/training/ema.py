@@ -23,7 +23,7 @@ def update_weight(images_seen: int, training: Training) -> float:
 
 
 class Ema:
-    """Average of this rank's shards of the fp32 weights, flat tensors, one per parameter group."""
+    """Average of this rank's fp32 weights, in the order and the shapes of `masters.master_weights`."""
 
     def __init__(self, masters: list[torch.Tensor]) -> None:
         self.shards = [shard.detach().clone() for shard in masters]

@@ -35,7 +35,7 @@ class Engine:
         micro_batches: int = 1,
     ) -> None:
         deepspeed = masters.import_deepspeed(device)
-        self._training, self.micro_batches, self._zero_stage = training, micro_batches, zero_stage
+        self._training, self.micro_batches, self._is_sharded = training, micro_batches, zero_stage > 0
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
@@ -61,7 +61,7 @@ class Engine:
         self._engine, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
-        masters.handle_tensors_together(self._engine)
+        masters.adapt(self._engine)
         self.model = self._engine
         self._ema = Ema(masters.master_weights(self._engine))
 
@@ -79,6 +79,7 @@ class Engine:
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate(images_seen, self._training)
         self._engine.step()
+        masters.forget_gradients(self._engine)
         if masters.was_skipped(self._engine):
             return False
         self._ema.update(masters.master_weights(self._engine), update_weight(images_seen, self._training))
@@ -94,8 +95,11 @@ class Engine:
     def save(self, folder: Path) -> list[Path]:
         """Write this rank's part of the training state and return the files that it consists of."""
         self._engine.save_checkpoint(str(folder), tag=TAG, save_latest=False)
-        self._ema.save(self._ema_file(folder))
-        return [self._ema_file(folder), *masters.state_files(self._engine, folder, TAG)]
+        files = masters.state_files(self._engine, folder, TAG)
+        if self._is_sharded or dist.get_rank() == 0:
+            self._ema.save(self._ema_file(folder))
+            files.append(self._ema_file(folder))
+        return files
 
     def load(self, folder: Path) -> None:
         """Continue from a training state of the same world size."""
@@ -118,14 +122,14 @@ class Engine:
         names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
         weights: dict[str, torch.Tensor] = {}
         for number, shard in enumerate(shards_of_this_rank):
-            shards = _gather_to_first(shard) if self._zero_stage else shard.view(1, -1)
-            if shards is not None and dist.get_rank() == 0:
-                unsharded = masters.unsharded(self._engine, number, shards)
-                weights |= {names[id(parameter)]: values for parameter, values in unsharded}
+            for piece, parameters in masters.pieces(self._engine, number):
+                flat = _gather_to_first(shard[piece]) if self._is_sharded else _on_first(shard)
+                shaped = () if flat is None else masters.in_shapes(parameters, flat)
+                weights |= {names[id(parameter)]: values for parameter, values in shaped}
         return weights
 
     def _ema_file(self, folder: Path) -> Path:
-        return folder / f"ema-rank{dist.get_rank()}.safetensors"
+        return folder / f"ema-rank{dist.get_rank() if self._is_sharded else 0}.safetensors"
 
 
 def _parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -139,7 +143,7 @@ def _parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, A
 
 
 def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
-    """Gather the shards of all ranks, (ranks, length), on the host of rank 0; return None on the others."""
+    """Concatenate the shards of all ranks, (ranks x length,), on the host of rank 0; return None on the others."""
     length, world_size = shard.numel(), dist.get_world_size()
     pieces = [slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE)]
     if dist.get_rank() > 0:
@@ -153,4 +157,9 @@ def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
             received = torch.empty_like(shard[piece])
             dist.recv(received, source)
             flat[source, piece].copy_(received)
-    return flat
+    return flat.view(-1)
+
+
+def _on_first(whole: torch.Tensor) -> torch.Tensor | None:
+    """Return the values of a tensor that every rank has, flat, on the host of rank 0; None on the others."""
+    return whole.detach().cpu().flatten() if dist.get_rank() == 0 else None

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -60,46 +60,63 @@ def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
     return optimizer.fp32_groups_flat_partition if _is_bf16(engine) else optimizer.single_partition_of_fp32_groups
 
 
-def unsharded(engine: "DeepSpeedEngine", number: int, shards: torch.Tensor) -> Iterator[tuple[nn.Parameter, Any]]:
-    """Yield the trained parameters of a shard in `master_weights` with their values, in the shape of each.
-
-    shards: that of every rank, (ranks, length); without ZeRO that of one. Values are views where they lie together.
-    """
-    stage = engine.zero_optimization_stage()
-    if stage == 0:
-        rounded = engine.optimizer.fp16_groups if engine.bfloat16_enabled() else None
-        groups = rounded or [group["params"] for group in engine.optimizer.param_groups]
-        parameter = [weight for group in groups for weight in group][number]
-        yield parameter, shards[0].view(parameter.shape)
-        return
-    offset = 0
+def pieces(engine: "DeepSpeedEngine", number: int) -> Iterator[tuple[slice, list[nn.Parameter]]]:
+    """Yield the pieces of a shard in `master_weights` that lie together in all ranks' shards, with their parameters."""
+    optimizer, stage = engine.optimizer, engine.zero_optimization_stage()
     if stage == 3:
+        offset = 0
         # Each parameter is cut in as many parts as there are ranks, and the last part is filled up.
-        for parameter in engine.optimizer.fp16_groups[number]:
-            length = parameter.partition_numel()
-            parts = shards[:, offset : offset + length].reshape(-1)
-            yield parameter, parts[: parameter.ds_numel].view(parameter.ds_shape)
-            offset += length
-        return
-    for parameter in (engine.optimizer.bf16_groups if _is_bf16(engine) else engine.optimizer.bit16_groups)[number]:
-        yield parameter, shards.view(-1)[offset : offset + parameter.numel()].view(parameter.shape)
-        offset += parameter.numel()
+        for parameter in optimizer.fp16_groups[number]:
+            yield slice(offset, offset + parameter.partition_numel()), [parameter]
+            offset += parameter.partition_numel()
+    elif stage == 0:
+        whole = [group["params"] for group in optimizer.param_groups]
+        groups = optimizer.fp16_groups if engine.bfloat16_enabled() else whole
+        yield slice(None), [[weight for group in groups for weight in group][number]]
+    else:
+        yield slice(None), (optimizer.bf16_groups if _is_bf16(engine) else optimizer.bit16_groups)[number]
 
 
-def handle_tensors_together(engine: "DeepSpeedEngine") -> None:
-    """Replace the loops over single tensors in DeepSpeed's bf16 optimizer, and its messages of one rank to itself.
+def in_shapes(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> Iterator[tuple[nn.Parameter, torch.Tensor]]:
+    """Yield parameters with their values, views of a whole piece in their shapes; flat: (length,)."""
+    offset = 0
+    for parameter in parameters:
+        # In stage 3 a parameter itself is empty.
+        shape = getattr(parameter, "ds_shape", parameter.shape)
+        count = math.prod(shape)
+        yield parameter, flat[offset : offset + count].view(shape)
+        offset += count
 
-    They took a tenth of the step of a small network on a CPU. All values are the same but the gradient's norm, which
-    is that of the flat gradient and not of the norms of its tensors: it differs by rounding.
+
+def adapt(engine: "DeepSpeedEngine") -> None:
+    """Correct what DeepSpeed does in some stages, and do what it does tensor by tensor for all tensors at once.
+
+    Without ZeRO: in bf16 it makes a step with zero gradients before the first one, which is undone; in fp32 it makes
+    steps that are not finite, which are left out. In ZeRO-1 and bf16 the loops over tensors took a tenth of the step of
+    a small network on a CPU; all values are the same but the gradient's norm, which differs by rounding.
     """
-    if engine.zero_optimization_stage() == 0 and not engine.bfloat16_enabled():
-        engine.clip_fp32_gradients = partial(_clip, engine)
-    if not _is_bf16(engine):
-        return
+    if engine.zero_optimization_stage() == 0:
+        if engine.bfloat16_enabled():
+            engine.optimizer.refresh_fp32_params()
+            engine.optimizer.state.clear()
+        else:
+            engine.clip_fp32_gradients = partial(_clip, engine)
+    if _is_bf16(engine):
+        _handle_tensors_together(engine)
+
+
+def forget_gradients(engine: "DeepSpeedEngine") -> None:
+    """Forget the gradients of a step; ZeRO-3 would use those of parameters that get none in the next one again."""
+    if engine.zero_optimization_stage() == 3:
+        engine.optimizer.grad_partitions_flat_buffer.zero_()
+
+
+def _handle_tensors_together(engine: "DeepSpeedEngine") -> None:
+    """Replace loops over single tensors, and the messages of a single rank to itself."""
     optimizer = engine.optimizer
     optimizer.update_hp_grads = partial(_accumulate, optimizer, _shaped_gradients(optimizer))
     optimizer.get_grads_for_norm = partial(_flat_gradients, optimizer)
-    optimizer.clear_hp_grads = partial(_forget_gradients, optimizer)
+    optimizer.clear_hp_grads = partial(_forget_flat_gradients, optimizer)
     if dist.get_world_size() == 1:
         engine.allreduce_gradients = _nothing
         optimizer.update_lp_params = partial(_round_weights, optimizer)
@@ -124,7 +141,7 @@ def _is_bf16(engine: "DeepSpeedEngine") -> bool:
 
 
 def _shaped_gradients(optimizer: "BF16_Optimizer") -> list[list[torch.Tensor]]:
-    """View the flat fp32 gradients of each group as those of its parameters."""
+    """View the flat fp32 gradients of each group in the shapes of its parameters."""
     groups = zip(optimizer.fp32_groups_gradients, optimizer.bf16_groups, strict=True)
     return [
         [flat.view(weight.shape) for flat, weight in zip(gradients, weights, strict=True)]
@@ -134,7 +151,10 @@ def _shaped_gradients(optimizer: "BF16_Optimizer") -> list[list[torch.Tensor]]:
 
 @torch.no_grad()
 def _accumulate(optimizer: "BF16_Optimizer", shaped: list[list[torch.Tensor]], clear_lp_grads: bool = False) -> None:
-    """Add the bf16 gradients of a micro batch to the fp32 ones; those of the first one in a step replace them."""
+    """Add the bf16 gradients of a micro batch to the fp32 ones; those of the first one in a step replace them.
+
+    shaped: views of the fp32 gradients by group, in the shapes of its parameters.
+    """
     for group, (gradients, weights) in enumerate(zip(shaped, optimizer.bf16_groups, strict=True)):
         there = [
             (full, weight.grad) for full, weight in zip(gradients, weights, strict=True) if weight.grad is not None
@@ -158,7 +178,7 @@ def _flat_gradients(optimizer: "BF16_Optimizer", for_clipping: bool = False) -> 
     return flat if for_clipping else (flat, {})
 
 
-def _forget_gradients(optimizer: "BF16_Optimizer") -> None:
+def _forget_flat_gradients(optimizer: "BF16_Optimizer") -> None:
     """Have the next gradients replace those of this step, instead of adding them to zeros."""
     for group, gradients in enumerate(optimizer.fp32_groups_gradients):
         optimizer.fp32_groups_has_gradients[group] = [False] * len(gradients)

@@ -12,6 +12,10 @@ from hpcddm.schema import Name, PathSetting, Positive, StrictModel
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
+STATE_FORMAT = 4
+"""Format of a training state's `state.json`; in formats up to 3 DeepSpeed's files are those of gradients in bf16."""
+
+
 class Training(StrictModel):
     """Settings of one training loop, and of AdamW; all durations but `checkpoint_minutes` are counted in images."""
 

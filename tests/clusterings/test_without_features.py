@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hpcddm.clusterings.labels import ClusterOfClass
 from hpcddm.clusterings.random import RandomPartition
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data import samples
@@ -85,8 +86,23 @@ def test_classes_that_no_network_knows_cut_the_data_too(made):
     bench = made(cluster__clustering={"name": "labels", "groups": GROUPS}, **UNKNOWN_CLASSES)
     clusters, labels = clusters_and_labels(bench, "train")
     assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
-    with pytest.raises(UserError, match="cluster.clustering.groups: no group has class 9 of the images"):
+    with pytest.raises(UserError, match=": no group of cluster.clustering has class [89]"):
         made(cluster__clustering={"name": "labels", "groups": [[0, 1], [2, 3], [4, 5], [6, 7]]}, **UNKNOWN_CLASSES)
+
+
+def test_a_class_below_zero_is_in_no_group():
+    class Given(Samples):
+        def __init__(self):
+            pass
+
+        def labels(self, numbers):
+            return np.array([0, -1, 2])
+
+        def keys(self, numbers):
+            return [f"sample {number}" for number in numbers]
+
+    with pytest.raises(UserError, match="sample 5: no group of cluster.clustering has class -1"):
+        ClusterOfClass(np.array([0, 1, 1])).assign(Given(), np.array([4, 5, 6]))
 
 
 def test_each_class_is_a_cluster(made):

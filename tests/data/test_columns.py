@@ -132,6 +132,28 @@ def test_a_block_of_other_columns_is_an_error(tmp_path, block):
             spool.append(block)
 
 
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"a": 2}],
+        [{"a": 2, "b": 1}],
+        [{"a": 2, "b": 2}],
+        [{"a": 3, "b": 3}, {"a": 1, "b": 1}],
+        [{"a": 3, "b": 3, "c": 3}],
+    ],
+    ids=["a column missing", "unequal", "rows missing", "too many rows", "a column too many"],
+)
+def test_columns_that_are_made_together_are_whole_or_not_there(tmp_path, blocks):
+    path, shapes = tmp_path / "x.h5", {"a": (3, 2), "b": (3, 2)}
+    made = [{name: np.full((count, 2), count, "<f2") for name, count in block.items()} for block in blocks]
+    with pytest.raises(ValueError, match=r"x\.h5"):
+        column_files.write_together(path, shapes, np.dtype("<f2"), made)
+    assert not path.exists()
+    whole = [{name: np.full((count, 2), count, "<f2") for name in shapes} for count in (1, 2)]
+    column_files.write_together(path, shapes, np.dtype("<f2"), whole)
+    assert Column("b", {path: 3}).gather([2, 0])[:, 0].tolist() == [2, 1]
+
+
 def test_equal_columns_are_equal_bytes(tmp_path):
     for name in "ab":
         write_columns(tmp_path / name, {"n": np.arange(9), "t": ["x"] * 9})

@@ -11,6 +11,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources
+from hpcddm.training.settings import STATE_FORMAT
 from tests.helpers import finish, python, tiny, write_source
 
 
@@ -115,7 +116,7 @@ def saved(tmp_path):
     trajectory = manifest.read(run.unit(KEY)).trajectory
     (run.unit(KEY) / "manifest.json").unlink()
     for images, ranks, made in ((16, 8, trajectory), (32, 2, trajectory), (64, 5, "of other settings")):
-        state = {"trajectory": made, "world_size": ranks, "zero_stage": 1, "images": images}
+        state = {"trajectory": made, "world_size": ranks, "zero_stage": 1, "images": images, "format": STATE_FORMAT}
         atomic.write_json(run.unit(KEY) / f"state/images-{images:012d}" / "state.json", state)
     return run, next(unit for unit in units if unit.key == KEY)
 
@@ -133,6 +134,14 @@ def test_another_stage_of_zero_than_saved_the_state_is_refused_before_the_queue(
     words = f"{KEY}: .*32 was saved with zero_stage 1 and cannot be continued with 3; set zero_stage: 1"
     with pytest.raises(UserError, match=words):
         check_ranks(unit, run, Resources(nodes=2, zero_stage=3))
+
+
+def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
+    run, unit = saved
+    path = run.unit(KEY) / "state/images-000000000032/state.json"
+    atomic.write_json(path, atomic.read_json(path) | {"format": 3})
+    with pytest.raises(UserError, match=f"{KEY}: .*32 was saved by an earlier version of hpcddm; go on with that one"):
+        check_ranks(unit, run, Resources(nodes=2))
 
 
 def test_as_many_ranks_continue_and_a_state_of_other_inputs_stops_nobody(saved):

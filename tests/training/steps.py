@@ -35,37 +35,57 @@ class Case:
     micro_batches: int = 1
     precision: str = "bf16"
     clip: float = 1e9
+    sometimes: bool = False
+    """True for a network of which one layer is used in the last part of every second batch alone."""
 
     @property
     def name(self) -> str:
-        clipped = " clipped" if self.clip == CLIP else ""
-        return f"stage {self.stage}, {self.ranks} x {self.micro_batches}, {self.precision}{clipped}"
+        ends = (" clipped" if self.clip == CLIP else "") + (" sometimes" if self.sometimes else "")
+        return f"stage {self.stage}, {self.ranks} x {self.micro_batches}, {self.precision}{ends}"
 
 
 SHARED = ((1, 1), (1, 2), (2, 1), (2, 2))
 CASES = [Case(1, *shared, clip=clip) for shared in SHARED for clip in (1e9, CLIP)]
 CASES += [Case(stage, 2, 2, precision) for precision in ("fp32", "bf16") for stage in range(4)]
-CASES += [Case(stage, 2, 2, "fp32", CLIP) for stage in range(4)] + [Case(3, 4, 1, "fp32"), Case(0, precision="fp32")]
+CASES += [Case(stage, 2, 2, "fp32", CLIP) for stage in range(4)]
+CASES += [Case(3, 4, 1, "fp32"), Case(0, precision="fp32"), Case(0)]
+CASES += [Case(stage, 1, 2, "fp32", sometimes=True) for stage in range(4)] + [Case(1, 1, 2, sometimes=True)]
 
 
-def network() -> nn.Module:
+class Network(nn.Module):
+    """The network of scenarios.py, and a layer that is not always used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.always, self.sometimes = build(), nn.Linear(64, 64)
+
+    def forward(self, part: torch.Tensor, uses_all: bool) -> torch.Tensor:
+        drawn = self.always(part)
+        return drawn + self.sometimes(part) if uses_all else drawn
+
+
+def network(case: Case) -> nn.Module:
     torch.manual_seed(0)
-    return build()
+    return Network() if case.sometimes else build()
 
 
 def images(step: int) -> torch.Tensor:
     return torch.randn(BATCH, 64, generator=torch.Generator().manual_seed(step))
 
 
-def mean_loss(model: nn.Module, part: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return (model(part.to(dtype)).float() - part).square().mean()
+def mean_loss(model: nn.Module, part: torch.Tensor, case: Case, uses_all: bool) -> torch.Tensor:
+    rounded = part.to(torch.bfloat16 if case.precision == "bf16" else torch.float32)
+    return ((model(rounded, uses_all) if case.sometimes else model(rounded)).float() - part).square().mean()
+
+
+def uses_all(step: int, number: int, parts: int) -> bool:
+    return step % 2 == 0 and number == parts - 1
 
 
 def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Train with as many lines as it takes; return the fp32 weights by name, and the gradient's norm in each step."""
-    model, parts = network(), case.ranks * case.micro_batches
-    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
-    model.to(dtype)
+    model, parts = network(case), case.ranks * case.micro_batches
+    model.to(torch.bfloat16 if case.precision == "bf16" else torch.float32)
     weights = {name: parameter.detach().float().clone() for name, parameter in model.named_parameters()}
     decays = {True: settings.weight_decay, False: 0.0}
     groups = [
@@ -76,11 +96,12 @@ def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], li
     for step in range(STEPS):
         for weight in weights.values():
             weight.grad = torch.zeros_like(weight)
-        for part in images(step).chunk(parts):
-            (mean_loss(model, part, dtype) / parts).backward()
+        for number, part in enumerate(images(step).chunk(parts)):
+            (mean_loss(model, part, case, uses_all(step, number, parts)) / parts).backward()
             for name, parameter in model.named_parameters():
-                weights[name].grad += parameter.grad.float()
-                parameter.grad = None
+                if parameter.grad is not None:
+                    weights[name].grad += parameter.grad.float()
+                    parameter.grad = None
         norms.append(float(nn.utils.clip_grad_norm_(weights.values(), settings.gradient_clip)))
         warmed_up = min(1, BATCH * (step + 1) / settings.warmup_images)
         for group in optimizer.param_groups:
@@ -93,7 +114,6 @@ def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], li
 
 def by_engine(root: Path, case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Train by the engine; return the same."""
-    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
 
     def work(rank: int) -> None:
         store = dist.FileStore(str(root / "store"), case.ranks)
@@ -101,10 +121,11 @@ def by_engine(root: Path, case: Case, settings: Training) -> tuple[dict[str, tor
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case.ranks)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
         place, device = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu")
-        engine, norms = Engine(network(), settings, place, device, case.stage, case.micro_batches), []
+        engine, norms = Engine(network(case), settings, place, device, case.stage, case.micro_batches), []
         for step in range(STEPS):
-            for part in images(step).chunk(case.ranks)[rank].chunk(case.micro_batches):
-                engine.backward(mean_loss(engine.model, part, dtype))
+            parts = images(step).chunk(case.ranks)[rank].chunk(case.micro_batches)
+            for number, part in enumerate(parts):
+                engine.backward(mean_loss(engine.model, part, case, uses_all(step, number, len(parts))))
             assert engine.step(BATCH * (step + 1))
             norms.append(engine.gradient_norm())
         weights = engine.gathered(masters.master_weights(engine.model))
