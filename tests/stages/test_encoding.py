@@ -125,7 +125,7 @@ def test_an_autoencoder_by_its_folder_makes_a_column_of_latents(tmp_path):
     (path,) = unit.folder.glob("*.h5")
     with h5py.File(path) as file:
         assert {values.shape for values in file.values()} == {(30, 2, 4, 7, 7)}
-    assert len(units[unit.key].fingerprint_settings["autoencoder.weights.content"]) == 64
+    assert len(units[unit.key].fingerprint_settings["data.space.autoencoder.weights.content"]) == 64
     # Trainings count it by what the scale's unit says of the space.
     assert units["train/monolith"].parts["latent_scale/all"] == "space"
 
