@@ -8,7 +8,7 @@ import yaml
 
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
-from hpcddm.networks.workload import ENCODER, SINGLE_READING, TAR, Work
+from hpcddm.networks.workload import ENCODER, READING, TAR, Work
 from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
@@ -137,7 +137,7 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
 
 
 def test_the_time_of_encode_has_the_reading_in_it_but_of_an_encoder_that_sees_no_picture(tmp_path, monkeypatch):
-    speed = {SINGLE_READING: 10, ENCODER: 1000}
+    speed = {READING: 10, ENCODER: 1000}
     monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *_: work.images / speed.get(work.network, 1))
     source = {"name": "webdataset", "folder": str(IMG2DATASET), "heldout": {"shards": 1}}
 

@@ -40,7 +40,7 @@ def train(rank: int, node: Path, store: Path, steps: list[int]) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(store), 2), rank=rank, world_size=2)
     ranks = Ranks(rank, 0, 2, 2, OWNER)
     attempt = open_attempt(node / "logs", ranks)
-    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, attempt=attempt)
+    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, zero_stage=1, attempt=attempt)
     checkpoints, shards = {"fresh": Checkpoints, "reused": Reusing}[sys.argv[4]](unit), Shards()
     for images in steps:
         shards.images = images

@@ -28,7 +28,7 @@ OTHER = {"name": "epsilon", "schedule": {"name": "cosine"}}
 
 def unit_in(folder, key=MONOLITH):
     run = RunDir(folder)
-    return SimpleNamespace(key=key, run=run, folder=run.unit(key), ranks=SimpleNamespace(rank=0))
+    return SimpleNamespace(key=key, run=run, folder=run.unit(key), ranks=SimpleNamespace(rank=0), inputs={})
 
 
 def weights_of(experiment, folder, metadata=None, **changed):
