@@ -27,7 +27,10 @@ class Network(nn.Module, Variant[S]):
 
 
 class Denoiser(Network[S]):
-    """Network that predicts from noisy images what its objective tells, created as `cls(settings, data)`."""
+    """Network that predicts from noisy images what its objective tells, created as `cls(settings, data)`.
+
+    A parameter may be without a gradient in some steps, but then on all ranks: some stages of ZeRO wait for each other.
+    """
 
     @abstractmethod
     def forward(self, x: Images, t: Times, condition: Condition) -> Float32[Tensor, "n c h w"]:
