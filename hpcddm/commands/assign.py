@@ -140,7 +140,6 @@ class _Assigner:
         from hpcddm.clusterings.new_samples import NewBlock
 
         keys, labels = [row.key for row in block], [row.label for row in block]
-        _check_classes(self._experiment, keys, labels)
         classes = None if None in labels else np.array(labels, dtype=np.int64)
         new = NewBlock(keys, self._features(block, keys, classes), classes)
         return self._partition.assign(new, range(len(block))).tolist()
@@ -162,15 +161,6 @@ class _Assigner:
         # In the precision of the columns, as another one might give another cluster.
         column = as_column(self._encoder.settings, self._experiment.data, computed, keys.__getitem__)
         return column.astype(np.float32)
-
-
-def _check_classes(experiment: Experiment, keys: list[str], labels: list[int | None]) -> None:
-    """Raise `UserError` naming a sample of a class that the run does not have."""
-    count = experiment.data.num_classes
-    if count is None or experiment.cluster.clustering.needs_features:
-        return
-    for key, label in zip(keys, labels, strict=True):
-        require(label is None or label < count, f"{key}: class {label}, and the run has classes 0 to {count - 1}")
 
 
 def _blocks(collections: list["NewSamples"]) -> Iterator[list["NewSample"]]:
