@@ -35,6 +35,7 @@ from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.keys import LISTS, REPORT
 from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.pipeline.report import METRICS
+from hpcddm.pipeline.snapshots import chosen
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
@@ -146,7 +147,8 @@ class Run:
             # This reads all manifests of the run, which would take longer than a velocity.
             missing = missing_experts(self.settings, self._run, list(units))
             needed = [key for key in units if key not in missing]
-            self._ensembles[units] = loading.load_ensemble(self.settings, self._run.unit, needed, current_device())
+            folder_of, choice = self._run.unit, chosen(self.settings)
+            self._ensembles[units] = loading.load_ensemble(self.settings, folder_of, needed, current_device(), choice)
         return self._ensembles[units]
 
 

@@ -175,6 +175,7 @@ def cost(run: Path, records_only: bool, as_json: bool) -> None:
 @click.option("--shift", type=float, help="Step spacing; above 1 more steps at high noise. Default as above.")
 @click.option("--conversion", help="snr_matched or as_reported. Default as above.")
 @click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
+@click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
 @click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
 def sample(run: Path, output: Path, **options: Any) -> None:
     """Draw images with the trained networks of RUN into one PNG.

@@ -195,7 +195,7 @@ class Experiment(StrictModel):
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
     problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
-    problems += _of_evaluation(experiment)
+    problems += [*_of_evaluation(experiment), *_of_snapshots(experiment)]
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
@@ -248,6 +248,27 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
         useless += ["frequency"] if router.frequency != "natural" else []
         return [(f"router.{key}", f"{router.model.name} is not trained; remove it") for key in useless]
     return []
+
+
+def _of_snapshots(experiment: Experiment) -> list[tuple[str, str]]:
+    """List snapshots that nothing could name, or that do not exist."""
+    own, router, measuring = experiment.experts.training.snapshots, experiment.router.training, experiment.measuring
+    problems = []
+    others = {"measuring.extractor": measuring.extractor.training}
+    if measuring.classifier is not None:
+        others["measuring.classifier"] = measuring.classifier.training
+    for place, training in others.items():
+        if training.snapshots:
+            problems.append((f"{place}.training.snapshots", "nothing reads them: it measures as it ended; remove them"))
+    if router is not None and router.snapshots and len(router.snapshots) != len(own):
+        text = (
+            f"go with those of experts.training one by one, of which there are {len(own)}; here {len(router.snapshots)}"
+        )
+        problems.append(("router.training.snapshots", text))
+    if experiment.evaluate.snapshot is not None and experiment.evaluate.snapshot not in own:
+        valid = ", ".join(map(str, own)) or "none, name some in experts.training.snapshots"
+        problems.append(("evaluate.snapshot", f"{experiment.evaluate.snapshot} is not kept; valid numbers: {valid}"))
+    return problems
 
 
 def _of_measuring(experiment: Experiment) -> list[tuple[str, str]]:

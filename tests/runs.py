@@ -8,6 +8,7 @@ TINY = [
     "data.shards=2",
     "experts.training.images=2048",
     "experts.training.batch=64",
+    "experts.training.snapshots=[1000, 2048]",
     "experts.model.heads=3",
     "evaluate.guidance=1.0",
     "experts.model.width=48",

@@ -97,7 +97,7 @@ MAY_IMPORT = {
 }
 LATE = {
     "data_settings": {"data"},
-    "launch": {"data"},
+    "launch": {"data", "networks"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
     "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"}

@@ -109,6 +109,10 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
         raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
     if not 0 < shift < math.inf:
         raise ConfigError(f"--shift {shift:g}: needs a finite number above 0")
+    kept = experiment.experts.training.snapshots
+    if "snapshot" in changes and changes["snapshot"] not in kept:
+        valid = ", ".join(map(str, kept)) or "none, as experts.training.snapshots names none"
+        raise ConfigError(f"--snapshot {changes['snapshot']}: valid numbers: {valid}")
     for key, base in (("solver", SolverSettings), ("conversion", ConversionSettings)):
         if key in changes:
             changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])

@@ -34,6 +34,7 @@ class EvaluateSettings(SamplerSettings):
     """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"snapshot"})
 
     images: Positive = 2000
     batch: Positive = 100
@@ -41,6 +42,8 @@ class EvaluateSettings(SamplerSettings):
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
     placement: PlacementSettings = default_variant("resident")
     """Placement of the experts' weights while sampling; changes no bit of the samples."""
+    snapshot: Positive | None = None
+    """One of `experts.training.snapshots`, whose weights are evaluated; by default those of the end."""
     units: Positive = 1
     min_experts: Positive | None = None
     """Number of experts that evaluation and report need; they name missing ones. By default they need all."""

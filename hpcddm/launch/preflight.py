@@ -7,10 +7,14 @@ from hpcddm import pretrained, weights
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
+from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.snapshots import impossible, missing, own_images
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.pipeline.trainings import numbered
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import SNAPSHOTS
 from hpcddm.schema import variants_of
 from hpcddm.site import Resources, Site
 from hpcddm.training.settings import STATE_FORMAT
@@ -28,6 +32,7 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
     check_weights(experiment, units)
     for unit in units:
         check_ranks(unit, run, site.resources_for(*unit.key.split("/")))
+        check_snapshots(experiment, unit, run)
     check_room(experiment, site, run, units)
     warn_of_node_local(site, run)
 
@@ -90,6 +95,29 @@ def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
         f" {resources.ranks} (nodes: {resources.nodes}, ranks_per_node: {resources.ranks_per_node});"
         f" ask for {saved['world_size']}, or delete {newest.parent.parent} to start it again"
     )
+
+
+def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> None:
+    """Refuse snapshots that a training has passed without taking them.
+
+    Raises `UserError` naming unit, number and ways out.
+    """
+    may_have = unit.stage in ("train", "route", "distill") and experiment.experts.training.snapshots
+    newest = _newest_state(unit, run) if may_have else None
+    if newest is None:
+        return
+    state = atomic.read_json(newest) or {}
+    wanted = _monoliths_snapshots(experiment) if unit.key == MONOLITH else own_images(experiment, unit.key)
+    lost = missing(state.get("loop", {}).get(SNAPSHOTS, {}), state["images"], wanted)
+    if lost is not None:
+        raise UserError(impossible(unit.key, lost, wanted[lost], str(newest.parent)))
+
+
+def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:
+    """Count FLOPs for the monolith's snapshots, for which torch builds the networks."""
+    from hpcddm.networks import budgets
+
+    return numbered(experiment.experts.training, budgets.monolith_training(experiment))
 
 
 def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:

@@ -12,12 +12,33 @@ from hpcddm.training.settings import Expert, Training
 
 
 def monolith_training(settings: Experiment) -> Training:
-    """Give the monolith the images that all experts' and the router's training FLOPs buy: all arms cost the same."""
+    """Give the monolith the images that all experts' and the router's training FLOPs buy: all arms cost the same.
+
+    So it is at every snapshot: the FLOPs are those of the experts' and the router's snapshots that go together, or of
+    the whole router where it has none.
+    """
     total, experts = settings.experts.training, range(settings.cluster.experts)
     *each, monolith_flops = flops_of_each(settings, (*experts, None), train_flops)
-    spent = sum(expert_training(settings, expert).images * each[expert] for expert in experts)
-    affordable = (spent + router_flops(settings)) / monolith_flops
-    return total.model_copy(update={"images": round(affordable / total.batch) * total.batch})
+    trainings = [expert_training(settings, expert) for expert in experts]
+
+    def bought(images: Iterable[int], router: int) -> int:
+        spent = sum(own * flops for own, flops in zip(images, each, strict=True))
+        return max(round((spent + router) / monolith_flops / total.batch), 1) * total.batch
+
+    snapshots = zip(*(own.snapshots for own in trainings), _router_at_snapshots(settings), strict=True)
+    update = {
+        "images": bought((own.images for own in trainings), router_flops(settings)),
+        "snapshots": [bought(images, router) for *images, router in snapshots],
+    }
+    return total.model_copy(update=update)
+
+
+def _router_at_snapshots(settings: Experiment) -> list[int]:
+    """Count the FLOPs of the router that goes with each of the experts' snapshots."""
+    whole, fit, training = router_flops(settings), fit_flops(settings), router_training(settings)
+    if training is None or not training.snapshots:
+        return [whole] * len(settings.experts.training.snapshots)
+    return [whole - fit + fit // training.images * images for images in training.snapshots]
 
 
 def train_flops(settings: Experiment, config: ExpertConfig) -> int:

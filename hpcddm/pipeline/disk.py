@@ -34,9 +34,16 @@ def state_bytes(parameters: int, training: Training) -> int:
 
 
 def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
-    """Estimate weights, loss curve and states of a training of so many parameters."""
+    """Estimate weights, snapshots, loss curve and states of a training of so many parameters."""
+    kept = 1 + len(training.snapshots)
     states = KEPT_STATES + STAGED_STATES
     curve = CURVE_POINT_BYTES * (training.images // training.log_images + 1)
     # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.
-    files = 5 + states * (STATE_FILES + 2) + states * FILES_PER_RANK * (ranks - 1)
-    return DiskSpace(4 * parameters + curve, states * state_bytes(parameters, training), files)
+    files = (
+        5
+        + len(training.snapshots)
+        + bool(training.snapshots)
+        + states * (STATE_FILES + 2)
+        + states * FILES_PER_RANK * (ranks - 1)
+    )
+    return DiskSpace(4 * parameters * kept + curve, states * state_bytes(parameters, training), files)

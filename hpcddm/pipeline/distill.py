@@ -10,7 +10,7 @@ from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, STUDENT
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import denoiser_disk, expert_keys
-from hpcddm.pipeline.trainings import student_training
+from hpcddm.pipeline.trainings import fingerprinted, student_training
 from hpcddm.schema import hashed
 
 
@@ -48,7 +48,7 @@ class DistillStage(Stage):
         settings = {
             "distill": hashed(experiment.student),
             "experts": expert_settings(experiment, None),
-            "training": hashed(student_training(experiment)),
+            "training": fingerprinted(experiment.experts.training, student_training(experiment)),
             "experts.overrides": [*overridden_models(experiment), *objectives],
             "evaluate.conversion": hashed(experiment.evaluate.conversion),
         }

@@ -14,7 +14,7 @@ from hpcddm.pipeline.lists import experts_of, list_key, list_name
 from hpcddm.pipeline.materialise import copies_read
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.trainings import expert_training
+from hpcddm.pipeline.trainings import expert_training, fingerprinted
 from hpcddm.schema import hashed
 from hpcddm.training.settings import Expert
 
@@ -91,7 +91,8 @@ class TrainStage(Stage):
         settings["experts"] = expert_settings(experiment, expert)
         if expert is None:
             return settings | _bought_settings(experiment)
-        return settings | {"training": hashed(expert_training(experiment, expert))}
+        own = expert_training(experiment, expert)
+        return settings | {"training": fingerprinted(experiment.experts.training, own)}
 
     def batch(self, experiment: Experiment, key: str) -> int:
         """Return the monolith's batch, or an expert's own."""
@@ -119,6 +120,8 @@ def _bought_settings(experiment: Experiment) -> dict[str, Any]:
     settings: dict[str, Any] = {"model": hashed(router.model)}
     if training:
         settings |= {"images": training.images, "batch": training.batch}
+        if common.snapshots and training.snapshots:
+            settings["snapshots"] = training.snapshots
     if router.samples:
         settings["samples"] = hashed(router.samples)
     if router.refit:

@@ -6,8 +6,10 @@ what its fingerprint covers.
 
 import math
 from fractions import Fraction
+from typing import Any
 
 from hpcddm.config import Experiment
+from hpcddm.schema import hashed
 from hpcddm.training.settings import Expert, JoinedExpert, Training
 
 
@@ -36,6 +38,17 @@ def router_training(settings: Experiment) -> Training | None:
     return None if training is None else in_whole_batches(training)
 
 
+def fingerprinted(total: Training, own: Training) -> dict[str, Any]:
+    """Return the settings of a unit's own training under its fingerprint: snapshots by their numbers in `total`."""
+    snapshots = {str(number): images for number, images in numbered(total, own).items()}
+    return hashed(own) | ({"snapshots": snapshots} if snapshots else {})
+
+
+def numbered(total: Training, own: Training) -> dict[int, int]:
+    """Return the snapshots of a unit's own training by their numbers in the experiment; it may end before the last."""
+    return dict(zip(total.snapshots, own.snapshots, strict=False))
+
+
 def part_of(total: Training, share: Fraction) -> Training:
     """Scale a training by a share: images, batch, warm-up, EMA half-life and logging (arXiv 2501.05450, sec. 4)."""
     batch = int(total.batch * share)
@@ -47,6 +60,7 @@ def part_of(total: Training, share: Fraction) -> Training:
             "decay_images": None if total.decay_images is None else math.ceil(total.decay_images * share),
             "ema_halflife_images": math.ceil(total.ema_halflife_images * share),
             "log_images": math.ceil(total.log_images * share),
+            "snapshots": [whole_batches(number * share, batch) for number in total.snapshots],
         }
     )
 
@@ -58,14 +72,18 @@ def _joined_part(total: Training, joined: JoinedExpert) -> Training:
     """
     own = {key: getattr(joined, key) for key in ("images", "batch", "warmup_images", "ema_halflife_images")}
     named = {key: number for key, number in own.items() if number is not None}
-    return in_whole_batches(part_of(total, Fraction(joined.batch, total.batch)).model_copy(update=named))
+    part = in_whole_batches(part_of(total, Fraction(joined.batch, total.batch)).model_copy(update=named))
+    return part.model_copy(update={"snapshots": [images for images in part.snapshots if images <= part.images]})
 
 
 def in_whole_batches(training: Training) -> Training:
-    """Round the images of a training up to whole batches."""
-    return training.model_copy(update={"images": whole_batches(training.images, training.batch)})
+    """Round the images of a training, and those of its snapshots, up to whole batches."""
+    snapshots = [whole_batches(number, training.batch) for number in training.snapshots]
+    return training.model_copy(
+        update={"images": whole_batches(training.images, training.batch), "snapshots": snapshots}
+    )
 
 
-def whole_batches(images: int, batch: int) -> int:
+def whole_batches(images: int | Fraction, batch: int) -> int:
     """Round a number of images up to whole batches."""
     return math.ceil(images / batch) * batch

@@ -10,6 +10,7 @@ from hpcddm.networks import denoisers
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.pipeline.snapshots import trained_to
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import VariantSettings
@@ -23,6 +24,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
+        *_of_snapshot(settings),
         *_of_student(settings, inputs),
         *_of_starts(inputs),
         *_of_skipped(inputs),
@@ -58,7 +60,7 @@ def brief(settings: VariantSettings) -> str:
 
 
 def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest) -> Denoiser:
-    results, record = unit.results, unit.record
+    results, record, trained = unit.results, unit.record, trained_to(settings, key, unit)
     own = results.get("samples", 0) + results.get("foreign", 0)
     with torch.device("meta"):
         model = denoisers.build(settings, config)
@@ -68,9 +70,9 @@ def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manife
         parameters=sum(values.numel() for values in model.parameters()),
         objective=brief(config.objective),
         precision=config.precision,
-        images=results["images"],
-        flops=results["train_flops"],
-        passes=results["images"] / own if own else None,
+        images=trained["images"],
+        flops=trained["train_flops"],
+        passes=trained["images"] / own if own else None,
         rank_hours=record["seconds"] * record["world_size"] / 3600,
     )
 
@@ -102,6 +104,11 @@ def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Classifier", f"right on {judge['heldout_accuracy']:.1%} of the held-out images")] if judge else []
 
 
+def _of_snapshot(settings: Experiment) -> list[tuple[str, str]]:
+    number = settings.evaluate.snapshot
+    return [] if number is None else [("Weights", f"as all experts together had seen {number:,} images")]
+
+
 def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     if STUDENT not in inputs:
         return []
@@ -115,7 +122,8 @@ def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> st
         return "not trained"
     source = "samples of the experts" if router.samples else "all clusters"
     refit = ", only its last layer" if router.refit else ""
-    images = f"{inputs[ROUTER].results['images']:,} images of {source}{refit}, {router.frequency} frequency"
+    trained_on = trained_to(settings, ROUTER, inputs[ROUTER])["images"]
+    images = f"{trained_on:,} images of {source}{refit}, {router.frequency} frequency"
     return images if router.temperature == "none" else f"{images}, temperature {router.temperature}"
 
 

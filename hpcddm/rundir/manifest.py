@@ -15,6 +15,8 @@ FILE_NAME = "manifest.json"
 FORMAT = 1
 LENGTH = "training.images"
 """End of the keys that say how long a training goes on."""
+SNAPSHOTS = "snapshots"
+"""Part of the keys that say at which numbers of images a training keeps its weights; key among its results."""
 DIGESTS = "digests"
 """Key, among the results, of the digests of parts of the outputs: what is read of each, wherever it lies."""
 RESULTS = "facts"
@@ -80,13 +82,16 @@ class Manifest:
     def trajectory(self) -> str:
         """Hash over what a training state is a function of.
 
-        That is all but the number of images at which the training ends, unless the learning rate has fallen by then.
+        That is all but the number of images at which the training ends, unless the learning rate has fallen by then,
+        and those at which it keeps snapshots.
         """
         settings = {key: value for key, value in self.settings.items() if not self._is_length(key)}
         return digest({"settings": settings, "inputs": self.inputs})
 
     def _is_length(self, key: str) -> bool:
-        """Tell if a setting says how long the training goes on, and nothing else."""
+        """Tell if a setting says how long the training goes on, or what it keeps on the way, and nothing else."""
+        if SNAPSHOTS in key.split("."):
+            return True
         if not key.endswith(LENGTH):
             return False
         beside = key.removesuffix("images")

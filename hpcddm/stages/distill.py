@@ -18,7 +18,7 @@ from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.objectives import conversions
-from hpcddm.pipeline import trainings
+from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
@@ -38,8 +38,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader))
         task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_x, start, flops)
-        trained = train(task, training, unit)
+        kept = trainings.numbered(settings.experts.training, training)
+        trained = train(task, training, unit, kept)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
+    results |= snapshots.results(kept, flops())
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 

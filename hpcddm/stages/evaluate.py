@@ -21,6 +21,7 @@ from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.measuring import measuring_keys
+from hpcddm.pipeline.snapshots import chosen
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
@@ -35,7 +36,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """
     start, stop = evaluate_range(unit.key)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-    ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
+    ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device, chosen(settings))
     space, pixels = space_of(settings.data, unit.input), measuring.pixels(settings)
     measuring_networks = [
         loading.load_measuring_network(settings, key, unit.run.unit, device) for key in measuring_keys(settings)

@@ -27,6 +27,7 @@ from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, INSPECT, MONOLITH, ROUTE
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
+from hpcddm.pipeline.snapshots import chosen, trained_to
 from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
@@ -143,14 +144,15 @@ def _train_flops(settings: Experiment, inputs: dict[str, Manifest]) -> dict[str,
 
     The FLOPs of initial weights count for every arm that started from them, but once.
     """
-    dense = {key.split("/")[1]: _bill([inputs[key]]) for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = [inputs[key] for key in expert_keys(settings) if key in inputs]
-    return dense | {ENSEMBLE: _bill([*experts, inputs[ROUTER]])}
+    dense = {key.split("/")[1]: _bill(settings, inputs, [key]) for key in (MONOLITH, STUDENT) if key in inputs}
+    experts = [key for key in expert_keys(settings) if key in inputs]
+    return dense | {ENSEMBLE: _bill(settings, inputs, [*experts, ROUTER])}
 
 
-def _bill(units: list[Manifest]) -> int:
-    trained = sum(unit.results["train_flops"] for unit in units)
-    return trained + sum(start["train_flops"] or 0 for start in run_summary.initial_weights_of(units).values())
+def _bill(settings: Experiment, inputs: dict[str, Manifest], keys: list[str]) -> int:
+    trained = sum(trained_to(settings, key, inputs[key])["train_flops"] for key in keys)
+    starts = run_summary.initial_weights_of(inputs[key] for key in keys)
+    return trained + sum(start["train_flops"] or 0 for start in starts.values())
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
@@ -237,7 +239,7 @@ class Shown:
         self.settings, self.unit = settings, unit
         data = settings.data
         device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-        self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device)
+        self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device, chosen(settings))
         self.rows = range(GALLERY_PICTURES)
         shown = sample_lists.evaluated(unit, settings)[: len(self.rows)]
         reference = sample_lists.reader(unit, REFERENCE)

@@ -33,8 +33,9 @@ from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, qualit
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
 from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
-from hpcddm.pipeline import trainings
+from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
+from hpcddm.pipeline.snapshots import own_images
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
@@ -113,9 +114,11 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         to_x: Callable[[torch.Tensor], torch.Tensor] = space.to_model if is_drawn else space.of_batch
         batches = noisy_batches(settings, unit, reader, inputs, order)
         task = Task(settings.seed, model, _loss, batches, to_x, flops_per_image=lambda: flops() // training.images)
-        trained = train(task, training, unit)
+        trained = train(task, training, unit, own_images(settings, unit.key))
     results |= trained.results | {"images": training.images}
-    results |= {"train_flops": flops() + results.get("sampling_flops", 0)}
+    drawing = results.get("sampling_flops", 0)
+    results |= {"train_flops": flops() + drawing}
+    results |= snapshots.results(own_images(settings, unit.key), flops() // training.images, drawing)
     return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
 
 

@@ -13,7 +13,7 @@ from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline import trainings
+from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import expert_of
 from hpcddm.pipeline.lists import list_results
@@ -41,8 +41,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader), order)
-        trained = train(Task(settings.seed, build, _loss(config), batches, to_x, start, flops), training, unit)
-    results = {"images": training.images, "train_flops": training.images * flops()}
+        task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops)
+        kept = trainings.numbered(settings.experts.training, training)
+        trained = train(task, training, unit, kept)
+    results = {"images": training.images, "train_flops": training.images * flops()} | snapshots.results(kept, flops())
     return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from torch import nn
 from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
@@ -29,6 +28,7 @@ from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import MeanLoss, Progress
 from hpcddm.training.settings import Training
+from hpcddm.training.snapshots import Snapshots, write_weights
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
 MOST_SKIPPED = 100
@@ -60,8 +60,10 @@ class Trained:
     results: dict[str, Any]
 
 
-def train(task: Task[B], training: Training, unit: Unit) -> Trained:
+def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int, int] | None = None) -> Trained:
     """Train until `training.images` are seen and write the EMA weights and the loss curve.
+
+    snapshots: numbers of images at which the EMA weights are kept, too, by their numbers in the experiment.
 
     A batch whose gradient is not finite is skipped and counted. Resuming is exact: the weights do not depend on where,
     or how often, the training was interrupted.
@@ -78,6 +80,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     checkpoints = Checkpoints(unit)
     engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
+    kept = Snapshots(snapshots or {}, progress, unit)
     saved_at, skipped_in_a_row = time.time(), 0
 
     with (
@@ -104,6 +107,8 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
             if _passes(training.log_images, progress.images, training.batch) and mean_loss.images > 0:
                 progress.curve.append((progress.images, _finite(mean_loss.take(), progress, unit)))
                 log.write(progress, engine.gradient_norm(), loader.take_waited())
+            # Before any state that lies beyond it.
+            kept.take(engine, progress)
             watchdog.touch()
 
             is_due = time.time() - saved_at > 60 * training.checkpoint_minutes
@@ -119,7 +124,7 @@ def train(task: Task[B], training: Training, unit: Unit) -> Trained:
     log.close()
     _publish(engine.ema_weights(), progress, unit)
     process_group.leave()
-    return Trained([WEIGHTS, CURVE], {"skipped_steps": progress.skipped})
+    return Trained([WEIGHTS, CURVE, *kept.outputs()], {"skipped_steps": progress.skipped})
 
 
 def count_micro_batches(share: int, most: int | None) -> int:
@@ -128,9 +133,9 @@ def count_micro_batches(share: int, most: int | None) -> int:
     return next(parts for parts in range(fewest, share + 1) if share % parts == 0)
 
 
-def load_weights(model: nn.Module, folder: Path) -> nn.Module:
-    """Fill a model with the weights of a finished training and make it ready for inference."""
-    model.load_state_dict(load_file(folder / WEIGHTS))
+def load_weights(model: nn.Module, folder: Path, file: str = WEIGHTS) -> nn.Module:
+    """Fill a model with the weights of a finished training, or of a snapshot, and make it ready for inference."""
+    model.load_state_dict(load_file(folder / file))
     return model.eval().requires_grad_(False)
 
 
@@ -215,9 +220,5 @@ def _publish(weights: dict[str, torch.Tensor], progress: Progress, unit: Unit) -
     """Write weights and loss curve on rank 0; raises `UserError`, before writing, where a weight is not finite."""
     if unit.ranks.rank > 0:
         return
-    finite = all(values.isfinite().all() for values in weights.values())
-    require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
-    unit.attempt.require_ownership()
-    with atomic.replacing(unit.folder / WEIGHTS) as staged:
-        save_tensors(weights, staged)
+    write_weights(weights, unit.folder / WEIGHTS, unit)
     atomic.write_json(unit.folder / CURVE, progress.curve)

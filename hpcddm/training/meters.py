@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,8 @@ class Progress:
     loss_images: int = 0
     skipped: int = 0
     """Number of steps that were not made, because a gradient was not finite."""
+    snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Mean losses as (images seen, loss), one for each log."""
 

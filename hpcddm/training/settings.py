@@ -20,7 +20,9 @@ class Training(StrictModel):
     """Settings of one training loop, and of AdamW; all durations but `checkpoint_minutes` are counted in images."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"schedule", "decay_images", "final_rate", "betas", "eps"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset(
+        {"schedule", "decay_images", "final_rate", "betas", "eps", "snapshots"}
+    )
 
     images: Positive
     batch: Positive
@@ -39,9 +41,20 @@ class Training(StrictModel):
     """Decay of matrices and kernels; norms and biases have none."""
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
+    snapshots: list[Positive] = []
+    """Numbers of images at which the averaged weights are kept as outputs, ascending."""
     precision: Literal["fp32", "bf16"] = "bf16"
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     log_images: Positive = 1024
+
+    @model_validator(mode="after")
+    def _has_possible_snapshots(self) -> "Training":
+        if self.snapshots != sorted(set(self.snapshots)):
+            raise PydanticCustomError("inner", "snapshots: need numbers of images, each larger than the one before it")
+        if self.snapshots and self.snapshots[-1] > self.images:
+            text = f"snapshots: {self.snapshots[-1]} lies beyond the {self.images} images of the training"
+            raise PydanticCustomError("inner", "{text}", {"text": text})
+        return self
 
     @model_validator(mode="after")
     def _has_a_course(self) -> "Training":

@@ -5,7 +5,7 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
-from hpcddm.launch.preflight import check_ranks, preflight
+from hpcddm.launch.preflight import check_ranks, check_snapshots, preflight
 from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
@@ -149,6 +149,20 @@ def test_as_many_ranks_continue_and_a_state_of_other_inputs_stops_nobody(saved):
     check_ranks(unit, run, Resources(nodes=2))
     (run.unit("lists/all") / "manifest.json").unlink()
     check_ranks(unit, run, Resources())
+
+
+def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_queue(saved, tmp_path):
+    run, unit = saved
+    path = run.unit(KEY) / "state/images-000000000032/state.json"
+    fits, late = (tiny(tmp_path, experts__training__snapshots=[own]) for own in (64, 60))
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 60, at 32 images .* {path.parent} lies beyond it; take 60 "):
+        check_snapshots(late, unit, run)
+    atomic.write_json(path, atomic.read_json(path) | {"loop": {"snapshots": {"60": {"images": 32}}}})
+    check_snapshots(late, unit, run)
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 64, at 32 images"):
+        check_snapshots(fits, unit, run)
+    atomic.write_json(path, atomic.read_json(path) | {"images": 24})
+    check_snapshots(fits, unit, run)
 
 
 def test_looking_takes_a_moment_and_no_torch(case):

@@ -25,7 +25,7 @@ INPUTS = {
     CATALOG: unit(splits={"train": {"samples": 900}}), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
     expert_key(0): unit(400), expert_key(1): unit(500),
 }  # fmt: skip
-TWO_EXPERTS = SimpleNamespace(cluster=SimpleNamespace(experts=2))
+TWO_EXPERTS = SimpleNamespace(cluster=SimpleNamespace(experts=2), evaluate=SimpleNamespace(snapshot=None))
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}
 
 
@@ -33,6 +33,20 @@ def test_every_arm_has_its_own_bill():
     assert report._train_flops(TWO_EXPERTS, INPUTS) == {"monolith": 1000, "student": 300, "ensemble": 910}
     there = {key: found for key, found in INPUTS.items() if key not in (MONOLITH, STUDENT, expert_key(1))}
     assert report._train_flops(TWO_EXPERTS, there) == {"ensemble": 410}
+
+
+def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
+    kept = {"experts__training__snapshots": [32], "evaluate__snapshot": 32}
+    taken = {"32": {"images": 32, "train_flops": 90}}
+    inputs = {key: unit(400, snapshots=taken) for key in (MONOLITH, expert_key(0), expert_key(1))}
+    inputs |= {CATALOG: INPUTS[CATALOG], ROUTER: unit(10)}
+    assert report._train_flops(tiny(tmp_path, **kept), inputs) == {"monolith": 90, "ensemble": 190}
+    said = dict(run_summary.rows(tiny(tmp_path, **kept), METRICS, inputs))
+    assert said["Weights"] == "as all experts together had seen 32 images"
+    inputs[ROUTER] = unit(10, snapshots={"16": {"images": 16, "train_flops": 4}})
+    kept["router__training__snapshots"] = [16]
+    assert report._train_flops(tiny(tmp_path, **kept), inputs)["ensemble"] == 184
+    assert "16 images of all clusters" in dict(run_summary.rows(tiny(tmp_path, **kept), METRICS, inputs))["Router"]
 
 
 SEED = {"sha256": "cd" * 32, "source": "digits", "images": 12000, "train_flops": 7000}

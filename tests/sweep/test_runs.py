@@ -177,3 +177,10 @@ def test_setting_aside_in_one_run_moves_no_folder_of_another(sweep_runs, home):
     made_by(second, found)
     set_aside(second.run, REPORT)
     assert manifest.read(first.run.unit(REPORT)) and not manifest.read(second.run.unit(REPORT))
+
+
+def test_settings_of_a_sweep_that_name_other_snapshots_share_their_trainings(sweep_runs):
+    every = sweep_runs(set={"experts.training.snapshots": [16, 32, 64]}, grid={"evaluate.snapshot": [16, 32, 64]})
+    first = every[0].identities
+    differing = {key for key in first if len({own.identities[key] for own in every}) > 1}
+    assert {key.split("/")[0] for key in differing} == {"evaluate", "report"} and len(every) == 3

@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.pipeline.trainings import in_whole_batches, numbered
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -37,6 +38,8 @@ LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
 """Steps of a training that is interrupted between two points of its curve again and again."""
 STAGES = [(0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "bf16"), (3, "fp32"), (3, "bf16")]
 """Stages of ZeRO that are interrupted, with a batch that is not finite; the others are trained in stage 1 and fp32."""
+SNAPSHOTS = [2 * BATCH, STEPS * BATCH]
+"""Images at which the trainings in those stages keep their weights."""
 WIDE = 4096
 """One layer of so many values squared, 64 MB: what is gathered shall stand out of what a process takes anyway."""
 
@@ -112,7 +115,7 @@ class Pairs:
             unit = self._unit(name, rank, owner, world_size, threads, stage)
             loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
             task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6)
-            trained = loop.train(task, settings, unit)
+            trained = loop.train(task, settings, unit, numbered(settings, in_whole_batches(settings)))
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
 
@@ -178,6 +181,8 @@ class Pairs:
         if not any(codes[-1]):
             weights = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
             found |= {"weights": weights, "curve": (folder / "curve.json").read_text()}
+            files = sorted(folder.glob("snapshots/*"))
+            found |= {"snapshots": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]}
             found |= {"facts": json.loads((self.root / name / "facts.json").read_text())}
         return found
 
@@ -225,7 +230,7 @@ def main(root: Path) -> dict:
     for stage, precision in STAGES:
         for stops in ([], [3, 2]):
             name = f"stage {stage}, {precision}, {len(stops)} stops"
-            found[name] = pairs.chain(name, stops, bad, stage=stage, precision=precision)
+            found[name] = pairs.chain(name, stops, bad, stage=stage, precision=precision, snapshots=SNAPSHOTS)
     loop.MOST_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}

@@ -6,9 +6,11 @@ Every attempt is a process of its own, as in a job: a fork of this one, which ha
 import hashlib
 import json
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from hpcddm.pipeline.trainings import in_whole_batches, numbered
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -38,12 +41,16 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.checkpoints import Checkpoints
+from hpcddm.training.engine import Engine
+from hpcddm.training.meters import Progress
 from hpcddm.training.settings import Training
+from hpcddm.training.snapshots import Snapshots
 from tests.catalogs import catalog_of
 from tests.orders import uniform
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8
+REFUSED, KILLED = 4, -signal.SIGKILL
 
 
 def build() -> nn.Module:
@@ -95,25 +102,37 @@ class Runs:
         flops_per_image: Callable[[], int] | None = None,
     ) -> str:
         """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""
+        return {0: "complete", 3: "stopped"}[self.end(unit, settings, stop_after, start, flops_per_image)]
+
+    def end(self, unit: Unit, settings: Training, *arguments: object) -> int:
+        """The same, and return the exit code."""
         child = os.fork()
         if child == 0:
             try:
-                self._train(unit, settings, stop_after, start, flops_per_image)
+                self._train(unit, settings, *arguments)
                 os._exit(0)
             except Stopped:
                 os._exit(3)
+            except UserError as error:
+                (unit.folder / "refusal").write_text(str(error))
+                os._exit(REFUSED)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
-        return {0: "complete", 3: "stopped"}[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def refusal(self, unit: Unit, settings: Training) -> str:
+        """Train and return the error."""
+        assert self.end(unit, settings) == REFUSED
+        return (unit.folder / "refusal").read_text()
 
     def _train(
         self,
         unit: Unit,
         settings: Training,
-        stop_after: int | None,
-        start: Path | None,
-        flops_per_image: Callable[[], int] | None,
+        stop_after: int | None = None,
+        start: Path | None = None,
+        flops_per_image: Callable[[], int] | None = None,
     ) -> None:
         steps = 0
 
@@ -129,7 +148,7 @@ class Runs:
             model.load_state_dict(load_file(start))
 
         task = loop.Task(0, build, loss, batches(self.reader), to_unit, begin if start else None, flops_per_image)
-        loop.train(task, settings, unit)
+        loop.train(task, settings, unit, numbered(settings, in_whole_batches(settings)))
 
     def chain(self, name: str, stops: list[int], settings: Training, **resources: int) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
@@ -143,6 +162,9 @@ class Runs:
         return {
             "weights": hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest(),
             "curve": json.loads((folder / "curve.json").read_text()),
+            "snapshots": {
+                path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("snapshots/*")
+            },
             "states": sorted(path.name for path in (folder / "state").glob("images-*")),
         }
 
@@ -165,6 +187,51 @@ def counted(runs: Runs, settings: Training) -> dict:
     unit = runs.unit("counted")
     assert runs.train(unit, settings, flops_per_image=lambda: int(build()[1].weight.numel())) == "complete"
     return runs.result("counted") | {"figures": heartbeat.read(unit.attempt.folder).figures}
+
+
+def snapshots(runs: Runs) -> dict:
+    """Trainings that keep snapshots: killed around them, given one more on the way, and one that is too late."""
+    settings = training(snapshots=[20, 40, 80])
+    found = {
+        "whole": runs.chain("kept", [], settings),
+        "stopped": runs.chain("kept-stopped", [1, 2, 2, 3], settings),
+    }
+    for when in ("before", "after"):
+        unit = runs.unit(f"kept-killed-{when}")
+        with killed(when):
+            assert runs.end(unit, training(snapshots=[20, 40, 80], checkpoint_minutes=1e-9)) == KILLED
+        unit = runs.unit(f"kept-killed-{when}")
+        assert runs.train(unit, settings) == "complete"
+        found[f"killed {when}"] = runs.result(f"kept-killed-{when}")
+    assert runs.train(runs.unit("kept-later"), training(snapshots=[20]), 4) == "stopped"
+    assert runs.train(runs.unit("kept-later"), settings) == "complete"
+    found["later"] = runs.result("kept-later")
+    unit = runs.unit("kept-late")
+    assert runs.train(unit, training(), 4) == "stopped"
+    found["too late"] = runs.refusal(runs.unit("kept-late"), settings)
+    assert runs.train(runs.unit("kept-torn"), settings, 4) == "stopped"
+    (runs.unit("kept-torn").folder / "snapshots/images-000000000020.safetensors").write_bytes(b"")
+    found["torn"] = runs.refusal(runs.unit("kept-torn"), settings)
+    return found
+
+
+@contextmanager
+def killed(when: str) -> Iterator[None]:
+    """Have trainings die without a word around their second snapshot."""
+    take = Snapshots.take
+
+    def dying(self: Snapshots, engine: Engine, progress: Progress) -> None:
+        if progress.images == 40 and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        take(self, engine, progress)
+        if progress.images == 40:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Snapshots.take = dying
+    try:
+        yield
+    finally:
+        Snapshots.take = take
 
 
 def torn(runs: Runs, reference: Training) -> dict:
@@ -248,7 +315,13 @@ def main(root: Path) -> dict:
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))
     found |= seeded(runs, plain) | {"counted": counted(runs, plain)}
-    return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs), "refused": refused(runs)}
+    return {
+        "chains": found,
+        "torn": torn(runs, plain),
+        "ema": ema(runs),
+        "refused": refused(runs),
+        "snapshots": snapshots(runs),
+    }
 
 
 if __name__ == "__main__":

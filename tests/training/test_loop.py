@@ -67,6 +67,23 @@ def test_the_last_two_states_are_kept(found):
     assert len(found["chains"]["stop-often"]["states"]) == len(found["chains"]["saved at every step"]["states"]) == 2
 
 
+@pytest.mark.parametrize("name", ["stopped", "killed before", "killed after", "later"])
+def test_snapshots_are_there_whole_wherever_the_training_was_interrupted(found, name):
+    whole, interrupted = found["snapshots"]["whole"], found["snapshots"][name]
+    assert interrupted == whole | {"states": interrupted["states"]}
+    assert sorted(whole["snapshots"]) == [f"images-{number:012d}.safetensors" for number in (20, 40, 80)]
+    assert len(set(whole["snapshots"].values())) == 3
+    assert whole["weights"] == whole["snapshots"]["images-000000000080.safetensors"]
+    assert whole["weights"] == found["chains"]["reference"]["weights"]
+
+
+@pytest.mark.parametrize("name", ["too late", "torn"])
+def test_a_state_beyond_a_snapshot_that_is_not_there_cannot_give_it(found, name):
+    message = found["snapshots"][name]
+    assert message.startswith("train/expert-00: snapshot 20, at 24 images of this unit, is missing")
+    assert "take 20 out of `snapshots`, or delete the states beyond it" in message
+
+
 def test_a_torn_state_is_passed_over_whichever_of_its_files_is_torn(found):
     assert len(found["torn"]) >= 4 and "state.json" in found["torn"]
     for name, result in found["torn"].items():

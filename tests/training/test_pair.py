@@ -57,6 +57,8 @@ def test_a_training_in_any_stage_of_zero_goes_on_where_it_was_and_skips_what_is_
     assert whole["codes"] == [[0, 0]] and stopped["codes"] == [[3, 3], [3, 3], [0, 0]]
     assert whole["facts"] == stopped["facts"] == {"skipped_steps": 1}
     assert stopped["weights"] == whole["weights"] and stopped["curve"] == whole["curve"]
+    early, last = whole["snapshots"]
+    assert stopped["snapshots"] == whole["snapshots"] and early != last == whole["weights"]
 
 
 def test_a_save_survives_such_a_batch_and_the_rest_is_as_without_the_save(found):
