@@ -299,6 +299,16 @@ def test_an_expert_of_another_size_changes_what_the_monolith_may_cost(tmp_path):
     assert {key for key in stale if key.startswith("train")} == {expert_key(0), MONOLITH}
 
 
+@pytest.mark.parametrize(
+    "own, stale", [({"learning_rate": 0.5}, []), ({"images": 64}, [MONOLITH]), ({"batch": 4}, [MONOLITH])]
+)
+def test_an_experts_own_numbers_make_it_stale_and_the_monolith_whose_bill_they_change(tmp_path, own, stale):
+    plain = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
+    overridden = plan(tiny(tmp_path, experts__overrides=[{"clusters": [1], **own}]))
+    changed = {unit.key for unit in overridden if unit.fingerprint_settings != plain[unit.key]}
+    assert changed == {expert_key(1), *stale}
+
+
 @pytest.mark.parametrize("teacher, asked", [("cluster", False), ("router", True)])
 def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path, teacher, asked):
     units = {unit.key: unit for unit in plan(tiny(tmp_path, distill={"teacher": teacher, "share": 0.5}))}

@@ -11,6 +11,7 @@ from hpcddm.pipeline.trainings import expert_training
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
+from hpcddm.training.settings import ExpertOverride
 
 if TYPE_CHECKING:
     from hpcddm.planning.timing import Estimate
@@ -55,6 +56,18 @@ def expert_costs(
             )
         )
     return costs
+
+
+def own_numbers(experiment: Experiment) -> list[str]:
+    """Describe every expert of a cluster whose override has a rate, a batch or a number of images of its own."""
+    lines = []
+    for expert in range(experiment.cluster.experts):
+        own = experiment.experts.variation(expert)
+        if isinstance(own, ExpertOverride) and (own.images or own.batch or own.learning_rate):
+            training = expert_training(experiment, expert)
+            rate = f"learning rate {training.learning_rate:g}"
+            lines.append(f"expert {expert} sees {training.images:,} images in batches of {training.batch}, {rate}")
+    return lines
 
 
 def line_of(costs: Sequence[ExpertCost]) -> str:

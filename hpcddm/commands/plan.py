@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from hpcddm.commands.expert_costs import expert_costs, line_of
+from hpcddm.commands.expert_costs import expert_costs, line_of, own_numbers
 from hpcddm.commands.terminal import table_console
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
@@ -88,11 +88,12 @@ def plan(
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
+    numbers = own_numbers(experiment)
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
         totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
-        totals |= {"experts": [asdict(cost) for cost in experts]}
+        totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers}
         click.echo(json.dumps(content | totals, indent=1))
         return
     click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
@@ -100,6 +101,8 @@ def plan(
     _print_collection(images)
     if experts:
         click.echo(f"clusters  {line_of(experts)}")
+    for text in numbers:
+        click.echo(f"override  {text}")
     for text in idle:
         click.echo(f"GPUs      {text}")
 

@@ -7,7 +7,7 @@ from hpcddm.config import Experiment
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
-from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
+from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_images, overridden_models
 from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.lists import experts_of, list_key, list_name
@@ -47,7 +47,8 @@ def train_keys(experiment: Experiment) -> list[str]:
 def denoiser_disk(experiment: Experiment, expert: Expert | None, ranks: int) -> DiskSpace:
     """Estimate the training of an expert's network; expert None: of the monolith's and the student's."""
     config = experiment.expert_config(expert)
-    training = experiment.experts.training.model_copy(update={"precision": config.precision})
+    common = experiment.experts.training.model_copy(update={"precision": config.precision})
+    training = common if expert is None else expert_training(experiment, expert)
     return disk.of_training(config.model.parameters(experiment.data), training, ranks)
 
 
@@ -126,9 +127,12 @@ def _bought_settings(experiment: Experiment) -> dict[str, Any]:
         settings["samples"] = hashed(router.samples)
     if router.refit:
         settings["refit"] = True
-    return {
+    bought = {
         "experts.training": hashed(common) | {"precision": config.precision},
         "cluster.experts": experiment.cluster.experts,
         "router": settings,
         "experts.overrides": overridden_models(experiment),
     }
+    # Without any, as before there were any.
+    own = overridden_images(experiment)
+    return bought | ({"experts.own_images": own} if own else {})

@@ -9,18 +9,30 @@ from fractions import Fraction
 from typing import Any
 
 from hpcddm.config import Experiment
+from hpcddm.errors import ConfigError
 from hpcddm.schema import hashed
-from hpcddm.training.settings import Expert, JoinedExpert, Training
+from hpcddm.training.settings import Expert, ExpertOverride, JoinedExpert, Training
 
 
 def expert_training(settings: Experiment, expert: Expert) -> Training:
-    """Return an expert's training in its own precision: a K-th of the common one, or that of one that joined."""
-    total = settings.experts.training
-    if isinstance(expert, str):
-        part = _joined_part(total, settings.experts.joined_expert(expert))
+    """Return an expert's training in its own precision and at its own rate.
+
+    That is a K-th of the common one, in its own numbers where it has any, or that of one that joined.
+    Raises `ConfigError` where its numbers leave no course of the learning rate.
+    """
+    total, own = settings.experts.training, settings.experts.variation(expert)
+    if isinstance(own, JoinedExpert):
+        part = _joined_part(total, own)
+    elif isinstance(own, ExpertOverride):
+        part = _overridden_part(total, own, settings.cluster.experts)
     else:
         part = part_of(total, Fraction(1, settings.cluster.experts))
-    return part.model_copy(update={"precision": settings.expert_config(expert).precision})
+    rate = own.learning_rate if own and own.learning_rate else total.learning_rate
+    part = part.model_copy(update={"precision": settings.expert_config(expert).precision, "learning_rate": rate})
+    if part.decays_within_warmup:
+        text = f"the {part.images} images of expert {expert} end, or its rate does, within its warm-up"
+        raise ConfigError(f"experts.training.schedule: {text} of {part.warmup_images}")
+    return part
 
 
 def student_training(settings: Experiment) -> Training:
@@ -63,6 +75,16 @@ def part_of(total: Training, share: Fraction) -> Training:
             "snapshots": [whole_batches(number * share, batch) for number in total.snapshots],
         }
     )
+
+
+def _overridden_part(total: Training, own: ExpertOverride, num_experts: int) -> Training:
+    """Return the numbers of an expert with its own batch, or its own images; of these snapshots have their share."""
+    common = part_of(total, Fraction(1, num_experts))
+    batch, images = own.batch or common.batch, own.images or common.images
+    part = part_of(total, Fraction(batch, total.batch)).model_copy(update={"images": whole_batches(images, batch)})
+    share = Fraction(1, num_experts) if own.images is None else Fraction(own.images, total.images)
+    snapshots = [whole_batches(number * share, batch) for number in total.snapshots]
+    return part.model_copy(update={"snapshots": snapshots})
 
 
 def _joined_part(total: Training, joined: JoinedExpert) -> Training:

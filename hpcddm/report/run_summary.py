@@ -8,9 +8,11 @@ import torch
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.catalog import split_results
+from hpcddm.pipeline.fingerprints import overridden_images
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.snapshots import trained_to
+from hpcddm.pipeline.trainings import expert_training
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.schema import VariantSettings
@@ -18,12 +20,12 @@ from hpcddm.schema import VariantSettings
 
 def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     """List the summary as pairs of label and value, in the order of the pipeline."""
-    training, evaluate, router = settings.experts.training, settings.evaluate, settings.router
+    evaluate, router = settings.evaluate, settings.router
     seconds = sum(manifest.record["seconds"] * manifest.record["world_size"] for manifest in inputs.values())
     return [
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
-        ("Images seen by all experts together", f"{training.images:,}, batches of {training.batch}"),
+        ("Images seen by all experts together", _images_of_experts(settings)),
         *_of_snapshot(settings),
         *_of_student(settings, inputs),
         *_of_starts(inputs),
@@ -102,6 +104,14 @@ def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
 def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:
     judge = metrics["judge"]
     return [("Classifier", f"right on {judge['heldout_accuracy']:.1%} of the held-out images")] if judge else []
+
+
+def _images_of_experts(settings: Experiment) -> str:
+    training = settings.experts.training
+    if not overridden_images(settings):
+        return f"{training.images:,}, batches of {training.batch}"
+    images = sum(expert_training(settings, expert).images for expert in range(settings.cluster.experts))
+    return f"{images:,}, some of them by numbers of their own"
 
 
 def _of_snapshot(settings: Experiment) -> list[tuple[str, str]]:

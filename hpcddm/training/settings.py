@@ -62,9 +62,14 @@ class Training(StrictModel):
             raise PydanticCustomError("inner", "schedule: constant never decays; name cosine, linear or inverse_root")
         if self.schedule == "inverse_root" and not (self.decay_images or self.warmup_images):
             raise PydanticCustomError("inner", "schedule: inverse_root needs decay_images, or a warm-up")
-        if self.schedule in ("cosine", "linear") and (self.decay_images or self.images) <= self.warmup_images:
+        if self.decays_within_warmup:
             raise PydanticCustomError("inner", "schedule: the rate arrives at its end within the warm-up")
         return self
+
+    @property
+    def decays_within_warmup(self) -> bool:
+        """True where the rate would arrive at its end before it has risen."""
+        return self.schedule in ("cosine", "linear") and (self.decay_images or self.images) <= self.warmup_images
 
 
 class InitialWeights(StrictModel):
@@ -86,13 +91,21 @@ class ExpertVariation(StrictModel):
     model: DenoiserModelSettings | None = None
     objective: ObjectiveSettings | None = None
     precision: Literal["fp32", "bf16"] | None = None
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
     init_from: InitialWeights | None = None
 
 
 class ExpertOverride(ExpertVariation):
-    """Settings that differ for the experts of some clusters (Heterogeneous Decentralized Diffusion Models)."""
+    """Settings that differ for the experts of some clusters; their numbers are those of each of these experts.
+
+    Source: Heterogeneous Decentralized Diffusion Models.
+    """
 
     clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    images: Positive | None = None
+    """Without it, as many as the others have."""
+    batch: Positive | None = None
+    """With a batch of its own, an expert's warm-up and half-life last as many steps as those of the others."""
 
 
 class JoinedExpert(ExpertVariation):

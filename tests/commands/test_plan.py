@@ -6,8 +6,10 @@ import math
 import pytest
 import yaml
 
+from hpcddm.commands.expert_costs import own_numbers
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
+from hpcddm.networks import budgets
 from hpcddm.networks.workload import ENCODER, READING, TAR, Work
 from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan as plan_units
@@ -236,6 +238,18 @@ def test_the_table_names_every_stage_and_the_source_of_every_time(tmp_path):
         assert f"│ {stage} " in done.output, stage
     assert "time      given (1e+09 FLOPs per second and rank): " in done.output
     assert "inodes free" in done.output and "without the stages of unknown time" in done.output
+
+
+def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):
+    changes = {"experts__overrides": [{"clusters": [1], "images": 96, "batch": 12, "learning_rate": 0.002}]}
+    rows, _ = planned("--flops-per-second", SPEED, **changes)
+    per_image = budgets.train_flops(tiny(tmp_path), tiny(tmp_path).expert_config())
+    assert rows["train"]["flops"] == (32 + 96) * per_image
+    spent = rows["train"]["flops"] + budgets.router_flops(tiny(tmp_path))
+    assert abs(rows["train/monolith"]["flops"] - spent) <= 8 * per_image
+    (line,) = own_numbers(tiny(tmp_path, **changes))
+    assert line == "expert 1 sees 96 images in batches of 12, learning rate 0.002"
+    assert own_numbers(tiny(tmp_path)) == []
 
 
 def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, monkeypatch):

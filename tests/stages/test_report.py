@@ -136,5 +136,8 @@ def test_facts_say_how_it_was_sampled(tmp_path):
     assert said["Solver"] == "euler, 2 steps with shift 3" and "asked every 4 steps" in str(said)
     assert "the router names" in said["Student"] and "64 images of all clusters, natural" in said["Router"]
     assert said["Process time of all units"] == "12.0 minutes"
+    own = tiny(tmp_path, experts__overrides=[{"clusters": [1], "images": 96}])
+    own_rows = dict(run_summary.rows(own, METRICS, {key: INPUTS[key] for key in INPUTS if key != STUDENT}))
+    assert own_rows["Images seen by all experts together"] == "128, some of them by numbers of their own"
     plain = dict(run_summary.rows(tiny(tmp_path), METRICS, {key: INPUTS[key] for key in INPUTS if key != STUDENT}))
     assert "Student" not in plain and plain["Guidance"].startswith("scale 1, ") and "every step" in str(plain)

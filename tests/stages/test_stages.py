@@ -7,6 +7,7 @@ import pytest
 
 from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
+from hpcddm.errors import ConfigError
 from hpcddm.networks import budgets
 from hpcddm.networks.drawing import oracle_clusters
 from hpcddm.pipeline import trainings
@@ -57,7 +58,14 @@ def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiment
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
 
 
-@pytest.mark.parametrize("mixed", [[], [{"clusters": [1], "model": SMALL}]], ids=["alike", "of two sizes"])
+OWN = {"clusters": [1], "images": 101, "batch": 24, "learning_rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [[], [{"clusters": [1], "model": SMALL}], [OWN | {"model": SMALL}]],
+    ids=["alike", "of two sizes", "of two numbers of images"],
+)
 def test_all_arms_cost_the_same(tmp_path, mixed):
     experiment = tiny(tmp_path, router__training__images=1600, experts__overrides=mixed)
     monolith = budgets.monolith_training(experiment)
@@ -71,6 +79,29 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
 def test_a_mixed_expert_has_its_own_precision(tmp_path):
     experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
     assert [trainings.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
+
+
+def test_an_expert_has_its_own_rate_batch_and_images(tmp_path):
+    warm = {"warmup_images": 32, "schedule": "cosine", "decay_images": 48, "snapshots": [32, 64]}
+    changes = {f"experts__training__{key}": value for key, value in warm.items()}
+    experiment = tiny(tmp_path, experts__overrides=[OWN], **changes)
+    first, second = (trainings.expert_training(experiment, expert) for expert in (0, 1))
+    plain = tiny(tmp_path, **changes)
+    assert first == trainings.expert_training(plain, 0) == trainings.expert_training(plain, 1)
+    assert (second.images, second.batch, second.learning_rate) == (120, 24, 0.5)
+    # As many steps as the others: 4 of warm-up, 6 until the rate is at its end, 100 / 16 of half-life.
+    assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 72, 150)
+    assert first.snapshots == [16, 32] and second.snapshots == [72, 120]
+    batch_alone = tiny(tmp_path, experts__overrides=[{"clusters": [1], "batch": 5}], **changes)
+    second = trainings.expert_training(batch_alone, 1)
+    assert (second.images, second.snapshots, second.learning_rate) == (35, [20, 35], 0.01)
+
+
+def test_own_numbers_that_end_before_the_rate_has_risen_are_refused(tmp_path):
+    course = {"experts__training__warmup_images": 32, "experts__training__schedule": "cosine"}
+    experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "images": 16}], **course)
+    with pytest.raises(ConfigError, match="the 16 images of expert 1 end, .* within its warm-up of 16"):
+        trainings.expert_training(experiment, 1)
 
 
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):
