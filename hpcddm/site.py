@@ -69,6 +69,17 @@ class Resources(UnitKeys):
     """Stage of DeepSpeed's ZeRO: what of a training is split among its ranks, from nothing to everything."""
     micro_batch: Positive | None = None
     """Largest number of images that a rank sends through a network at once; by default its whole share of a batch."""
+    checkpoint_blocks: Annotated[int, Field(ge=0)] = 0
+    """Every so many-th block of a network recomputes its activations in the backward pass: 1 all of them, 0 none."""
+    compile_blocks: bool = False
+    """True to compile the blocks of a network with `torch.compile` when its training starts."""
+
+    @model_validator(mode="after")
+    def _can_compile(self) -> "Resources":
+        if self.compile_blocks and self.zero_stage == 3:
+            text = "compile_blocks: true needs zero_stage: 0, 1 or 2; in 3 weights come and go within a block"
+            raise PydanticCustomError("inner", "{text}", {"text": text})
+        return self
 
     @property
     def ranks(self) -> int:
@@ -116,7 +127,7 @@ class Site(UnitKeys):
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason, with the event in HPCDDM_EVENT."""
     resources: Resources = Resources()
-    stages: dict[str, dict[str, int | str | list[str]]] = {}
+    stages: dict[str, dict[str, bool | int | str | list[str]]] = {}
     """Keys that differ from `resources` and from the keys above, per stage or per unit, as 'train/monolith'."""
     _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
     """Cache of resources by the most specific entry of `stages`: a sweep needs them thousands of times."""
@@ -147,7 +158,7 @@ class Site(UnitKeys):
             self._shapes[place] = self._combined(stage, self.stages.get(stage, {}) | self.stages.get(key, {}))
         return self._shapes[place]
 
-    def _combined(self, stage: str, changes: dict[str, int | str | list[str]]) -> Resources:
+    def _combined(self, stage: str, changes: dict[str, bool | int | str | list[str]]) -> Resources:
         values = {name: getattr(self, name) for name in UnitKeys.model_fields}
         values |= self.resources.model_dump(exclude_none=True)
         values |= SMALL if stage == "submission" else {}

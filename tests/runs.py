@@ -28,7 +28,7 @@ TWO_RANKS = """
 name: two-ranks
 scheduler: local
 stages:
-  train: {ranks_per_node: 2}
+  train: {ranks_per_node: 2, checkpoint_blocks: 1}
 """
 
 

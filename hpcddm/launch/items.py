@@ -140,6 +140,8 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
             gpus=resources.gpus_per_node,
             zero_stage=resources.zero_stage,
             micro_batch=resources.micro_batch,
+            checkpoint_blocks=resources.checkpoint_blocks,
+            compile_blocks=resources.compile_blocks,
             is_collective=is_collective(unit.key),
             optional=unit.optional,
             min_optional=unit.min_optional,

@@ -1,7 +1,7 @@
 """Bases of the networks: denoisers, routers and classifiers, built from settings and the properties of the data."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Float, Float32, Int
 from torch import Tensor, nn
@@ -24,6 +24,13 @@ class Network(nn.Module, Variant[S]):
     Beside its settings it takes the properties of the data, `hpcddm.data.settings.NetworkData`; denoisers and routers
     see x, of shape `x_shape`, and classifiers images.
     """
+
+    def stacked_blocks(self) -> Sequence[nn.Module]:
+        """Return the blocks that do most of the work, one after the other: by default `blocks`, if there are any.
+
+        They are what `checkpoint_blocks` and `compile_blocks` of a site are about; they are called without keywords.
+        """
+        return getattr(self, "blocks", ())
 
 
 class Denoiser(Network[S]):

@@ -4,6 +4,7 @@ The whole forward pass is here, from its first step to its last: `Embeddings`, `
 blocks' layers are in `layers`. Router and MMDiT share what is theirs, too.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -52,6 +53,8 @@ class Settings(DenoisingTransformerSettings):
 
 class Embeddings(nn.Module):
     """Embeddings of images, times and classes or text; the parameters may be bf16: inputs are cast to their dtype."""
+
+    blocks: nn.ModuleList
 
     def __init__(self, settings: TransformerSettings, data: NetworkData):
         super().__init__()
@@ -143,6 +146,9 @@ class Transformer(Modulated):
         super().__init__(settings, LAST_VECTORS)
         self.trunk = trunk
         self.head = linear(settings.width, outputs, nn.init.zeros_)
+
+    def stacked_blocks(self) -> Sequence[nn.Module]:
+        return list(self.trunk.blocks)
 
     def normalised(self, x: Images, t: Times, condition: Condition) -> Tokens:
         """Compute the input of the head: normalised and modulated tokens."""

@@ -189,6 +189,8 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         gpus=max(spec.gpus, environment.gpus_on_node()),
         zero_stage=spec.zero_stage,
         micro_batch=spec.micro_batch,
+        checkpoint_blocks=spec.checkpoint_blocks,
+        compile_blocks=spec.compile_blocks,
         data_threads=environment.data_threads(spec.threads),
     )
     if ranks.rank > 0:

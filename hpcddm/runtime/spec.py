@@ -26,6 +26,9 @@ class Spec:
     zero_stage: int = 1
     micro_batch: int | None = None
     """Number of images that a rank sends through a network at once; None for its whole share of a batch."""
+    checkpoint_blocks: int = 0
+    """Every so many-th block of a network recomputes its activations in the backward pass; 0 for none."""
+    compile_blocks: bool = False
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20

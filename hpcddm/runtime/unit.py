@@ -33,6 +33,9 @@ class Unit:
     """Stage of DeepSpeed's ZeRO."""
     micro_batch: int | None = None
     """Number of images that a rank sends through a network at once; None for its whole share of a batch."""
+    checkpoint_blocks: int = 0
+    """Every so many-th block of a network recomputes its activations in the backward pass; 0 for none."""
+    compile_blocks: bool = False
     data_threads: int = 1
     """Number of threads in which a rank reads samples ahead of its training."""
 

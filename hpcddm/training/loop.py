@@ -22,7 +22,7 @@ from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.runtime.watchdog import Watchdog
-from hpcddm.training import process_group
+from hpcddm.training import blocks, process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
@@ -148,6 +148,7 @@ def _start(
     resumable = checkpoints.agree_on_newest()
     if resumable is None and task.start is not None:
         task.start(model)
+    prepared = blocks.prepare(model, unit.checkpoint_blocks, unit.compile_blocks)
     micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, unit.micro_batch)
     engine = Engine(model, training, unit.ranks, device, unit.zero_stage, micro_batches)
     if resumable is not None:
@@ -157,7 +158,8 @@ def _start(
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
-            f" {unit.ranks.world_size} ranks, {task.batches.order.size} samples, {device}",
+            f" {unit.ranks.world_size} ranks, {task.batches.order.size} samples, {device}"
+            + (f"; {prepared}" if prepared else ""),
             flush=True,
         )
     return engine, progress

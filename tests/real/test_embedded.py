@@ -111,7 +111,7 @@ def test_other_tars_of_the_same_samples_make_nothing_stale_that_was_learned_from
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made} == before
 
 
-def test_another_reading_makes_nothing_stale_and_gives_the_same_bits(run, two_ranks, finished):
+def test_another_reading_and_kept_activations_make_nothing_stale_and_give_the_same_bits(run, two_ranks, finished):
     before = {path: path.stat().st_mtime_ns for path in run.glob("*/**/manifest.json")}
     materialised, staged = "data.reading={name: materialised}", "data.reading={name: staged}"
     copied = submit(run, two_ranks, materialised)
@@ -126,9 +126,13 @@ def test_another_reading_makes_nothing_stale_and_gives_the_same_bits(run, two_ra
     assert weights(run, "expert-01") == weights(finished, "expert-01")
 
     undo_training(run, "expert-01")
-    again = submit(run, two_ranks, staged)
+    keeping = run.with_name("keeping.yaml")
+    keeping.write_text(two_ranks.read_text().replace(", checkpoint_blocks: 1", ""))
+    again = submit(run, keeping, staged)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert re.search("staged [0-9,]+ samples to /", (run / "logs/train/expert-01/attempt-1/rank0.log").read_text())
+    log, earlier = ((folder / "logs/train/expert-01/attempt-1/rank0.log").read_text() for folder in (run, finished))
+    assert re.search("staged [0-9,]+ samples to /", log) and "recomputed" not in log
+    assert "; activations of 2 of 2 blocks recomputed" in earlier
     assert weights(run, "expert-01") == weights(finished, "expert-01")
 
 
