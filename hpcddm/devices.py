@@ -13,6 +13,8 @@ import torch.distributed as dist
 from hpcddm.runtime.environment import Ranks, node_name
 from hpcddm.runtime.unit import Unit
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""Types of a network's weights, by the `precision` of its settings."""
 STORE_KEY = "hpcddm/device"
 """Prefix of the store's keys for the device of every rank, and for rank 0's complaint."""
 READING = timedelta(seconds=10)

@@ -14,10 +14,10 @@ import torch
 from safetensors import SafetensorError
 
 from hpcddm import weights
+from hpcddm.devices import DTYPES
 from hpcddm.errors import UserError
 from hpcddm.weights import SettingsWithWeights
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 INSTALL = {
     "transformers": "transformers",
     "diffusers": "diffusers",

@@ -52,7 +52,7 @@ class Settings(DenoisingTransformerSettings):
 
 
 class Embeddings(nn.Module):
-    """Embeddings of images, times and classes or text; the parameters may be bf16: inputs are cast to their dtype."""
+    """Embeddings of images, times and classes or text; inputs are cast to the dtype of the parameters."""
 
     blocks: nn.ModuleList
 

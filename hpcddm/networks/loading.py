@@ -10,6 +10,7 @@ from torch import nn
 from hpcddm import plugins
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.devices import DTYPES
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
@@ -25,7 +26,6 @@ from hpcddm.rundir import manifest
 from hpcddm.training.loop import WEIGHTS, load_weights
 
 DENSE = (MONOLITH, STUDENT)
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def load_ensemble(

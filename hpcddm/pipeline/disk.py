@@ -29,7 +29,7 @@ def sample_bytes(experiment: Experiment) -> int:
 
 def state_bytes(parameters: int, training: Training) -> int:
     """Return the bytes of a training state: weights as trained, and in fp32 masters, two AdamW moments and EMA."""
-    weight_bytes = 2 if training.precision == "bf16" else 4
+    weight_bytes = 4 if training.precision == "fp32" else 2
     return parameters * (weight_bytes + 4 + 8 + 4)
 
 

@@ -21,7 +21,7 @@ from hpcddm.data import tar
 from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
-from hpcddm.devices import current_device
+from hpcddm.devices import DTYPES, current_device
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import (
     DECODE_LATENTS,
@@ -104,8 +104,9 @@ def _step(
 
 def _inference_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
     # Measuring networks see samples in fp32, whatever they were trained in.
-    is_bf16 = costs.training(network).precision == "bf16" and network.startswith((DENOISER, ROUTER))
-    model = costs.network(network).to(device, torch.bfloat16 if is_bf16 else torch.float32)
+    is_measuring = not network.startswith((DENOISER, ROUTER))
+    dtype = torch.float32 if is_measuring else DTYPES[costs.training(network).precision]
+    model = costs.network(network).to(device, dtype)
     inputs = [values.to(device) for values in costs.inputs(network, batch)]
     return torch.no_grad()(lambda: model(*inputs))
 

@@ -15,10 +15,10 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import Reader
-from hpcddm.devices import own_device
+from hpcddm.devices import DTYPES, own_device
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
-from hpcddm.networks import budgets, denoisers, loading
+from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs, x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
@@ -54,7 +54,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if unit.ranks.rank > 0:
         return made
     # As it will route: in the precision that it was trained in.
-    router = load_weights(build(settings), unit.folder).to(device, loading.DTYPES[precision(settings)])
+    router = load_weights(build(settings), unit.folder).to(device, DTYPES[precision(settings)])
     ones = [1.0] * len(NOISE_LEVELS)
     corrected = CalibratedRouter(router, log_prior, NOISE_LEVELS, ones)
     reader = samples.reader(unit, HELDOUT)

@@ -1,5 +1,6 @@
 """Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,15 @@ TAG = "deepspeed"
 """Name of DeepSpeed's folder within a training state."""
 
 
+ParameterGroups = list[dict[str, Any]]
+OptimizerOf = Callable[[ParameterGroups, Training], torch.optim.Optimizer]
+
+
 class Engine:
     """One model under training on all ranks of a unit; all methods are collective.
 
-    micro_batches: number of equal parts in which a rank's images of a step go through the network.
+    micro_batches: number of equal parts in which a rank's images of a step go through the network;
+    optimizer_of: another optimizer than AdamW, for comparisons.
     """
 
     def __init__(
@@ -33,19 +39,15 @@ class Engine:
         device: torch.device,
         zero_stage: int = 1,
         micro_batches: int = 1,
+        optimizer_of: OptimizerOf | None = None,
     ) -> None:
         deepspeed = masters.import_deepspeed(device)
+        masters.require_precision(training.precision)
         self._training, self.micro_batches, self._is_sharded = training, micro_batches, zero_stage > 0
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
-        optimizer = torch.optim.AdamW(
-            _parameter_groups(model, training.weight_decay),
-            lr=training.learning_rate,
-            betas=training.betas,
-            eps=training.eps,
-            fused=True,
-        )
+        optimizer = (optimizer_of or _adamw)(_parameter_groups(model, training.weight_decay), training)
         settings = {
             "train_micro_batch_size_per_gpu": training.batch // ranks.world_size // micro_batches,
             "gradient_accumulation_steps": micro_batches,
@@ -53,6 +55,7 @@ class Engine:
             "zero_optimization": {"stage": zero_stage},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
+            "fp16": {"enabled": training.precision == "fp16"} | masters.LOSS_SCALING,
             # In bf16 the small gradients of one micro batch, or rank, would be lost in the sum of all.
             "data_types": {"grad_accum_dtype": "fp32"} if zero_stage else {},
             "communication_data_type": "fp32",
@@ -91,6 +94,14 @@ class Engine:
         None before the first step and after one that was not made.
         """
         return masters.gradient_norm(self._engine)
+
+    def scaler_state(self) -> dict[str, float]:
+        """Return what the loss scale of fp16 depends on: small values that belong to a training state."""
+        return masters.scaler_state(self._engine)
+
+    def set_scaler_state(self, state: dict[str, float]) -> None:
+        """Continue from a `scaler_state`."""
+        masters.set_scaler_state(self._engine, state)
 
     def save(self, folder: Path) -> list[Path]:
         """Write this rank's part of the training state and return the files that it consists of."""
@@ -132,7 +143,11 @@ class Engine:
         return folder / f"ema-rank{dist.get_rank() if self._is_sharded else 0}.safetensors"
 
 
-def _parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def _adamw(groups: ParameterGroups, training: Training) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, eps=training.eps, fused=True)
+
+
+def _parameter_groups(model: nn.Module, weight_decay: float) -> ParameterGroups:
     """Return AdamW's groups of trained parameters: matrices and kernels, which decay, and norms and biases."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if weight_decay == 0:

@@ -155,6 +155,7 @@ def _start(
         folder, state = resumable
         engine.load(folder)
         progress = Progress(**state["loop"])
+        engine.set_scaler_state(progress.scaler)
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
@@ -212,6 +213,7 @@ def _save(
 ) -> None:
     """Save a training state; collective."""
     progress.loss_sums, progress.loss_images = mean_loss.sums(), mean_loss.images
+    progress.scaler = engine.scaler_state()
     seconds = checkpoints.save(engine, progress.images, vars(progress))
     unit.attempt.results["images"] = progress.images
     unit.stop.reserve_seconds(2 * seconds)

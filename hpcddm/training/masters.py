@@ -13,9 +13,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hpcddm.errors import require
+
 if TYPE_CHECKING:
     from deepspeed import DeepSpeedEngine
     from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
+
+
+LOSS_SCALING = {"initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 1, "min_loss_scale": 1}
+"""Loss scale of fp16: from 2^16 halved in every step that overflows, doubled after 1000 that do not."""
+SCALER_STATE = ("cur_scale", "cur_iter", "last_overflow_iter")
 
 
 def import_deepspeed(device: torch.device) -> ModuleType:
@@ -30,6 +37,16 @@ def import_deepspeed(device: torch.device) -> ModuleType:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     _import_muon_uncompiled()
     return deepspeed
+
+
+def require_precision(precision: str) -> None:
+    """Raise `UserError` for a precision in which DeepSpeed does not train on this device."""
+    from deepspeed.accelerator import get_accelerator
+
+    require(
+        precision != "fp16" or get_accelerator().is_fp16_supported(),
+        "precision: fp16 needs a GPU; set gpus_per_node of this stage in the site, or precision: bf16 or fp32",
+    )
 
 
 def _import_muon_uncompiled() -> None:
@@ -71,7 +88,7 @@ def pieces(engine: "DeepSpeedEngine", number: int) -> Iterator[tuple[slice, list
             offset += parameter.partition_numel()
     elif stage == 0:
         whole = [group["params"] for group in optimizer.param_groups]
-        groups = optimizer.fp16_groups if engine.bfloat16_enabled() else whole
+        groups = optimizer.fp16_groups if _is_low_precision(engine) else whole
         yield slice(None), [[weight for group in groups for weight in group][number]]
     else:
         yield slice(None), (optimizer.bf16_groups if _is_bf16(engine) else optimizer.bit16_groups)[number]
@@ -91,18 +108,22 @@ def in_shapes(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> Iterato
 def adapt(engine: "DeepSpeedEngine") -> None:
     """Correct what DeepSpeed does in some stages, and do what it does tensor by tensor for all tensors at once.
 
-    Without ZeRO: in bf16 it makes a step with zero gradients before the first one, which is undone; in fp32 it makes
-    steps that are not finite, which are left out. In ZeRO-1 and bf16 the loops over tensors took a tenth of the step of
-    a small network on a CPU; all values are the same but the gradient's norm, which differs by rounding.
+    Without ZeRO: in low precision it makes a step with zero gradients before the first one, which is undone; in fp32 it
+    makes steps that are not finite, which are left out. In ZeRO-1 and bf16 the loops over tensors took a tenth of the
+    step of a small network on a CPU; all values are the same but the gradient's norm, which differs by rounding.
+    In fp16 it divides gradients by the loss scale of the next step, which can be twice theirs; and without ZeRO by a
+    scale that no loss was multiplied by.
     """
     if engine.zero_optimization_stage() == 0:
-        if engine.bfloat16_enabled():
+        if _is_low_precision(engine):
             engine.optimizer.refresh_fp32_params()
             engine.optimizer.state.clear()
         else:
             engine.clip_fp32_gradients = partial(_clip, engine)
     if _is_bf16(engine):
         _handle_tensors_together(engine)
+    if engine.fp16_enabled():
+        _scale_losses(engine)
 
 
 def forget_gradients(engine: "DeepSpeedEngine") -> None:
@@ -193,6 +214,46 @@ def _round_weights(optimizer: "BF16_Optimizer") -> None:
 
 def _nothing(*_: object, **__: object) -> None:
     """Do nothing."""
+
+
+def _scale_losses(engine: "DeepSpeedEngine") -> None:
+    """Scale losses without ZeRO as with it, and change the scale after a step; the loop knows when to give up."""
+    optimizer, backward, without_zero = engine.optimizer, engine.backward, engine.zero_optimization_stage() == 0
+    step, update = optimizer.step, optimizer._update_scale
+    optimizer._update_scale = _nothing
+    _scaler(engine).raise_error_at_min_scale = False
+
+    def step_then_update(*arguments: object) -> None:
+        step(*arguments)
+        if without_zero:
+            optimizer._global_grad_norm /= _scaler(engine).cur_scale
+        update(optimizer.overflow)
+
+    optimizer.step = step_then_update
+    if without_zero:
+        engine.backward = lambda loss: backward(loss * _scaler(engine).cur_scale)
+
+
+def scaler_state(engine: "DeepSpeedEngine") -> dict[str, float]:
+    """Return what the loss scale of fp16 depends on; nothing in other precisions, which scale no loss."""
+    scaler = _scaler(engine) if engine.fp16_enabled() else None
+    return {} if scaler is None else {name: getattr(scaler, name) for name in SCALER_STATE}
+
+
+def set_scaler_state(engine: "DeepSpeedEngine", state: dict[str, float]) -> None:
+    """Have the loss scale go on from `scaler_state`."""
+    for name, value in state.items():
+        setattr(_scaler(engine), name, value)
+
+
+def _scaler(engine: "DeepSpeedEngine") -> Any:
+    """Return the object that knows the loss scale of fp16."""
+    optimizer = engine.optimizer
+    return optimizer.loss_scale_config if engine.zero_optimization_stage() == 0 else optimizer.loss_scaler
+
+
+def _is_low_precision(engine: "DeepSpeedEngine") -> bool:
+    return engine.bfloat16_enabled() or engine.fp16_enabled()
 
 
 def was_skipped(engine: "DeepSpeedEngine") -> bool:

@@ -24,6 +24,8 @@ class Progress:
     """Number of steps that were not made, because a gradient was not finite."""
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
+    scaler: dict[str, float] = field(default_factory=dict)
+    """What the loss scale of fp16 depends on; empty in other precisions."""
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Mean losses as (images seen, loss), one for each log."""
 

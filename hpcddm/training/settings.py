@@ -9,6 +9,8 @@ from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Name, PathSetting, Positive, StrictModel
 
+Precision = Literal["fp32", "bf16", "fp16"]
+"""Precision in which a network computes, in training and sampling; fp16 scales its losses, for GPUs without bf16."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -43,7 +45,7 @@ class Training(StrictModel):
     ema_halflife_images: Positive
     snapshots: list[Positive] = []
     """Numbers of images at which the averaged weights are kept as outputs, ascending."""
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Precision = "bf16"
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     log_images: Positive = 1024
 
@@ -90,7 +92,7 @@ class ExpertVariation(StrictModel):
 
     model: DenoiserModelSettings | None = None
     objective: ObjectiveSettings | None = None
-    precision: Literal["fp32", "bf16"] | None = None
+    precision: Precision | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     init_from: InitialWeights | None = None
 

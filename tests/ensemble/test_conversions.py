@@ -118,10 +118,11 @@ def test_below_the_lowest_level_the_nearest_one_s_score_stands():
 
 
 @pytest.mark.parametrize("name", plugins.names("objectives"))
-def test_only_epsilon_networks_in_bf16_are_believed_less(name):
+def test_only_epsilon_networks_in_low_precision_are_believed_less(name):
     one = objective(name)
     fp32, bf16 = (conversion(precision=precision) for precision in ("fp32", "bf16"))
     assert fp32.valid_range(one)[1] == (1 - 1e-3 if name == "epsilon" else 1.0)
+    assert conversion(precision="fp16").valid_range(one)[1] == (0.99 if name == "epsilon" else 1.0)
     assert bf16.valid_range(one) == ((0.0, 0.97) if name == "epsilon" else fp32.valid_range(one))
     if name == "epsilon":
         assert conversion(precision="bf16", highest=0.9).valid_range(one) == (0.0, 0.9)

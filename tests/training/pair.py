@@ -31,12 +31,14 @@ from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import peak_memory_gib
 from hpcddm.training.settings import Training
+from tests.training.half import allow_fp16
 from tests.training.scenarios import BATCH, KEY, STEPS, batches, build, training, write_tar
 
 BAD_STEP = 3
 LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
 """Steps of a training that is interrupted between two points of its curve again and again."""
 STAGES = [(0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "bf16"), (3, "fp32"), (3, "bf16")]
+STAGES += [(0, "fp16"), (1, "fp16"), (3, "fp16")]
 """Stages of ZeRO that are interrupted, with a batch that is not finite; the others are trained in stage 1 and fp32."""
 SNAPSHOTS = [2 * BATCH, STEPS * BATCH]
 """Images at which the trainings in those stages keep their weights."""
@@ -227,6 +229,9 @@ def main(root: Path) -> dict:
         for threads in (0, 1, 4):
             name, stops = f"{world_size} ranks, {threads} threads", [] if threads == 1 else [3, 2, 1]
             found[name] = pairs.chain(name, stops, world_size=world_size, threads=threads)
+    allow_fp16(window=2, allowed=False)
+    found["fp16 refused"] = pairs.train("refused", training(precision="fp16"), None, range(0), 2, 1, 1)
+    allow_fp16(window=2)
     for stage, precision in STAGES:
         for stops in ([], [3, 2]):
             name = f"stage {stage}, {precision}, {len(stops)} stops"

@@ -1,10 +1,11 @@
-"""Steps of the engine beside those of a hand-written loop: largest differences of weights and norms, as JSON.
+"""Steps of the engine beside those of a hand-written loop: differences of losses, weights and norms, as JSON.
 
-Both train the network of scenarios.py in bf16 on the same batches. The loop keeps fp32 weights of its own, adds the
-gradients of the parts of a batch in fp32 and knows nothing of ranks: each part is a micro batch of some rank.
+Both train a network on the same batches. The loop keeps fp32 weights of its own, adds the gradients of the parts of a
+batch in fp32 and knows nothing of ranks: each part is a micro batch of some rank.
 """
 
 import json
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -14,16 +15,21 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hpcddm.devices import DTYPES
+from hpcddm.models.base import Network as BlockNetwork
 from hpcddm.runtime.environment import Ranks
-from hpcddm.training import masters
+from hpcddm.training import blocks, masters
 from hpcddm.training.engine import Engine
 from hpcddm.training.settings import Training
+from tests.training.half import allow_fp16
 from tests.training.pair import on_ranks
-from tests.training.scenarios import BATCH, build, training
+from tests.training.scenarios import build, training
 
-STEPS = 6
+STEPS, BATCH = 6, 16
 CLIP = 0.05
 """Largest norm of a gradient where it is clipped; those of these gradients are larger."""
+OVERFLOWING, WINDOW = 3, 2
+"""Step of fp16 whose gradient is not finite, and steps after which the loss scale doubles."""
 
 
 @dataclass(frozen=True)
@@ -35,24 +41,44 @@ class Case:
     micro_batches: int = 1
     precision: str = "bf16"
     clip: float = 1e9
-    sometimes: bool = False
-    """True for a network of which one layer is used in the last part of every second batch alone."""
+    network: str = "plain"
+    """'sometimes': one layer is used in the last part of every second batch alone; 'stack': has blocks."""
+    every: int = 0
+    """Every so many-th block of a stack recomputes its activations."""
+    optimizer: str = "adamw"
 
     @property
     def name(self) -> str:
-        ends = (" clipped" if self.clip == CLIP else "") + (" sometimes" if self.sometimes else "")
-        return f"stage {self.stage}, {self.ranks} x {self.micro_batches}, {self.precision}{ends}"
+        ends = {" clipped": self.clip == CLIP, " sometimes": self.network == "sometimes"}
+        ends |= {" stack": self.network == "stack", " recomputing": self.every, " sgd": self.optimizer == "sgd"}
+        shared = f"stage {self.stage}, {self.ranks} x {self.micro_batches}, {self.precision}"
+        return shared + "".join(end for end, holds in ends.items() if holds)
 
 
 SHARED = ((1, 1), (1, 2), (2, 1), (2, 2))
 CASES = [Case(1, *shared, clip=clip) for shared in SHARED for clip in (1e9, CLIP)]
-CASES += [Case(stage, 2, 2, precision) for precision in ("fp32", "bf16") for stage in range(4)]
-CASES += [Case(stage, 2, 2, "fp32", CLIP) for stage in range(4)]
+CASES += [Case(stage, 2, 2, precision) for precision in ("fp32", "bf16", "fp16") for stage in range(4)]
+CASES += [Case(stage, 2, 2, "fp32", CLIP) for stage in range(4)] + [Case(0, 2, 2, "fp16", CLIP)]
 CASES += [Case(3, 4, 1, "fp32"), Case(0, precision="fp32"), Case(0)]
-CASES += [Case(stage, 1, 2, "fp32", sometimes=True) for stage in range(4)] + [Case(1, 1, 2, sometimes=True)]
+CASES += [Case(stage, 1, 2, "fp32", network="sometimes") for stage in range(4)]
+CASES += [Case(1, 1, 2, network="sometimes")]
+IN_SHORT = ((0, 4, 1, 1, "sgd"), (1, 1, 4, 1, "sgd"), (2, 2, 1, 2, "adamw"), (3, 2, 2, 1, "sgd"))
+"""Of the grid every stage, number of ranks and of parts, with blocks that recompute: its parts in this order."""
+GRID = [
+    (stage, ranks, parts, every, optimizer)
+    for stage in range(4)
+    for ranks in (1, 2, 4)
+    for parts in (1, 2, 4)
+    for every in (0, 1)
+    for optimizer in ("adamw", "sgd")
+]
 
 
-class Network(nn.Module):
+def in_fp32(stage: int, ranks: int, parts: int, every: int, optimizer: str) -> Case:
+    return Case(stage, ranks, parts, "fp32", network="stack", every=every, optimizer=optimizer)
+
+
+class Sometimes(nn.Module):
     """The network of scenarios.py, and a layer that is not always used."""
 
     def __init__(self) -> None:
@@ -64,96 +90,171 @@ class Network(nn.Module):
         return drawn + self.sometimes(part) if uses_all else drawn
 
 
+class Block(nn.Module):
+    """A residual block with a parameter of its own, beside those of its layers, as adaLN-single has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out, self.table = nn.Linear(64, 96), nn.Linear(96, 64), nn.Parameter(torch.ones(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.table * self.out(nn.functional.silu(self.into(x)))
+
+
+class Stack(BlockNetwork):
+    """Some blocks, and a layer."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        self.blocks, self.head = nn.ModuleList(Block() for _ in range(3)), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+NETWORKS = {"plain": build, "sometimes": Sometimes, "stack": Stack}
+
+
 def network(case: Case) -> nn.Module:
     torch.manual_seed(0)
-    return Network() if case.sometimes else build()
+    return NETWORKS[case.network]()
 
 
 def images(step: int) -> torch.Tensor:
     return torch.randn(BATCH, 64, generator=torch.Generator().manual_seed(step))
 
 
-def mean_loss(model: nn.Module, part: torch.Tensor, case: Case, uses_all: bool) -> torch.Tensor:
-    rounded = part.to(torch.bfloat16 if case.precision == "bf16" else torch.float32)
-    return ((model(rounded, uses_all) if case.sometimes else model(rounded)).float() - part).square().mean()
+def mean_loss(model: nn.Module, case: Case, step: int, number: int, part: torch.Tensor) -> torch.Tensor:
+    """Loss of a part of a batch, by its number within the batch."""
+    rounded, last = part.to(DTYPES[case.precision]), case.ranks * case.micro_batches - 1
+    drawn = model(rounded, step % 2 == 0 and number == last) if case.network == "sometimes" else model(rounded)
+    loss = (drawn.float() - part).square().mean()
+    return loss * 1e30 if case.precision == "fp16" and (step, number) == (OVERFLOWING, last) else loss
 
 
-def uses_all(step: int, number: int, parts: int) -> bool:
-    return step % 2 == 0 and number == parts - 1
+@dataclass
+class Course:
+    """What a training came to: weights by name, and losses, gradient norms and loss scales of its steps."""
+
+    weights: dict[str, torch.Tensor]
+    losses: list[float]
+    norms: list[float | None]
+    scales: list[float]
 
 
-def by_hand(case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], list[float]]:
-    """Train with as many lines as it takes; return the fp32 weights by name, and the gradient's norm in each step."""
-    model, parts = network(case), case.ranks * case.micro_batches
-    model.to(torch.bfloat16 if case.precision == "bf16" else torch.float32)
-    weights = {name: parameter.detach().float().clone() for name, parameter in model.named_parameters()}
+def optimizer_of(case: Case, groups: list[dict], settings: Training) -> torch.optim.Optimizer:
+    if case.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=0.9)
+    return torch.optim.AdamW(groups, betas=settings.betas, eps=settings.eps, fused=True)
+
+
+def by_hand(case: Case, settings: Training) -> Course:
+    """Train with as many lines as it takes."""
+    model, parts = network(case).to(DTYPES[case.precision]), case.ranks * case.micro_batches
+    weights = {name: parameter.detach().float().clone() for name, parameter in network(case).named_parameters()}
+    weights = {name: weight.to(DTYPES[case.precision]).float() for name, weight in weights.items()}
     decays = {True: settings.weight_decay, False: 0.0}
     groups = [
         {"params": [weight for weight in weights.values() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
         for is_matrix, decay in decays.items()
     ]
-    optimizer, norms = torch.optim.AdamW(groups, betas=settings.betas, eps=settings.eps, fused=True), []
+    course, optimizer = Course(weights, [], [], []), optimizer_of(case, groups, settings)
+    scale, since = 2.0**16 if case.precision == "fp16" else 1.0, 0
     for step in range(STEPS):
         for weight in weights.values():
             weight.grad = torch.zeros_like(weight)
+        course.losses.append(0.0)
         for number, part in enumerate(images(step).chunk(parts)):
-            (mean_loss(model, part, case, uses_all(step, number, parts)) / parts).backward()
+            loss = mean_loss(model, case, step, number, part) / parts
+            course.losses[-1] += float(loss)
+            (loss * scale).backward()
             for name, parameter in model.named_parameters():
                 if parameter.grad is not None:
-                    weights[name].grad += parameter.grad.float()
+                    weights[name].grad += parameter.grad.float() / scale
                     parameter.grad = None
-        norms.append(float(nn.utils.clip_grad_norm_(weights.values(), settings.gradient_clip)))
-        warmed_up = min(1, BATCH * (step + 1) / settings.warmup_images)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * warmed_up
-        optimizer.step()
+        norm = float(nn.utils.clip_grad_norm_(weights.values(), settings.gradient_clip))
+        course.norms.append(norm if math.isfinite(norm) else None)
+        if math.isfinite(norm):
+            warmed_up = min(1, BATCH * (step + 1) / settings.warmup_images)
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * warmed_up
+            optimizer.step()
+            since += 1
+        if case.precision == "fp16":
+            # DeepSpeed counts from the second step, after an overflow as at the beginning.
+            doubles = since > 1 and (since - 1) % WINDOW == 0
+            scale, since = (scale * (2 if doubles else 1), since) if math.isfinite(norm) else (scale / 2, 0)
+            course.scales.append(scale)
         for name, parameter in model.named_parameters():
             parameter.data.copy_(weights[name])
-    return weights, norms
+    return course
 
 
-def by_engine(root: Path, case: Case, settings: Training) -> tuple[dict[str, torch.Tensor], list[float]]:
-    """Train by the engine; return the same."""
+def by_engine(root: Path, case: Case, settings: Training) -> Course:
+    """Train by the engine."""
 
     def work(rank: int) -> None:
         store = dist.FileStore(str(root / "store"), case.ranks)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=case.ranks)
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case.ranks)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-        place, device = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu")
-        engine, norms = Engine(network(case), settings, place, device, case.stage, case.micro_batches), []
+        place, device, model = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu"), network(case)
+        blocks.prepare(model, case.every, compiled=False)
+        shared = case.stage, case.micro_batches, lambda groups, own: optimizer_of(case, groups, own)
+        engine, course = Engine(model, settings, place, device, *shared), Course({}, [], [], [])
         for step in range(STEPS):
-            parts = images(step).chunk(case.ranks)[rank].chunk(case.micro_batches)
-            for number, part in enumerate(parts):
-                engine.backward(mean_loss(engine.model, part, case, uses_all(step, number, len(parts))))
-            assert engine.step(BATCH * (step + 1))
-            norms.append(engine.gradient_norm())
-        weights = engine.gathered(masters.master_weights(engine.model))
-        torch.save((weights, norms), root / f"{rank}.pt")
+            course.losses.append(0.0)
+            for own, part in enumerate(images(step).chunk(case.ranks)[rank].chunk(case.micro_batches)):
+                loss = mean_loss(engine.model, case, step, case.micro_batches * rank + own, part)
+                course.losses[-1] += float(loss) / case.micro_batches / case.ranks
+                engine.backward(loss)
+            assert engine.step(BATCH * (step + 1)) == (case.precision != "fp16" or step != OVERFLOWING)
+            course.norms.append(engine.gradient_norm())
+            if case.precision == "fp16":
+                course.scales.append(engine.scaler_state()["cur_scale"])
+        course.weights |= engine.gathered(masters.master_weights(engine.model))
+        torch.save(vars(course), root / f"{rank}.pt")
         dist.barrier()
 
     root.mkdir()
     assert on_ranks(case.ranks, work) == [0] * case.ranks, case
-    everyone = [torch.load(root / f"{rank}.pt") for rank in range(case.ranks)]
-    assert len({tuple(norms) for _, norms in everyone}) == 1
+    everyone = [Course(**torch.load(root / f"{rank}.pt")) for rank in range(case.ranks)]
+    assert all((own.norms, own.scales) == (everyone[0].norms, everyone[0].scales) for own in everyone)
+    # A loss is shared by the ranks as its images are.
+    everyone[0].losses = [sum(losses) for losses in zip(*(own.losses for own in everyone), strict=True)]
     return everyone[0]
 
 
-def main(root: Path) -> dict[str, tuple[float, str, float]]:
-    """Return the largest difference of a weight, the weight's name, and the largest one of a norm, by case."""
-    found = {}
-    for case in dict.fromkeys(CASES):
-        settings = training(precision=case.precision, gradient_clip=case.clip, betas=(0.8, 0.95), eps=1e-6)
-        (expected, norms), (trained, engine_norms) = (
-            by_hand(case, settings),
-            by_engine(root / case.name, case, settings),
-        )
-        assert trained.keys() == expected.keys()
-        worst, name = max((float((trained[name] - value).abs().max()), name) for name, value in expected.items())
-        pairs = zip(engine_norms, norms, strict=True)
-        found[case.name] = worst, name, max(abs(own - other) / other for own, other in pairs)
-    return found
+def compared(case: Case, root: Path) -> dict:
+    """Differences: largest of a weight, relative L2 of a tensor, each with the tensor; norms and losses."""
+    changes = {"precision": case.precision, "gradient_clip": case.clip, "betas": (0.8, 0.95), "eps": 1e-6}
+    settings = training(batch=BATCH, images=STEPS * BATCH, warmup_images=2 * BATCH, **changes)
+    expected, trained = by_hand(case, settings), by_engine(root / case.name, case, settings)
+    assert trained.weights.keys() == expected.weights.keys()
+    apart = {name: trained.weights[name] - value.detach() for name, value in expected.weights.items()}
+    relative = {name: float(values.norm() / expected.weights[name].norm()) for name, values in apart.items()}
+    largest = {name: float(values.abs().max()) for name, values in apart.items()}
+    assert [norm is None for norm in trained.norms] == [norm is None for norm in expected.norms]
+    norms = [(own, other) for own, other in zip(trained.norms, expected.norms, strict=True) if other is not None]
+    losses = zip(trained.losses, expected.losses, strict=True)
+    return {
+        "weights": max(largest.values()),
+        "worst": max(largest, key=lambda name: largest[name]),
+        "relative": max(relative.values()),
+        "worst relative": max(relative, key=lambda name: relative[name]),
+        "norms": max(abs(own - other) / other for own, other in norms),
+        "losses": max(abs(own - other) / max(1, abs(other)) for own, other in losses),
+        "scales": [trained.scales, expected.scales],
+    }
+
+
+def main(root: Path, which: str) -> dict[str, dict]:
+    allow_fp16(WINDOW)
+    cases = [in_fp32(*parts) for parts in GRID] if which == "grid" else CASES + [in_fp32(*parts) for parts in IN_SHORT]
+    return {case.name: compared(case, root) for case in dict.fromkeys(cases)}
 
 
 if __name__ == "__main__":
-    print("\nRESULT " + json.dumps(main(Path(sys.argv[1]))), flush=True)
+    print("\nRESULT " + json.dumps(main(Path(sys.argv[1]), sys.argv[2])), flush=True)

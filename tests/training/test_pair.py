@@ -10,6 +10,7 @@ import pytest
 from tests.helpers import REPOSITORY
 
 STAGES = [(0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "bf16"), (3, "fp32"), (3, "bf16")]
+STAGES += [(0, "fp16"), (1, "fp16"), (3, "fp16")]
 """Those of pair.py, whose imports take seconds."""
 
 
@@ -59,6 +60,12 @@ def test_a_training_in_any_stage_of_zero_goes_on_where_it_was_and_skips_what_is_
     assert stopped["weights"] == whole["weights"] and stopped["curve"] == whole["curve"]
     early, last = whole["snapshots"]
     assert stopped["snapshots"] == whole["snapshots"] and early != last == whole["weights"]
+
+
+def test_fp16_on_a_device_without_it_is_refused_with_the_keys_to_set(found, output):
+    assert found["fp16 refused"] == [1, 1]
+    said = "precision: fp16 needs a GPU; set gpus_per_node of this stage in the site, or precision: bf16 or fp32"
+    assert said in output
 
 
 def test_a_save_survives_such_a_batch_and_the_rest_is_as_without_the_save(found):

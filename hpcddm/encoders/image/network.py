@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
-from hpcddm.devices import current_device
+from hpcddm.devices import DTYPES, current_device
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.packages import DTYPES
 from hpcddm.weights import SettingsWithWeights
 
 W = TypeVar("W", bound=SettingsWithWeights, covariant=True)

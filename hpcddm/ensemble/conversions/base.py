@@ -19,7 +19,7 @@ class Conversion(Variant[S]):
     """
 
     def __init__(self, settings: S, precision: str = "fp32"):
-        """precision: that of the networks' predictions, 'fp32' or 'bf16'."""
+        """precision: that of the networks' predictions, 'fp32', 'bf16' or 'fp16'."""
         super().__init__(settings)
         self.precision = precision
 
