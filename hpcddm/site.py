@@ -73,6 +73,8 @@ class Resources(UnitKeys):
     """Every so many-th block of a network recomputes its activations in the backward pass: 1 all of them, 0 none."""
     compile_blocks: bool = False
     """True to compile the blocks of a network with `torch.compile` when its training starts."""
+    agree_every: Positive = 16
+    """Most steps between two agreements of a training's ranks on stops and saves; fewer where they last a second."""
 
     @model_validator(mode="after")
     def _can_compile(self) -> "Resources":
@@ -114,6 +116,8 @@ class Site(UnitKeys):
     """Number of nodes, the newest ones, that jobs avoid because earlier jobs ended there before Python began."""
     watchdog_minutes: Positive = 20
     """Minutes without a step after which a training is ended and tried again."""
+    keep_states: bool = True
+    """True to keep the last state of a finished training, so that more images continue it."""
     recheck_seconds: Positive = 300
     """Longest time between two checks of a unit for inputs from another cluster."""
     has_sacct: bool = True

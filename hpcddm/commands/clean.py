@@ -15,7 +15,7 @@ from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import WorkState
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
-from hpcddm.rundir import atomic, manifest, sharing
+from hpcddm.rundir import manifest, sharing, training_states
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.runtime.attempt import attempts
@@ -23,7 +23,6 @@ from hpcddm.unit_states import State, UnitStatus, survey
 
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""
-STATE_FOLDER, STATE_FILE = "state", "state.json"
 SETTLED = {*State, *WorkState} - UNDER_WAY - {WorkState.HELD}
 """States of units of which no job is in a queue or running."""
 
@@ -92,6 +91,7 @@ def find(run: RunDir) -> list[Waste]:
         "outputs that --redo replaced": [run.superseded] if run.superseded.is_dir() else [],
         "logs of attempts before the last": [path for key in settled for path in _old_logs(run, key)],
         "training states that nothing can continue": [*_states(run, settled, states), *_foreign(run, units, queue)],
+        "last states of finished trainings, which more images would continue": _last_states(run, settled, states),
     }
     return [Waste(kind, places) for kind, places in paths.items() if places]
 
@@ -141,16 +141,22 @@ def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
 
 
 def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> Iterator[Path]:
-    """Yield training states of complete units, and those made with other settings or other inputs."""
+    """Yield training states of unfinished units that were made with other settings or other inputs."""
     for key in keys:
-        folder = run.unit(key) / STATE_FOLDER
-        if not folder.is_dir():
+        folder = run.unit(key) / training_states.FOLDER
+        if states[key].state is State.COMPLETE or not folder.is_dir():
             continue
-        if states[key].state is State.COMPLETE:
-            yield folder
-        elif all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
-            trajectory = _trajectory(states[key].unit, run)
-            yield from (path for path in sorted(folder.iterdir()) if _is_other(path, trajectory))
+        if all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
+            continued = [path for path, _ in training_states.of_training(folder, _trajectory(states[key].unit, run))]
+            # What has no description is staged, or torn.
+            described = [path for path in sorted(folder.iterdir()) if (path / training_states.STATE).exists()]
+            yield from (path for path in described if path not in continued)
+
+
+def _last_states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> list[Path]:
+    """List the states of complete trainings."""
+    folders = [run.unit(key) / training_states.FOLDER for key in keys if states[key].state is State.COMPLETE]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
@@ -158,15 +164,10 @@ def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
     return unit.expected(inputs).trajectory
 
 
-def _is_other(folder: Path, trajectory: str) -> bool:
-    state = atomic.read_json(folder / STATE_FILE)
-    return isinstance(state, dict) and state.get("trajectory") != trajectory
-
-
 def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:
     """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
-        for folder in sorted((run.root / stage).glob(f"*/{STATE_FOLDER}")):
+        for folder in sorted((run.root / stage).glob(f"*/{training_states.FOLDER}")):
             key = f"{stage}/{folder.parent.name}"
             is_free = key not in units and key not in (queue.jobs or {})
             if is_free and not (folder.parent / manifest.FILE_NAME).exists() and not folder.parent.is_symlink():

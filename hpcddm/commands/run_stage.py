@@ -8,7 +8,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.items import array_spec, items_of, submit_unit
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local import Local
-from hpcddm.launch.preflight import check_ranks, check_snapshots
+from hpcddm.launch.preflight import check_snapshots, check_state
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
@@ -31,7 +31,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
         raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(units)}")
     _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
-    check_ranks(units[key], run, site.resources)
+    check_state(units[key], run)
     check_snapshots(experiment, units[key], run)
     launcher = Local(site, run)
     check_other_schedulers(submissions_of(run), run, launcher, [key])

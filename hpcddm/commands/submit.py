@@ -14,7 +14,7 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
-from hpcddm.launch.preflight import preflight
+from hpcddm.launch.preflight import newest_state, preflight
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
@@ -31,7 +31,7 @@ from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, w
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import sharing
+from hpcddm.rundir import sharing, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import lease
@@ -39,6 +39,7 @@ from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
+from hpcddm.unit_states import State
 from hpcddm.weights import SettingsWithWeights
 
 PATIENCE_SECONDS = 60
@@ -156,8 +157,13 @@ def _store(
     """Set aside what is made anew, and store with the run what its jobs and later commands read."""
     # Before anything is set aside: what belongs to somebody else may be refused.
     end(decision.recalled, Journal(run.journal).submissions(), launcher)
-    for key in (unit.key for unit in decision.to_run if unit.stage in redo):
-        set_aside(run, key)
+    for unit in (unit for unit in decision.to_run if unit.stage in redo):
+        # What is complete shall be made anew; a finished training with a greater number of images goes on.
+        is_stale = unit.key in decision.states and decision.states[unit.key].state is State.STALE
+        state = newest_state(unit, run) if is_stale else None
+        if state:
+            click.echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
+        set_aside(run, unit.key, training_states.CONTINUED if state else ())
     store_experiment(experiment, run)
     store_site(site, run)
     store_parts(run, launcher.template_parts)

@@ -24,7 +24,7 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook
-from hpcddm.launch.preflight import check_need, check_ranks, check_snapshots, check_weights, warn_of_node_local
+from hpcddm.launch.preflight import check_need, check_snapshots, check_state, check_weights, warn_of_node_local
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
@@ -227,7 +227,7 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
         needed += sum(needs, DiskSpace())
     check_gpus(site, [TABLE], scan.sweep_runs[0].experiment)
     for item in scan.items:
-        check_ranks(item.unit, item.run, site.resources_for(*item.unit.key.split("/")))
+        check_state(item.unit, item.run)
         check_snapshots(item.experiment, item.unit, item.run)
     check_folder(home)
     check_need(needed, home)

@@ -25,6 +25,7 @@ SURVIVAL_KEYS = (
     "watchdog_minutes",
     "requeue",
     "escalate",
+    "keep_states",
     "recheck_seconds",
 )
 """Site keys that a job needs."""
@@ -139,6 +140,7 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
             threads=resources.cpus_per_rank,
             gpus=resources.gpus_per_node,
             zero_stage=resources.zero_stage,
+            agree_every=resources.agree_every,
             micro_batch=resources.micro_batch,
             checkpoint_blocks=resources.checkpoint_blocks,
             compile_blocks=resources.compile_blocks,
@@ -147,6 +149,7 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
             min_optional=unit.min_optional,
             extras=list(unit.extras),
             parts=unit.parts,
+            lengths=list(unit.lengths),
             **survival,
         )
         spec.write(item.run)

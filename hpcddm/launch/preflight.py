@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from hpcddm import pretrained, weights
 from hpcddm.config import Experiment
@@ -12,12 +13,11 @@ from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.snapshots import impossible, missing, own_images
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.trainings import numbered
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import manifest, training_states
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import SNAPSHOTS
 from hpcddm.schema import variants_of
-from hpcddm.site import Resources, Site
-from hpcddm.training.settings import STATE_FORMAT
+from hpcddm.site import Site
 from hpcddm.weights import SettingsWithWeights
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
@@ -31,7 +31,7 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
     """
     check_weights(experiment, units)
     for unit in units:
-        check_ranks(unit, run, site.resources_for(*unit.key.split("/")))
+        check_state(unit, run)
         check_snapshots(experiment, unit, run)
     check_room(experiment, site, run, units)
     warn_of_node_local(site, run)
@@ -68,33 +68,15 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
                 )
 
 
-def check_ranks(unit: PlannedUnit, run: RunDir, resources: Resources) -> None:
-    """Refuse to continue a training by another number of ranks, stage of ZeRO, or version than saved its state.
-
-    Raises `UserError` with both numbers, the keys and the folder.
-    """
-    newest = _newest_state(unit, run)
-    saved = atomic.read_json(newest) if newest else None
-    if newest is None or saved is None:
-        return
-    if saved.get("format") != STATE_FORMAT:
+def check_state(unit: PlannedUnit, run: RunDir) -> None:
+    """Refuse to continue a training whose state an earlier version saved; raises `UserError` with its folder."""
+    newest = newest_state(unit, run)
+    if newest and newest[1].get("format") != training_states.FORMAT:
+        folder = newest[0]
         raise UserError(
-            f"{unit.key}: {newest.parent} was saved by an earlier version of hpcddm; go on with that one, or delete"
-            f" {newest.parent.parent} to start it again"
+            f"{unit.key}: {folder} was saved by an earlier version of hpcddm; go on with that one, or delete"
+            f" {folder.parent} to start it again"
         )
-    stage = saved["zero_stage"]
-    if stage != resources.zero_stage:
-        raise UserError(
-            f"{unit.key}: {newest.parent} was saved with zero_stage {stage} and cannot be continued with"
-            f" {resources.zero_stage}; set zero_stage: {stage}, or delete {newest.parent.parent} to start it again"
-        )
-    if saved["world_size"] == resources.ranks:
-        return
-    raise UserError(
-        f"{unit.key}: {newest.parent} was saved by {saved['world_size']} ranks and cannot be continued by"
-        f" {resources.ranks} (nodes: {resources.nodes}, ranks_per_node: {resources.ranks_per_node});"
-        f" ask for {saved['world_size']}, or delete {newest.parent.parent} to start it again"
-    )
 
 
 def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> None:
@@ -103,14 +85,14 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
     Raises `UserError` naming unit, number and ways out.
     """
     may_have = unit.stage in ("train", "route", "distill") and experiment.experts.training.snapshots
-    newest = _newest_state(unit, run) if may_have else None
+    newest = newest_state(unit, run) if may_have else None
     if newest is None:
         return
-    state = atomic.read_json(newest) or {}
+    folder, state = newest
     wanted = _monoliths_snapshots(experiment) if unit.key == MONOLITH else own_images(experiment, unit.key)
     lost = missing(state.get("loop", {}).get(SNAPSHOTS, {}), state["images"], wanted)
     if lost is not None:
-        raise UserError(impossible(unit.key, lost, wanted[lost], str(newest.parent)))
+        raise UserError(impossible(unit.key, lost, wanted[lost], str(folder)))
 
 
 def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:
@@ -120,22 +102,17 @@ def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:
     return numbered(experiment.experts.training, budgets.monolith_training(experiment))
 
 
-def _newest_state(unit: PlannedUnit, run: RunDir) -> Path | None:
-    """Find the description of the newest training state that the unit's next job would continue; None for none."""
-    descriptions = sorted(run.unit(unit.key).glob("state/images-*/state.json"), reverse=True)
-    if not descriptions:
+def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] | None:
+    """Find the newest training state that the unit's next job would continue, and read it; None for none."""
+    folder = run.unit(unit.key) / training_states.FOLDER
+    if not folder.is_dir():
         return None
     inputs = {key: manifest.read(run.unit(key)) for key in unit.inputs}
     if not all(inputs[key] for key in unit.requires):
         return None
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    trajectory = unit.expected(present).trajectory
-    for path in descriptions:
-        state = atomic.read_json(path)
-        if isinstance(state, dict) and state.get("trajectory") == trajectory and "world_size" in state:
-            return path
-    return None
+    return next(reversed(training_states.of_training(folder, unit.expected(present).trajectory)), None)
 
 
 def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:

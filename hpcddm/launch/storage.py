@@ -48,6 +48,8 @@ def estimate(
     """Estimate the disk space that a unit needs in so many attempts."""
     ranks = site.resources_for(*unit.key.split("/")).ranks
     stage_need = STAGES[unit.stage].disk(experiment, unit.key, counts, ranks)
+    if site.keep_states:
+        stage_need = stage_need.with_last_state()
     logs = LOG_BYTES * attempts * ranks
     files = UNIT_FILES + attempts * (ATTEMPT_FILES + RANK_FILES * ranks)
     return stage_need + DiskSpace(MANIFEST_BYTES + logs, 0, files)

@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
@@ -20,6 +21,7 @@ from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import LENGTH
 from hpcddm.schema import validate
 from hpcddm.site import Site
 from hpcddm.unit_states import State, UnitStatus, check_stale, survey
@@ -229,7 +231,7 @@ def decide(
     states = survey(plan(experiment), run) if states is None else states
     units = [status.unit for status in states.values()]
     own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
-    check_stale(own, set(redo), lambda key, before: _changed_tar(experiment, run, before) if key == CONTENT else "")
+    check_stale(own, set(redo), partial(_explained, experiment, run))
     decision = Decision(states, active=active)
     within = None if until is None else needed_by(until, units)
     for unit in units:
@@ -257,6 +259,13 @@ def decide(
             if unit.key in active:
                 decision.recalled.append(active.pop(unit.key))
     return decision
+
+
+def _explained(experiment: Experiment, run: RunDir, key: str, before: Any) -> str:
+    """Return what is to be said of a changed setting."""
+    if key == CONTENT:
+        return _changed_tar(experiment, run, before)
+    return " (a training goes on from its last state to more images)" if key.endswith(LENGTH) else ""
 
 
 def _changed_tar(experiment: Experiment, run: RunDir, before: str) -> str:

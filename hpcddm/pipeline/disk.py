@@ -7,8 +7,8 @@ from hpcddm.training.settings import Training
 CURVE_POINT_BYTES = 560
 """Bytes of one point of a loss curve: as JSON, as TensorBoard events with the other figures, and as line of a log."""
 KEPT_STATES, STAGED_STATES = 2, 1
-STATE_FILES, FILES_PER_RANK = 6, 3
-"""Files of a training state of one rank, and those that every further rank writes at most, which is in ZeRO-3."""
+STATE_FILES = 3
+"""Folder of a training state, its description, and the name under which that is written."""
 TAR_BLOCK_BYTES, PNG_CHUNK_BYTES, COLUMNS_BYTES = 512, 80, 84
 """Bytes of a tar's block, of a PNG's chunks, and of the columns of one sample without a caption."""
 LIST_ENTRY_BYTES, CLUSTER_BYTES = 4, 2
@@ -27,10 +27,9 @@ def sample_bytes(experiment: Experiment) -> int:
     return -(-largest // TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES + 3 * TAR_BLOCK_BYTES + COLUMNS_BYTES
 
 
-def state_bytes(parameters: int, training: Training) -> int:
-    """Return the bytes of a training state: weights as trained, and in fp32 masters, two AdamW moments and EMA."""
-    weight_bytes = 4 if training.precision == "fp32" else 2
-    return parameters * (weight_bytes + 4 + 8 + 4)
+def state_bytes(parameters: int) -> int:
+    """Return the bytes of a training state: masters, two AdamW moments and EMA, in fp32."""
+    return parameters * (4 + 8 + 4)
 
 
 def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
@@ -39,11 +38,6 @@ def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
     states = KEPT_STATES + STAGED_STATES
     curve = CURVE_POINT_BYTES * (training.images // training.log_images + 1)
     # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.
-    files = (
-        5
-        + len(training.snapshots)
-        + bool(training.snapshots)
-        + states * (STATE_FILES + 2)
-        + states * FILES_PER_RANK * (ranks - 1)
-    )
-    return DiskSpace(4 * parameters * kept + curve, states * state_bytes(parameters, training), files)
+    files = 5 + len(training.snapshots) + bool(training.snapshots) + states * (STATE_FILES + ranks)
+    state = state_bytes(parameters)
+    return DiskSpace(4 * parameters * kept + curve, states * state, files, state)

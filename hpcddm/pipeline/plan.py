@@ -62,6 +62,8 @@ class PlannedUnit:
     """Optional units that do not count towards that number."""
     parts: dict[str, str] = field(default_factory=dict)
     """Parts of required units that alone count in its fingerprint, by key; '' where nothing of it does."""
+    lengths: tuple[str, ...] = ()
+    """Beginnings of its settings from which nothing but the number of images of its training follows."""
 
     @property
     def stage(self) -> str:
@@ -79,7 +81,7 @@ class PlannedUnit:
 
     def expected(self, inputs: Mapping[str, Manifest]) -> Manifest:
         """Return the manifest that it should have with these inputs; its outputs are empty."""
-        return Manifest.expected(self.key, self.fingerprint_settings, inputs, self.parts)
+        return Manifest.expected(self.key, self.fingerprint_settings, inputs, self.parts, self.lengths)
 
     def missing_inputs(self, gone: Container[str]) -> list[str]:
         """List the units in `gone` that it needs: required ones, and optional ones if too few of these remain."""
@@ -99,8 +101,8 @@ def plan(experiment: Experiment) -> list[PlannedUnit]:
         for key in stage.units(experiment):
             settings = flatten(stage.fingerprint_settings(experiment, key))
             requires, site = stage.requires(experiment, key), stage.site(experiment, key)
-            parts = stage.parts(experiment, key)
-            planned[key] = PlannedUnit(key, requires, settings, site, optional, min_optional, extras, parts)
+            parts, lengths = stage.parts(experiment, key), tuple(stage.lengths(experiment, key))
+            planned[key] = PlannedUnit(key, requires, settings, site, optional, min_optional, extras, parts, lengths)
     return list(planned.values())
 
 

@@ -1,6 +1,7 @@
 """Contract of a stage: its units, their inputs, their fingerprints and their resources, from settings alone."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import ModuleType
@@ -31,9 +32,20 @@ class DiskSpace:
     """Further bytes while it runs, removed at its end: training states."""
     files: int = 0
     """Number of files and folders, those of the training states included."""
+    last_state: int = 0
+    """Bytes, among `working`, of the state with which a longer training would go on."""
 
     def __add__(self, other: "DiskSpace") -> "DiskSpace":
-        return DiskSpace(self.kept + other.kept, self.working + other.working, self.files + other.files)
+        return DiskSpace(
+            self.kept + other.kept,
+            self.working + other.working,
+            self.files + other.files,
+            self.last_state + other.last_state,
+        )
+
+    def with_last_state(self) -> "DiskSpace":
+        """Return what is needed where that state stays."""
+        return DiskSpace(self.kept + self.last_state, self.working - self.last_state, self.files)
 
 
 class Stage(ABC):
@@ -64,6 +76,10 @@ class Stage(ABC):
     @abstractmethod
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the disk space of a unit's outputs and states; images: numbers of 'train' and 'heldout' images."""
+
+    def lengths(self, experiment: Experiment, key: str) -> Sequence[str]:
+        """Return the beginnings of settings from which nothing but the number of images of a training follows."""
+        return ()
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Return, of required units of which a part alone counts in the fingerprint, that part; '' where nothing does.

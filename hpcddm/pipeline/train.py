@@ -1,6 +1,6 @@
 """Stage train: the experts, each on its own cluster or list in isolation, and the monolith on all data."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from hpcddm.config import Experiment
@@ -94,6 +94,11 @@ class TrainStage(Stage):
             return settings | _bought_settings(experiment)
         own = expert_training(experiment, expert)
         return settings | {"training": fingerprinted(experiment.experts.training, own)}
+
+    def lengths(self, experiment: Experiment, key: str) -> Sequence[str]:
+        """Return what the monolith's number of images is computed from, unless its learning rate falls by it."""
+        is_bought = expert_of(key) is None and not experiment.experts.training.decays_by_images
+        return ("cluster.experts", "router.", "experts.overrides") if is_bought else ()
 
     def batch(self, experiment: Experiment, key: str) -> int:
         """Return the monolith's batch, or an expert's own."""

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,13 +88,14 @@ def relative_to_run(path: Path, run: RunDir) -> str:
     return os.path.relpath(path.resolve(), run.root.resolve())
 
 
-def set_aside(run: RunDir, key: str) -> None:
-    """Move what is in a unit's folder to `superseded/`, but for its lease: nothing is overwritten.
+def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
+    """Move what is in a unit's folder to `superseded/`, but for its lease and `kept`: nothing is overwritten.
 
     Folders in that of a unit `all` are other units of its stage, and stay.
     """
     is_all = key.endswith("/all")
-    content = [path for path in run.unit(key).glob("*") if path.name != ".lease" and not (is_all and path.is_dir())]
+    movable = [path for path in run.unit(key).glob("*") if path.name != ".lease" and path.name not in kept]
+    content = [path for path in movable if not (is_all and path.is_dir())]
     if not content:
         return
     # Nanoseconds, because a unit can be set aside twice within one second.

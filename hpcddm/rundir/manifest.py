@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,20 +48,28 @@ class Manifest:
     record: dict[str, Any] = field(default_factory=dict)
     """Circumstances of the making (versions, world size, seconds): recorded, never compared."""
     format: int = FORMAT
+    lengths: tuple[str, ...] = ()
+    """Of an expected manifest, never stored: beginnings of settings that say how long the training goes on."""
 
     @classmethod
     def expected(
-        cls, key: str, settings: dict[str, Any], inputs: Mapping[str, "Manifest"], parts: Mapping[str, str]
+        cls,
+        key: str,
+        settings: dict[str, Any],
+        inputs: Mapping[str, "Manifest"],
+        parts: Mapping[str, str],
+        lengths: Sequence[str] = (),
     ) -> "Manifest":
         """Return the manifest that stage/unit should have with these settings and inputs; its outputs are empty.
 
         parts: of some inputs, by key, the part that alone counts; '' where nothing of it does.
+        lengths: beginnings of settings from which nothing but the number of images of a training follows.
         """
         stage, _, unit = key.partition("/")
         counted = {name: manifest for name, manifest in inputs.items() if parts.get(name) != ""}
         references = {name: reference(name, parts.get(name)) for name in counted}
         digests = {references[name]: manifest.digest_of(parts.get(name)) for name, manifest in counted.items()}
-        return cls(stage, unit, settings, digests, [])
+        return cls(stage, unit, settings, digests, [], lengths=tuple(lengths))
 
     @property
     def digest(self) -> str:
@@ -93,7 +101,7 @@ class Manifest:
         if SNAPSHOTS in key.split("."):
             return True
         if not key.endswith(LENGTH):
-            return False
+            return key.startswith(self.lengths)
         beside = key.removesuffix("images")
         decays = self.settings.get(f"{beside}schedule") in ("cosine", "linear")
         return not decays or self.settings.get(f"{beside}decay_images") is not None
@@ -143,7 +151,8 @@ def read(folder: Path) -> Manifest | None:
 
 def publish(folder: Path, manifest: Manifest) -> None:
     """Make a unit complete; the last thing that is written."""
-    values = {RESULTS if key == "results" else key: value for key, value in asdict(manifest).items()}
+    stored = {key: value for key, value in asdict(manifest).items() if key != "lengths"}
+    values = {RESULTS if key == "results" else key: value for key, value in stored.items()}
     atomic.write_json(folder / FILE_NAME, values)
 
 

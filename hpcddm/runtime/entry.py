@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from pathlib import Path
 from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
-from hpcddm.rundir import fresh, sharing
+from hpcddm.rundir import fresh, sharing, training_states
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -177,7 +176,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
     inputs = gathered.manifests
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
-    expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts)
+    expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts, spec.lengths)
     if _fits(folder, expected):
         return Outcome.ALREADY_COMPLETE
     folder.mkdir(parents=True, exist_ok=True)
@@ -188,6 +187,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         watchdog_minutes=spec.watchdog_minutes,
         gpus=max(spec.gpus, environment.gpus_on_node()),
         zero_stage=spec.zero_stage,
+        agree_every=spec.agree_every,
         micro_batch=spec.micro_batch,
         checkpoint_blocks=spec.checkpoint_blocks,
         compile_blocks=spec.compile_blocks,
@@ -201,9 +201,11 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         if _fits(folder, expected):
             return Outcome.ALREADY_COMPLETE
         if (folder / manifests.FILE_NAME).exists():
-            set_aside(run, spec.key)
+            is_continued = bool(training_states.of_training(unit.state, unit.trajectory))
+            set_aside(run, spec.key, training_states.CONTINUED if is_continued else ())
         heartbeat.beat()
         _publish(_call_stage(spec, unit), unit, expected)
+        training_states.close(unit.state, unit.trajectory, spec.keep_states)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
     return Outcome.COMPLETE
 
@@ -238,8 +240,6 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
     manifests.publish(unit.folder, replace(expected, outputs=outputs, results=result.results, record=record))
-    # Nothing will be continued; and a folder that is copied to another site must hold no pickles.
-    shutil.rmtree(unit.state, ignore_errors=True)
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:

@@ -29,6 +29,7 @@ class Spec:
     checkpoint_blocks: int = 0
     """Every so many-th block of a network recomputes its activations in the backward pass; 0 for none."""
     compile_blocks: bool = False
+    agree_every: int = 1
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20
@@ -46,6 +47,10 @@ class Spec:
     """Optional inputs that do not count towards that number."""
     parts: dict[str, str] = field(default_factory=dict)
     """Parts of required inputs that alone count in the fingerprint, by key; '' where nothing of it does."""
+    lengths: list[str] = field(default_factory=list)
+    """Beginnings of settings from which nothing but the number of images of a training follows."""
+    keep_states: bool = True
+    """True to keep the last state of a finished training, which more images would continue."""
 
     @property
     def stage(self) -> str:

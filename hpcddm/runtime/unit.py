@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.rundir import training_states
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
@@ -36,6 +37,8 @@ class Unit:
     checkpoint_blocks: int = 0
     """Every so many-th block of a network recomputes its activations in the backward pass; 0 for none."""
     compile_blocks: bool = False
+    agree_every: int = 1
+    """Most steps of a training between two agreements of its ranks on stops and saves."""
     data_threads: int = 1
     """Number of threads in which a rank reads samples ahead of its training."""
 
@@ -51,8 +54,8 @@ class Unit:
 
     @property
     def state(self) -> Path:
-        """Folder of the state of an unfinished training."""
-        return self.folder / "state"
+        """Folder of the training's states."""
+        return self.folder / training_states.FOLDER
 
     def input(self, key: str, path: str) -> Path:
         """Return the path of an output of an input unit; raises `KeyError` for a unit that is no input of this one."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import REPORT, TABLE
-from hpcddm.rundir import atomic, fresh, sharing
+from hpcddm.rundir import atomic, fresh, sharing, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
@@ -244,9 +244,9 @@ def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
 def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
     """Return the images of the newest training state of these attempts; states of other settings do not count."""
     trajectories = {record.begun["trajectory"] for record in tried if "trajectory" in record.begun}
-    states = [atomic.read_json(path) for path in (folder / "state").glob("images-*/state.json")]
-    whole = (state for state in states if isinstance(state, dict) and state.get("trajectory") in trajectories)
-    return max((state["images"] for state in whole), default=0)
+    states = folder / training_states.FOLDER
+    saved = (state for own in trajectories for _, state in training_states.of_training(states, own))
+    return max((state["images"] for state in saved), default=0)
 
 
 def parse_job(text: str) -> dict[str, str]:

@@ -1,25 +1,28 @@
-"""Atomic training states: staged, synced, confirmed by every rank, then renamed; the last two are kept."""
+"""Atomic training states: staged beside the training, synced, confirmed by every rank, then renamed.
+
+The last two are kept while a training runs.
+"""
 
 import shutil
-import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch.distributed as dist
+from safetensors import SafetensorError
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, training_states
+from hpcddm.rundir.training_states import FORMAT, STATE
 from hpcddm.runtime.unit import Unit
-from hpcddm.training.engine import Engine
-from hpcddm.training.settings import STATE_FORMAT
+from hpcddm.training.engine import Engine, HostCopy
 
 KEPT = 2
-PROBE_BYTES = 1 << 20
-"""Number of bytes that a disk must still take, or else it is full."""
-STATE = "state.json"
+TIMEOUT = timedelta(hours=2)
+"""Longest time for which a rank waits for the parts of the others."""
 
 
 @dataclass(frozen=True)
@@ -32,42 +35,85 @@ class Written:
     sha256: str
 
 
-class Checkpoints:
-    """Training states of one unit, below its folder `state/`."""
+@dataclass(frozen=True)
+class Saved:
+    """A published state: the training stood still for `copy_seconds` of the `seconds` that it took."""
 
-    def __init__(self, unit: Unit) -> None:
+    images: int
+    copy_seconds: float
+    seconds: float
+
+
+class Checkpoints:
+    """Training states of one unit, below its folder `state/`; all methods are collective."""
+
+    def __init__(self, unit: Unit, most_images: int) -> None:
+        """most_images: those of the training, which continues no state of a longer one."""
         self._folder = unit.state
+        self._most_images = most_images
         self._trajectory = unit.trajectory
         self._world_size = unit.ranks.world_size
         self._local_rank = unit.ranks.local_rank
-        self._zero_stage = unit.zero_stage
+        self._resources = {name: getattr(unit, name) for name in ("zero_stage", "micro_batch")}
         self._attempt = unit.attempt
+        # A group of its own: states are written beside the training, whose messages go through others.
+        self._group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._writer = ThreadPoolExecutor(1)
+        self._pending: Future[Saved] | None = None
 
-    def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> float:
-        """Save on all ranks together and return the seconds it took.
+    @property
+    def is_saving(self) -> bool:
+        """Tell if a state is being written."""
+        return self._pending is not None
+
+    def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> None:
+        """Copy the state to the host, and begin to write it beside the training; waits for the one before."""
+        self.wait()
+        started = time.time()
+        copy = engine.host_copy()
+        copied = time.time()
+        self._pending = self._writer.submit(self._write, copy, images, loop, started, copied - started)
+
+    def finished(self) -> Saved | None:
+        """Return the state that has been published since the last call; None while there is none.
 
         Raises `UserError` with the path and the free bytes when the disk is full; what was saved before stays valid.
         Raises `Superseded` when a later attempt owns the unit, `RuntimeError` when rank 0 cannot see what others wrote.
         """
-        started = time.time()
-        staged = self._folder
+        return self.wait() if self._pending is not None and self._pending.done() else None
+
+    def wait(self) -> Saved | None:
+        """Wait for the state that is being written, if any; returns and raises what `finished` does."""
+        pending, self._pending = self._pending, None
+        return None if pending is None else pending.result()
+
+    def _write(self, copy: HostCopy, images: int, loop: dict[str, Any], started: float, copy_seconds: float) -> Saved:
+        """Write this rank's part, and publish the state on rank 0 when all ranks have confirmed theirs."""
+        staged = self._new_folder(images)
+        own = self._written(copy, staged)
+        reports: list[list[Written] | UserError] = [[] for _ in range(self._world_size)]
+        dist.all_gather_object(reports, own, group=self._group)
+        refusals = [report for report in (own, *reports) if isinstance(report, UserError)]
+        if refusals:
+            raise refusals[0]
+        if dist.get_rank() == 0:
+            files = [file for report in reports if isinstance(report, list) for file in report]
+            try:
+                self._publish(staged, files, images, loop)
+            except OSError as error:
+                raise self._refusal(staged, error) from error
+        return Saved(images, copy_seconds, time.time() - started)
+
+    def _written(self, copy: HostCopy, staged: Path) -> list[Written] | UserError:
+        """Write this rank's part and return its files, or the reason for which the disk does not take them."""
         try:
-            staged = self._new_folder(images)
-            files = _describe(engine.save(staged), staged)
+            files = _describe(copy.write(staged), staged)
             if self._local_rank == 0:
                 # What lies in this node's memory only is lost with it; no other node can sync it.
-                for folder in (staged, *(path for path in staged.rglob("*") if path.is_dir())):
-                    atomic.sync(folder)
-            reports: list[list[Written]] = [[] for _ in range(self._world_size)]
-            dist.all_gather_object(reports, files)
-            if dist.get_rank() == 0:
-                self._publish(staged, [file for report in reports for file in report], images, loop)
-        except Exception as error:
-            if not self._is_refused(error):
-                raise
-            raise self._refusal(staged, error) from error
-        dist.barrier()
-        return time.time() - started
+                atomic.sync(staged)
+        except (OSError, SafetensorError) as error:
+            return self._refusal(staged, error)
+        return files
 
     def _new_folder(self, images: int) -> Path:
         """Make a folder on rank 0, under a name that was never used before, and return it on all ranks.
@@ -75,12 +121,17 @@ class Checkpoints:
         On a node that has cached a name from an earlier save it may still mean the state that was published since. And
         an attempt whose node Slurm has given up may still be writing into its folder.
         """
-        name = [f".staged-{self._attempt.number}-{images}-{atomic.unused()}"]
+        shared: list[str | UserError] = [f".staged-{self._attempt.number}-{images}-{atomic.unused()}"]
         if dist.get_rank() == 0:
-            self._clear_staged()
-            (self._folder / name[0]).mkdir(parents=True)
-        dist.broadcast_object_list(name, src=0)
-        return self._folder / name[0]
+            try:
+                self._clear_staged()
+                (self._folder / str(shared[0])).mkdir(parents=True)
+            except OSError as error:
+                shared = [self._refusal(self._folder, error)]
+        dist.broadcast_object_list(shared, src=0, group=self._group)
+        if isinstance(shared[0], UserError):
+            raise shared[0]
+        return self._folder / shared[0]
 
     def _clear_staged(self) -> None:
         """Remove what earlier attempts left half-written, and nothing of a later one."""
@@ -88,16 +139,6 @@ class Checkpoints:
             number = folder.name.removeprefix(".staged-").partition("-")[0]
             if number.isdigit() and int(number) <= self._attempt.number:
                 shutil.rmtree(folder, ignore_errors=True)
-
-    def _is_refused(self, error: Exception) -> bool:
-        """Tell if the disk refuses writes, by a test if need be: losing another rank raises similar errors."""
-        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
-            return True
-        try:
-            with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
-                return file.write(bytes(PROBE_BYTES)) < PROBE_BYTES
-        except OSError:
-            return True
 
     def _refusal(self, staged: Path, error: Exception) -> UserError:
         """Make the error for a state that could not be written, after removing what was staged of it."""
@@ -109,45 +150,34 @@ class Checkpoints:
         reason = getattr(error, "strerror", None) or error
         return UserError(f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})")
 
-    def agree_on_newest(self) -> tuple[Path, dict[str, Any]] | None:
-        """Agree on the newest intact state, on all ranks: a file system may show them different folders.
+    def agree_on_newest(self) -> tuple[list[Path], dict[str, Any]] | None:
+        """Agree on the newest intact state, on all ranks: its files and its content; None where no state is intact.
 
-        Rank 0 lists the states; each rank reads the files that it wrote and compares their digests. That takes as long
-        as reading them, and leaves them in the page cache for the load that follows. None where no state is intact.
+        Rank 0 lists the states, as a file system may show other ranks others; the ranks share the comparison of the
+        files' digests, which takes as long as reading them.
         """
         shared = [self.candidates() if dist.get_rank() == 0 else []]
-        dist.broadcast_object_list(shared, src=0)
+        dist.broadcast_object_list(shared, src=0, group=self._group)
         for folder, state in shared[0]:
+            files = _files(state)
+            own = files[dist.get_rank() :: self._world_size]
             faults: list[str | None] = [None] * self._world_size
-            dist.all_gather_object(faults, _fault(folder, state, dist.get_rank()))
+            dist.all_gather_object(faults, _fault(folder, own), group=self._group)
             fault = next(filter(None, faults), None)
             if fault is None:
-                return folder, state
+                return [folder / file.name for file in files], state
             if dist.get_rank() == 0:
                 print(f"{fault}: {folder} is torn; passing over it", flush=True)
         return None
 
     def candidates(self) -> list[tuple[Path, dict[str, Any]]]:
-        """List the states that could be continued, newest first.
-
-        Raises `UserError` for one of another number of ranks or stage of ZeRO, or of an earlier version.
-        """
+        """List the states that could be continued, newest first; raises `UserError` for one of an earlier version."""
         candidates = self._states()[::-1]
         for folder, state in candidates:
-            if state.get("format") != STATE_FORMAT:
+            if state.get("format") != FORMAT:
                 raise UserError(
                     f"{folder} was saved by an earlier version of hpcddm; go on with that one, or delete the folder to"
                     " start again"
-                )
-            if state["world_size"] != self._world_size:
-                raise UserError(
-                    f"{folder} was saved by {state['world_size']} ranks and cannot be continued by {self._world_size};"
-                    " ask for as many ranks, or delete the folder to start again"
-                )
-            if state["zero_stage"] != self._zero_stage:
-                raise UserError(
-                    f"{folder} was saved with zero_stage {state['zero_stage']} and cannot be continued with"
-                    f" {self._zero_stage}; set zero_stage as it was, or delete the folder to start again"
                 )
         return candidates
 
@@ -156,17 +186,17 @@ class Checkpoints:
         if fault := _unseen(staged, files):
             raise RuntimeError(f"{fault}; the training state at {images} images is not published")
         state = {
-            "format": STATE_FORMAT,
+            "format": FORMAT,
             "images": images,
             "trajectory": self._trajectory,
             "world_size": self._world_size,
-            "zero_stage": self._zero_stage,
+            **self._resources,
             "files": [asdict(file) for file in files],
             "loop": loop,
         }
         atomic.write_json(staged / STATE, state)
         self._attempt.require_ownership()
-        target = self._folder / f"images-{images:012d}"
+        target = self._folder / training_states.name_of(images)
         shutil.rmtree(target, ignore_errors=True)
         staged.rename(target)
         atomic.sync(self._folder)
@@ -174,10 +204,7 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
     def _states(self) -> list[tuple[Path, dict[str, Any]]]:
-        """List this unit's states, oldest first, without those of a training with other settings."""
-        folders = sorted(self._folder / name for name in fresh.names(self._folder) if name.startswith("images-"))
-        stored = [(folder, fresh.read_json(folder / STATE)) for folder in folders]
-        return [(folder, state) for folder, state in stored if _is_of(state, self._trajectory)]
+        return training_states.of_training(self._folder, self._trajectory, self._most_images)
 
 
 def _describe(paths: list[Path], staged: Path) -> list[Written]:
@@ -207,23 +234,17 @@ def _unseen(staged: Path, files: list[Written]) -> str | None:
     return None
 
 
-def _fault(folder: Path, state: dict[str, Any], rank: int) -> str | None:
-    """Describe the first file of a rank that is not as the rank wrote it, or return None."""
-    for file in _files(state):
+def _fault(folder: Path, files: list[Written]) -> str | None:
+    """Describe the first of these files that is not as its rank wrote it, or return None."""
+    for file in files:
         path = folder / file.name
         try:
-            if file.rank == rank and fresh.exists(path) and atomic.sha256(path) == file.sha256:
-                continue
+            if not fresh.exists(path) or atomic.sha256(path) != file.sha256:
+                return f"{path} is not what rank {file.rank} wrote"
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
-        if file.rank == rank:
-            return f"{path} is not what rank {rank} wrote"
     return None
 
 
-def _is_of(state: Any, trajectory: str) -> TypeGuard[dict[str, Any]]:
-    return isinstance(state, dict) and state.get("trajectory") == trajectory
-
-
 def _files(state: dict[str, Any]) -> list[Written]:
-    return [Written(**file) for file in state["files"]] if state.get("format") == STATE_FORMAT else []
+    return [Written(**file) for file in state["files"]] if state.get("format") == FORMAT else []

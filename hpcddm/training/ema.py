@@ -1,11 +1,7 @@
 """Exponential moving average (EMA) of the fp32 master weights, sharded as they are."""
 
-from pathlib import Path
-
 import torch
-from safetensors.torch import load_file
 
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.training.settings import Training
 
 RAMP = 0.1
@@ -31,13 +27,3 @@ class Ema:
     def update(self, masters: list[torch.Tensor], weight: float) -> None:
         """Move every value towards its master by `weight`, in [0, 1], of their difference."""
         torch._foreach_lerp_(self.shards, masters, weight)
-
-    def save(self, file: Path) -> None:
-        """Write the shards to a safetensors file."""
-        save_tensors({str(group): shard for group, shard in enumerate(self.shards)}, file)
-
-    def load(self, file: Path) -> None:
-        """Fill the shards with those of a file that `save` wrote."""
-        stored = load_file(file)
-        for group, shard in enumerate(self.shards):
-            shard.copy_(stored[str(group)])

@@ -1,6 +1,7 @@
 """Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,16 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.runtime.environment import Ranks
-from hpcddm.training import masters
+from hpcddm.training import masters, shards
 from hpcddm.training.ema import Ema, update_weight
 from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
+from hpcddm.training.shards import Shards, Slice, Stored
 
 PIECE = 4_000_000
 """Number of values sent at once when the weights are gathered: 16 MB."""
-TAG = "deepspeed"
-"""Name of DeepSpeed's folder within a training state."""
+MASTER, EMA = "master", "ema"
+"""Kinds of values in a training state beside the optimizer's."""
 
 
 ParameterGroups = list[dict[str, Any]]
@@ -67,6 +69,8 @@ class Engine:
         masters.adapt(self._engine)
         self.model = self._engine
         self._ema = Ema(masters.master_weights(self._engine))
+        self._device = device
+        self._host: Shards = {}
 
     def backward(self, loss: torch.Tensor) -> None:
         """Add the gradient of the mean loss of one micro batch of this rank."""
@@ -103,19 +107,39 @@ class Engine:
         """Continue from a `scaler_state`."""
         masters.set_scaler_state(self._engine, state)
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write this rank's part of the training state and return the files that it consists of."""
-        self._engine.save_checkpoint(str(folder), tag=TAG, save_latest=False)
-        files = masters.state_files(self._engine, folder, TAG)
-        if self._is_sharded or dist.get_rank() == 0:
-            self._ema.save(self._ema_file(folder))
-            files.append(self._ema_file(folder))
-        return files
+    def host_copy(self) -> "HostCopy":
+        """Copy this rank's part of the training state to its host; valid until the next call."""
+        kinds = {MASTER: masters.master_weights(self._engine), EMA: self._ema.shards} | masters.moments(self._engine)
+        self._host = {kind: _copied(shards, self._host.get(kind)) for kind, shards in kinds.items()}
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        # Without ZeRO all ranks have the same.
+        slices = masters.slices(self._engine) if self._is_sharded or dist.get_rank() == 0 else []
+        return HostCopy(self._host, masters.steps(self._engine), slices)
 
-    def load(self, folder: Path) -> None:
-        """Continue from a training state of the same world size."""
-        self._engine.load_checkpoint(str(folder), tag=TAG)
-        self._ema.load(self._ema_file(folder))
+    def load(self, files: list[Path]) -> None:
+        """Continue from the files of a training state, which any number of ranks wrote in any stage of ZeRO."""
+        weights, slices = masters.master_weights(self._engine), masters.slices(self._engine)
+        with torch.no_grad(), Stored(files) as stored:
+            for part in slices:
+                stored.fill(MASTER, part, part.within(weights[part.shard]))
+                stored.fill(EMA, part, part.within(self._ema.shards[part.shard]))
+            for number, shard in enumerate(weights):
+                parts = [part for part in slices if part.shard == number]
+                self._load_moments(number, shard, parts, stored)
+        masters.set_network(self._engine, weights)
+
+    def _load_moments(self, number: int, shard: torch.Tensor, parts: list[Slice], stored: Stored) -> None:
+        moments: dict[str, torch.Tensor] = {}
+        for kind in stored.kinds - {MASTER, EMA}:
+            there = [part for part in parts if stored.has(kind, part)]
+            if there:
+                moments[kind] = torch.zeros_like(shard)
+            for part in there:
+                stored.fill(kind, part, part.within(moments[kind]))
+        steps = [stored.steps(part) for part in parts]
+        if moments:
+            masters.set_moments(self._engine, number, moments, max(filter(None, steps), default=None))
 
     def ema_weights(self) -> dict[str, torch.Tensor]:
         """Gather the EMA of trained tensors, fp32, and the other tensors by name on the host of rank 0; elsewhere {}.
@@ -139,8 +163,39 @@ class Engine:
                 weights |= {names[id(parameter)]: values for parameter, values in shaped}
         return weights
 
-    def _ema_file(self, folder: Path) -> Path:
-        return folder / f"ema-rank{dist.get_rank() if self._is_sharded else 0}.safetensors"
+
+@dataclass(frozen=True)
+class HostCopy:
+    """A rank's part of a training state in its host's memory."""
+
+    kinds: Shards
+    steps: list[float | None]
+    slices: list[Slice]
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write it and return the files, of which there are none where another rank writes the same."""
+        if not self.slices:
+            return []
+        file = folder / f"rank{dist.get_rank():05d}.safetensors"
+        shards.write(self.kinds, self.steps, self.slices, file)
+        return [file]
+
+
+def _copied(
+    values: Sequence[torch.Tensor | None], buffers: Sequence[torch.Tensor | None] | None
+) -> list[torch.Tensor | None]:
+    """Copy tensors to the host, into buffers where there are some; waits for no GPU.
+
+    New memory costs more than the copy, and memory that a GPU can write to much more.
+    """
+    copies: list[torch.Tensor | None] = []
+    for value, buffer in zip(values, buffers or [None] * len(values), strict=True):
+        if value is None:
+            copies.append(None)
+            continue
+        own = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda) if buffer is None else buffer
+        copies.append(own.copy_(value.detach(), non_blocking=True))
+    return copies
 
 
 def _adamw(groups: ParameterGroups, training: Training) -> torch.optim.Optimizer:

@@ -4,6 +4,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.runtime.unit import Unit
+from hpcddm.training.checkpoints import Saved
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
 from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
@@ -84,14 +85,15 @@ class TrainingLog:
         images = f"images {end - self._training.batch} to {end - 1}"
         print(f"{images}: their gradient is not finite; step {progress.skipped} that is skipped", flush=True)
 
-    def saved(self, progress: Progress, seconds: float) -> None:
+    def saved(self, progress: Progress, saved: Saved) -> None:
         """Report a saved state; what TensorBoard holds is then as complete as the state."""
         if self._board is None:
             return
         self._board.flush()
-        self._unit.heartbeat.saved(progress.images)
+        self._unit.heartbeat.saved(saved.images)
         self._beat(progress)
-        print(f"saved at {progress.images} images in {seconds:.2f} s", flush=True)
+        beside = saved.seconds - saved.copy_seconds
+        print(f"saved at {saved.images} images in {saved.copy_seconds:.2f} + {beside:.2f} s beside", flush=True)
 
     def close(self) -> None:
         """Close TensorBoard's file."""

@@ -3,13 +3,12 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
 import torch
-import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
@@ -23,7 +22,8 @@ from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.runtime.watchdog import Watchdog
 from hpcddm.training import blocks, process_group
-from hpcddm.training.checkpoints import Checkpoints
+from hpcddm.training.agreement import Agreement
+from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import MeanLoss, Progress
@@ -77,7 +77,7 @@ def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int,
     # Before the seed: counting builds a network, which draws random numbers.
     flops_per_image = task.flops_per_image() if task.flops_per_image and ranks.rank == 0 else None
     device = process_group.join(unit)
-    checkpoints = Checkpoints(unit)
+    checkpoints, agreement = Checkpoints(unit, training.images), Agreement(unit.agree_every)
     engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     kept = Snapshots(snapshots or {}, progress, unit)
@@ -111,12 +111,17 @@ def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int,
             kept.take(engine, progress)
             watchdog.touch()
 
-            is_due = time.time() - saved_at > 60 * training.checkpoint_minutes
-            stop, save = _agree(unit.stop.reason is not None, is_due and ranks.rank == 0, device)
-
-            if stop or save or progress.images >= training.images:
-                _save(engine, progress, mean_loss, checkpoints, log, unit)
+            is_last = progress.images >= training.images
+            if not (agreement.is_due() or is_last):
+                continue
+            is_stale = time.time() - saved_at > 60 * training.checkpoint_minutes and not checkpoints.is_saving
+            stop, save = agreement.reach(unit.stop.reason is not None, is_stale and ranks.rank == 0)
+            if stop or save or is_last:
                 saved_at = time.time()
+                _save(engine, progress, mean_loss, checkpoints)
+            saved = checkpoints.wait() if stop or is_last else checkpoints.finished()
+            if saved:
+                _report(saved, progress, log, unit)
             if stop:
                 process_group.leave()
                 raise Stopped(unit.stop.reason or "a stop was requested of another rank")
@@ -124,7 +129,8 @@ def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int,
     log.close()
     _publish(engine.ema_weights(), progress, unit)
     process_group.leave()
-    return Trained([WEIGHTS, CURVE, *kept.outputs()], {"skipped_steps": progress.skipped})
+    results = {"skipped_steps": progress.skipped} | progress.changes()
+    return Trained([WEIGHTS, CURVE, *kept.outputs()], results)
 
 
 def count_micro_batches(share: int, most: int | None) -> int:
@@ -152,10 +158,11 @@ def _start(
     micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, unit.micro_batch)
     engine = Engine(model, training, unit.ranks, device, unit.zero_stage, micro_batches)
     if resumable is not None:
-        folder, state = resumable
-        engine.load(folder)
+        files, state = resumable
+        engine.load(files)
         progress = Progress(**state["loop"])
         engine.set_scaler_state(progress.scaler)
+    progress.note(unit.ranks.world_size, unit.zero_stage, micro_batches)
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
@@ -198,26 +205,18 @@ def _finite(loss: float, progress: Progress, unit: Unit) -> float:
     return loss
 
 
-def _agree(stop: bool, save: bool, device: torch.device) -> tuple[bool, bool]:
-    """Return for all ranks if a stop was requested of any of them, and if any of them is to save."""
-    if dist.get_world_size() == 1:
-        return stop, save
-    flags = torch.tensor([stop, save], dtype=torch.int32, device=device)
-    dist.all_reduce(flags, dist.ReduceOp.MAX)
-    stop, save = map(bool, flags.tolist())
-    return stop, save
-
-
-def _save(
-    engine: Engine, progress: Progress, mean_loss: MeanLoss, checkpoints: Checkpoints, log: TrainingLog, unit: Unit
-) -> None:
-    """Save a training state; collective."""
+def _save(engine: Engine, progress: Progress, mean_loss: MeanLoss, checkpoints: Checkpoints) -> None:
+    """Begin to save a training state; collective."""
     progress.loss_sums, progress.loss_images = mean_loss.sums(), mean_loss.images
     progress.scaler = engine.scaler_state()
-    seconds = checkpoints.save(engine, progress.images, vars(progress))
-    unit.attempt.results["images"] = progress.images
-    unit.stop.reserve_seconds(2 * seconds)
-    log.saved(progress, seconds)
+    checkpoints.save(engine, progress.images, asdict(progress))
+
+
+def _report(saved: Saved, progress: Progress, log: TrainingLog, unit: Unit) -> None:
+    """Report a published state, and leave that long before the allocation ends to write another one."""
+    unit.attempt.results["images"] = saved.images
+    unit.stop.reserve_seconds(2 * saved.seconds)
+    log.saved(progress, saved)
 
 
 def _publish(weights: dict[str, torch.Tensor], progress: Progress, unit: Unit) -> None:

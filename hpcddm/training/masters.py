@@ -3,9 +3,8 @@
 import math
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,14 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.errors import require
+from hpcddm.training.shards import Slice
 
 if TYPE_CHECKING:
     from deepspeed import DeepSpeedEngine
     from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
+
+STEP = "step"
+"""Name under which torch's optimizers count their steps."""
 
 
 LOSS_SCALING = {"initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 1, "min_loss_scale": 1}
@@ -103,6 +106,27 @@ def in_shapes(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> Iterato
         count = math.prod(shape)
         yield parameter, flat[offset : offset + count].view(shape)
         offset += count
+
+
+def slices(engine: "DeepSpeedEngine") -> list[Slice]:
+    """List which values of which parameters the shards of this rank hold, without what they are filled up with."""
+    stage, rank = engine.zero_optimization_stage(), dist.get_rank()
+    names = {id(parameter): name for name, parameter in engine.module.named_parameters()}
+    held = []
+    for number, shard in enumerate(master_weights(engine)):
+        first, offset = (rank * shard.numel() if stage in (1, 2) else 0), 0
+        for piece, parameters in pieces(engine, number):
+            for parameter in parameters:
+                count = math.prod(getattr(parameter, "ds_shape", parameter.shape))
+                if stage == 3:
+                    length, at = piece.stop - piece.start, piece.start
+                    start, stop = rank * length, min((rank + 1) * length, count)
+                else:
+                    start, stop = max(first - offset, 0), min(first + shard.numel() - offset, count)
+                    at = offset + start - first
+                    offset += count
+                held.append(Slice(number, at, names[id(parameter)], start, stop - start))
+    return [part for part in held if part.length > 0]
 
 
 def adapt(engine: "DeepSpeedEngine") -> None:
@@ -271,9 +295,70 @@ def gradient_norm(engine: "DeepSpeedEngine") -> float | None:
     return value if math.isfinite(value) else None
 
 
-def state_files(engine: "DeepSpeedEngine", folder: Path, tag: str) -> list[Path]:
-    """Return the files that this rank writes in `save_checkpoint`."""
-    files = [engine._get_zero_ckpt_name(str(folder), tag)] if engine.zero_optimization() else []
-    if engine.save_non_zero_checkpoint:
-        files.append(engine._get_ckpt_name(str(folder), tag))
-    return [Path(file) for file in files]
+def moments(engine: "DeepSpeedEngine") -> dict[str, list[torch.Tensor | None]]:
+    """Return what the optimizer keeps for every value of the shards in `master_weights`; None before its first step."""
+    kept = [_base_optimizer(engine).state.get(shard, {}) for shard in master_weights(engine)]
+    names = sorted({name for state in kept for name, value in state.items() if name != STEP and value is not None})
+    return {name: [state.get(name) for state in kept] for name in names}
+
+
+def steps(engine: "DeepSpeedEngine") -> list[float | None]:
+    """Return the number of steps of each shard in `master_weights`; None where the optimizer counts none, so far."""
+    kept = [_base_optimizer(engine).state.get(shard, {}) for shard in master_weights(engine)]
+    return [None if state.get(STEP) is None else float(state[STEP]) for state in kept]
+
+
+def set_moments(engine: "DeepSpeedEngine", number: int, moments: dict[str, torch.Tensor], step: float | None) -> None:
+    """Have the optimizer go on with these tensors of a shard, and after so many steps."""
+    shard = master_weights(engine)[number]
+    counted = {} if step is None else {STEP: torch.tensor(step, dtype=torch.float32, device=shard.device)}
+    _base_optimizer(engine).state[shard] = moments | counted
+
+
+def _base_optimizer(engine: "DeepSpeedEngine") -> torch.optim.Optimizer:
+    """Return torch's optimizer, which without ZeRO in fp32 is DeepSpeed's as well."""
+    return getattr(engine.optimizer, "optimizer", engine.optimizer)
+
+
+@contextmanager
+def shown(engine: "DeepSpeedEngine", shards: list[torch.Tensor]) -> Iterator[None]:
+    """Have the network compute with these values, in the order and the shapes of `master_weights`, such as an EMA.
+
+    Collective, as is the return to the trained weights at the end.
+    """
+    if engine.zero_optimization_stage() == 0 and not _is_low_precision(engine):
+        weights = master_weights(engine)
+        trained = [weight.detach().clone() for weight in weights]
+        with torch.no_grad():
+            torch._foreach_copy_(weights, shards)
+            yield
+            torch._foreach_copy_(weights, trained)
+        return
+    set_network(engine, shards)
+    yield
+    set_network(engine, master_weights(engine))
+
+
+@torch.no_grad()
+def set_network(engine: "DeepSpeedEngine", shards: list[torch.Tensor]) -> None:
+    """Round these values, in the order and the shapes of `master_weights`, to the weights of the network; collective.
+
+    Without ZeRO in fp32 those are the network's weights themselves, and nothing is to be done.
+    """
+    optimizer, stage = engine.optimizer, engine.zero_optimization_stage()
+    if stage == 3:
+        optimizer._partition_all_parameters()
+        for number, shard in enumerate(shards):
+            optimizer.fp16_partitioned_groups_flat[number].copy_(shard)
+            optimizer._unflatten_partitioned_parameters(number)
+        if optimizer.persistent_parameters:
+            optimizer.persistent_parameters[0].all_gather(optimizer.persistent_parameters)
+    elif stage > 0:
+        name = "fp32_groups_flat_partition" if _is_bf16(engine) else "single_partition_of_fp32_groups"
+        trained = getattr(optimizer, name)
+        setattr(optimizer, name, shards)
+        optimizer.update_lp_params()
+        setattr(optimizer, name, trained)
+    elif _is_low_precision(engine):
+        rounded = [weight for group in optimizer.fp16_groups for weight in group]
+        torch._foreach_copy_(rounded, shards)

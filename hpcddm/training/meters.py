@@ -20,6 +20,7 @@ class Progress:
     loss_sums: list[float] = field(default_factory=list)
     """Sum of losses since the last log, for each rank: resumed, they add up as without an interruption."""
     loss_images: int = 0
+    """Images of each rank since the last log."""
     skipped: int = 0
     """Number of steps that were not made, because a gradient was not finite."""
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -28,15 +29,31 @@ class Progress:
     """What the loss scale of fp16 depends on; empty in other precisions."""
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Mean losses as (images seen, loss), one for each log."""
+    resources: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Resources as (images seen, ranks, stage of ZeRO, micro batches): at the start, and at each change."""
+
+    def note(self, world_size: int, zero_stage: int, micro_batches: int) -> None:
+        """Note the resources with which the training goes on, if they are others than before."""
+        now = (world_size, zero_stage, micro_batches)
+        if not self.resources or tuple(self.resources[-1][1:]) != now:
+            self.resources.append((self.images, *now))
+
+    def changes(self) -> dict[str, list[dict[str, int]]]:
+        """Return the resources by name, if they changed on the way; then the weights are those of none to the bit."""
+        names = ("images", "ranks", "zero_stage", "micro_batches")
+        listed = [dict(zip(names, values, strict=True)) for values in self.resources]
+        return {"resources": listed} if len(listed) > 1 else {}
 
 
 class MeanLoss:
     """Mean loss over all ranks since the last log; nothing is read from the device before it is asked for."""
 
     def __init__(self, progress: Progress, device: torch.device) -> None:
-        before = progress.loss_sums[dist.get_rank()] if progress.loss_sums else 0.0
+        sums, ranks = progress.loss_sums, dist.get_world_size()
+        # Where other ranks go on, each takes an equal part.
+        before = sums[dist.get_rank()] if len(sums) == ranks else sum(sums) / ranks
         self._sum = torch.tensor(before, dtype=torch.float64, device=device)
-        self.images = progress.loss_images
+        self.images = progress.loss_images * len(sums) // ranks
         """Number of images of this rank since the last log."""
 
     def add(self, losses: torch.Tensor) -> None:

@@ -14,10 +14,6 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-STATE_FORMAT = 4
-"""Format of a training state's `state.json`; in formats up to 3 DeepSpeed's files are those of gradients in bf16."""
-
-
 class Training(StrictModel):
     """Settings of one training loop, and of AdamW; all durations but `checkpoint_minutes` are counted in images."""
 
@@ -48,6 +44,11 @@ class Training(StrictModel):
     precision: Precision = "bf16"
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     log_images: Positive = 1024
+
+    @property
+    def decays_by_images(self) -> bool:
+        """True where the learning rate of a step depends on the number of all images."""
+        return self.schedule in ("cosine", "linear") and self.decay_images is None
 
     @model_validator(mode="after")
     def _has_possible_snapshots(self) -> "Training":

@@ -55,10 +55,10 @@ def trajectory(run, key):
 
 
 def test_what_nobody_needs_goes_and_all_else_stays(run):
-    good = state(run, EXPERT, "0000064", trajectory(run, EXPERT))
-    bad = state(run, EXPERT, "0000128", "of other settings")
-    left = state(run, MONOLITH, "0000064", "any")
-    gone = state(run, "train/expert-07", "0000064", "any")
+    good = state(run, EXPERT, "images-0000064", trajectory(run, EXPERT))
+    bad = state(run, EXPERT, "images-0000128", "of other settings")
+    left = state(run, MONOLITH, "images-0000064", "any")
+    gone = state(run, "train/expert-07", "images-0000064", "any")
     before = files(run)
     told = hpcddm("clean", run.root)
     assert told.exit_code == 0 and "nothing was removed: repeat with --yes" in told.stdout and files(run) == before
@@ -73,12 +73,20 @@ def test_what_nobody_needs_goes_and_all_else_stays(run):
     assert hpcddm("clean", run.root).stdout.endswith("nothing to remove\n")
 
 
+def test_the_last_state_of_a_finished_training_goes_under_a_name_of_its_own(run):
+    kept = state(run, MONOLITH, "images-0000064", trajectory(run, MONOLITH))
+    told = hpcddm("clean", run.root)
+    assert f"last states of finished trainings, which more images would continue: {MONOLITH}/state" in told.stdout
+    hpcddm("clean", run.root, "--yes")
+    assert not kept.exists()
+
+
 @pytest.mark.parametrize("job", ["pending", "running", "held", "suspended"])
 def test_a_unit_in_a_queue_is_left_alone(run, monkeypatch, job):
     detail = "JobHeldUser" if job == "held" else ""
     answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "pending" if job == "held" else job, detail)})
     submitted(run, [EXPERT])
-    kept = state(run, EXPERT, "0000128", "of other settings")
+    kept = state(run, EXPERT, "images-0000128", "of other settings")
     hpcddm("clean", run.root, "--yes")
     assert kept.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
     assert not (run.logs(OTHER) / "attempt-1" / "rank0.log").exists()
@@ -86,7 +94,7 @@ def test_a_unit_in_a_queue_is_left_alone(run, monkeypatch, job):
 
 def test_a_unit_that_shows_life_is_left_alone(run):
     write_attempt(run, EXPERT, 3, heartbeat=beat())
-    kept = state(run, EXPERT, "0000128", "of other settings")
+    kept = state(run, EXPERT, "images-0000128", "of other settings")
     hpcddm("clean", run.root, "--yes")
     assert kept.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
 
@@ -101,7 +109,7 @@ def test_where_nobody_knows_what_runs_nothing_goes(run, monkeypatch):
 
 def test_a_state_stays_while_what_it_was_made_of_is_not_settled(run):
     (run.unit("cluster/all") / "manifest.json").unlink()
-    kept = state(run, EXPERT, "0000128", "of whatever")
+    kept = state(run, EXPERT, "images-0000128", "of whatever")
     hpcddm("clean", run.root, "--yes")
     assert kept.is_dir()
 
@@ -115,7 +123,10 @@ def test_what_a_link_leads_to_is_anothers(run, tmp_path):
 
 
 def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_stays(run, monkeypatch):
-    bad, gone = state(run, EXPERT, "0000128", "of other settings"), state(run, "train/expert-07", "0000064", "any")
+    bad, gone = (
+        state(run, EXPERT, "images-0000128", "of other settings"),
+        state(run, "train/expert-07", "images-0000064", "any"),
+    )
 
     def think(question):
         with lease(run.lock, "another submit"):
@@ -131,7 +142,7 @@ def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_sta
 
 
 def test_what_belongs_to_somebody_else_is_named_with_its_owner(run, monkeypatch):
-    kept = state(run, EXPERT, "0000128", "of other settings")
+    kept = state(run, EXPERT, "images-0000128", "of other settings")
 
     def refused(path):
         raise PermissionError(13, "Permission denied", str(kept / "rank0.pt"))

@@ -76,6 +76,34 @@ def test_two_ranks_learn_what_one_learns(run, prepared):
     assert {path.name for path in logs.glob("rank*.log")} == {"rank0.log", "rank1.log"}
 
 
+LONGER = {"experts__training__log_images": 16, "experts__training__images": 512, "router__training__images": 256}
+
+
+def test_more_images_continue_a_finished_monolith_as_if_it_had_been_trained_at_once(run, tmp_path):
+    experiment = within_run(tiny(tmp_path, **LONGER), run)
+    before = manifest.read(run.unit(MONOLITH))
+    unit = next(unit for unit in plan(experiment) if unit.key == MONOLITH)
+
+    def made(keep_states, name):
+        store_experiment(experiment, run)
+        write_specs(items_of([unit], experiment, run), Site(name="here", scheduler="local", keep_states=keep_states))
+        done = python(MAKE, run.spec(MONOLITH), timeout=90)
+        assert done.returncode == 0, done.stderr
+        (tmp_path / name).write_bytes((run.unit(MONOLITH) / "weights.safetensors").read_bytes())
+        return json.loads((run.logs(MONOLITH) / name / "begun.json").read_text())["images"]
+
+    assert made(True, "attempt-2") == before.results["images"]
+    after = manifest.read(run.unit(MONOLITH))
+    assert after.results["images"] > 2 * before.results["images"]
+    curve = (run.unit(MONOLITH) / "curve.json").read_text()
+    states = [path.name for path in (run.unit(MONOLITH) / "state").iterdir()]
+    assert states == [f"images-{after.results['images']:012d}"]
+    shutil.rmtree(run.unit(MONOLITH))
+    assert made(False, "attempt-3") == 0 and not (run.unit(MONOLITH) / "state").exists()
+    assert (tmp_path / "attempt-2").read_bytes() == (tmp_path / "attempt-3").read_bytes()
+    assert (run.unit(MONOLITH) / "curve.json").read_text() == curve
+
+
 def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(run):
     (run.unit(MONOLITH) / "manifest.json").unlink()
     experiment, site = stored_experiment(run), Site(name="here", scheduler="local", stages={"train": TWO})

@@ -22,14 +22,16 @@ OWNER = "slurm-x-0123456789ab-7_0.0"
 
 
 class Shards:
-    """Stands for an engine of two ranks: DeepSpeed's folder is made by each rank, and each file says its step."""
+    """Stands for an engine of two ranks and what it copies to the host: each file says its step."""
 
     def __init__(self) -> None:
         self.images = 0
 
-    def save(self, folder: Path) -> list[Path]:
-        os.makedirs(folder / "deepspeed", exist_ok=True)
-        files = [folder / "deepspeed" / f"zero-rank{dist.get_rank()}", folder / f"ema-rank{dist.get_rank()}"]
+    def host_copy(self) -> "Shards":
+        return self
+
+    def write(self, folder: Path) -> list[Path]:
+        files = [folder / f"{kind}-rank{dist.get_rank()}" for kind in ("master", "ema")]
         for file in files:
             file.write_text(str(self.images))
         return files
@@ -40,14 +42,16 @@ def train(rank: int, node: Path, store: Path, steps: list[int]) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(store), 2), rank=rank, world_size=2)
     ranks = Ranks(rank, 0, 2, 2, OWNER)
     attempt = open_attempt(node / "logs", ranks)
-    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, zero_stage=1, attempt=attempt)
-    checkpoints, shards = {"fresh": Checkpoints, "reused": Reusing}[sys.argv[4]](unit), Shards()
+    resources = {"zero_stage": 1, "micro_batch": None}
+    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
+    checkpoints, shards = {"fresh": Checkpoints, "reused": Reusing}[sys.argv[4]](unit, 10**9), Shards()
     for images in steps:
         shards.images = images
         checkpoints.save(shards, images, {})
+        checkpoints.wait()
     chosen = checkpoints.agree_on_newest()
     if rank == 0:
-        (node / "chosen").write_text(chosen[0].name if chosen else "none")
+        (node / "chosen").write_text(chosen[0][0].parent.name if chosen else "none")
     dist.barrier()
 
 

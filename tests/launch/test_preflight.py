@@ -5,13 +5,12 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
-from hpcddm.launch.preflight import check_ranks, check_snapshots, preflight
+from hpcddm.launch.preflight import check_snapshots, check_state, preflight
 from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources
-from hpcddm.training.settings import STATE_FORMAT
+from hpcddm.rundir.training_states import FORMAT
 from tests.helpers import finish, python, tiny, write_source
 
 
@@ -115,40 +114,28 @@ def saved(tmp_path):
     finish(units, run)
     trajectory = manifest.read(run.unit(KEY)).trajectory
     (run.unit(KEY) / "manifest.json").unlink()
-    for images, ranks, made in ((16, 8, trajectory), (32, 2, trajectory), (64, 5, "of other settings")):
-        state = {"trajectory": made, "world_size": ranks, "zero_stage": 1, "images": images, "format": STATE_FORMAT}
+    for images, made in ((16, trajectory), (32, trajectory), (64, "of other settings")):
+        state = {"trajectory": made, "world_size": 2, "zero_stage": 1, "images": images, "format": FORMAT}
         atomic.write_json(run.unit(KEY) / f"state/images-{images:012d}" / "state.json", state)
     return run, next(unit for unit in units if unit.key == KEY)
-
-
-@pytest.mark.parametrize("shape, ranks", [({}, 1), ({"nodes": 2, "ranks_per_node": 2}, 4)])
-def test_another_number_of_ranks_than_saved_the_state_is_refused_before_the_queue(saved, shape, ranks):
-    run, unit = saved
-    words = f"{KEY}: .*images-000000000032 was saved by 2 ranks and cannot be continued by {ranks} "
-    with pytest.raises(UserError, match=words):
-        check_ranks(unit, run, Resources(**shape))
-
-
-def test_another_stage_of_zero_than_saved_the_state_is_refused_before_the_queue(saved):
-    run, unit = saved
-    words = f"{KEY}: .*32 was saved with zero_stage 1 and cannot be continued with 3; set zero_stage: 1"
-    with pytest.raises(UserError, match=words):
-        check_ranks(unit, run, Resources(nodes=2, zero_stage=3))
 
 
 def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
     run, unit = saved
     path = run.unit(KEY) / "state/images-000000000032/state.json"
-    atomic.write_json(path, atomic.read_json(path) | {"format": 3})
+    check_state(unit, run)
+    atomic.write_json(path, atomic.read_json(path) | {"format": 4})
     with pytest.raises(UserError, match=f"{KEY}: .*32 was saved by an earlier version of hpcddm; go on with that one"):
-        check_ranks(unit, run, Resources(nodes=2))
+        check_state(unit, run)
 
 
-def test_as_many_ranks_continue_and_a_state_of_other_inputs_stops_nobody(saved):
+def test_a_state_of_other_inputs_stops_nobody(saved):
     run, unit = saved
-    check_ranks(unit, run, Resources(nodes=2))
+    path = run.unit(KEY) / "state/images-000000000064/state.json"
+    atomic.write_json(path, atomic.read_json(path) | {"format": 4})
+    check_state(unit, run)
     (run.unit("lists/all") / "manifest.json").unlink()
-    check_ranks(unit, run, Resources())
+    check_state(unit, run)
 
 
 def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_queue(saved, tmp_path):

@@ -13,7 +13,6 @@ from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir.layout import RunDir
-from hpcddm.training.settings import Training
 from tests.helpers import tiny, write_source
 
 FACTOR = 1.3
@@ -45,7 +44,7 @@ for precision in ("fp32", "bf16"):
     engine.backward(engine.model(*inputs).square().mean())
     engine.step(4)
     folder = Path(tempfile.mkdtemp())
-    engine.save(folder)
+    engine.host_copy().write(folder)
     found[precision] = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
 print("RESULT", json.dumps(found), flush=True)
 os._exit(0)
@@ -95,12 +94,9 @@ def test_a_training_state_has_the_planned_size(finished):
     experiment = stored_experiment(RunDir(finished))
     parameters = experiment.experts.model.parameters(experiment.data)
     for precision, sizes in found.items():
-        planned = disk.state_bytes(
-            parameters, Training(**{**vars(experiment.experts.training), "precision": precision})
-        )
-        # DeepSpeed's own records are of a fixed size, which counts in a network as tiny as this one.
-        assert 0.9 * planned <= sum(sizes) <= planned + 100_000, precision
-        assert len(sizes) + 1 <= disk.STATE_FILES
+        planned = disk.state_bytes(parameters)
+        # The names of all tensors take as much room in a large network.
+        assert planned <= sum(sizes) <= planned + 100_000 and len(sizes) == 1, precision
 
 
 def test_images_are_counted_alike_from_the_source_and_from_the_shards(finished, tmp_path):
@@ -119,6 +115,21 @@ def test_what_is_there_already_need_not_be_free(finished, two_ranks):
     fresh = storage.still_needed(units, experiment, site, RunDir(finished / "none"), counts)
     again = storage.still_needed(units, experiment, site, run, counts)
     assert 0 < again.kept < fresh.kept and again.files < fresh.files
+
+
+def test_a_site_that_keeps_no_states_needs_less_once_all_is_trained(finished, two_ranks):
+    run, site = RunDir(finished), load_site(str(two_ranks))
+    experiment = stored_experiment(run)
+    counts, unit = (
+        storage.image_counts(experiment, run),
+        next(unit for unit in plan(experiment) if unit.key == MONOLITH),
+    )
+    keeping, dropping = (
+        storage.estimate(unit, experiment, site.model_copy(update={"keep_states": keep}), counts)
+        for keep in (True, False)
+    )
+    state = disk.state_bytes(experiment.experts.model.parameters(experiment.data))
+    assert keeping.kept - dropping.kept == dropping.working - keeping.working == state
 
 
 def test_states_are_planned_for_the_units_that_may_train_together(tmp_path):

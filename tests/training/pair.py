@@ -14,6 +14,7 @@ from pathlib import Path
 import deepspeed
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -42,6 +43,8 @@ STAGES += [(0, "fp16"), (3, "fp16")]
 """Stages of ZeRO that are interrupted, with a batch that is not finite; the others are trained in stage 1 and fp32."""
 SNAPSHOTS = [2 * BATCH, STEPS * BATCH]
 """Images at which the trainings in those stages keep their weights."""
+ELASTIC = [(2, 1, None), (1, 0, 4), (4, 3, None), (2, 2, 1)]
+"""Ranks, stage of ZeRO and micro batch of the attempts of a training that goes on with others each time."""
 WIDE = 4096
 """One layer of so many values squared, 64 MB: what is gathered shall stand out of what a process takes anyway."""
 
@@ -106,16 +109,15 @@ class Pairs:
         stop_after: int | None,
         bad_steps: range,
         world_size: int,
-        threads: int,
-        stage: int,
+        **resources: int,
     ) -> list[int]:
-        """One attempt: a stop is requested of rank 1 during a step, and its loss of some steps is not finite."""
+        """One attempt: a stop is requested of the last rank during a step, and its loss of some is not finite."""
         run = RunDir(self.root / name)
         owner = f"slurm-x-0123456789ab-7_0.{len(attempts(run.logs(KEY)))}"
 
         def work(rank: int) -> None:
-            unit = self._unit(name, rank, owner, world_size, threads, stage)
-            loss = self._loss(unit, stop_after if rank == 1 else None, bad_steps if rank == 1 else range(0))
+            unit, is_last = self._unit(name, rank, owner, world_size, **resources), rank == world_size - 1
+            loss = self._loss(unit, stop_after if is_last else None, bad_steps if is_last else range(0))
             task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6)
             trained = loop.train(task, settings, unit, numbered(settings, in_whole_batches(settings)))
             if rank == 0:
@@ -123,12 +125,12 @@ class Pairs:
 
         return on_ranks(world_size, work)
 
-    def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, threads: int = 1, stage: int = 1) -> Unit:
+    def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, **resources: int) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(rank, rank, world_size, 1, owner)
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", zero_stage=stage, data_threads=threads)
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", **resources)
 
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0
@@ -170,14 +172,17 @@ class Pairs:
         name: str,
         stops: list[int],
         bad_steps: range = range(0),
-        world_size: int = 2,
-        threads: int = 1,
-        stage: int = 1,
+        resources: dict | list[dict] | None = None,
         **changes: object,
     ) -> dict:
-        """Train with these interruptions, one attempt after the other, to the end."""
-        settings = training(**changes)
-        codes = [self.train(name, settings, stop, bad_steps, world_size, threads, stage) for stop in (*stops, None)]
+        """Train with these interruptions, one attempt after the other, to the end.
+
+        resources: world size and fields of `Unit`, those of each attempt where it is a list.
+        """
+        settings, ends = training(**changes), (*stops, None)
+        each = resources if isinstance(resources, list) else [resources or {}] * len(ends)
+        shapes = [{"world_size": 2} | own for own in each]
+        codes = [self.train(name, settings, end, bad_steps, **own) for end, own in zip(ends, shapes, strict=True)]
         folder, (_, last) = self.root / name / KEY, attempts(RunDir(self.root / name).logs(KEY))[-1]
         found = {"codes": codes, "figures": heartbeat.read(last).figures}
         if not any(codes[-1]):
@@ -187,6 +192,11 @@ class Pairs:
             found |= {"snapshots": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]}
             found |= {"facts": json.loads((self.root / name / "facts.json").read_text())}
         return found
+
+    def farthest(self, name: str, other: str) -> float:
+        """Return the relative L2 distance of the weights of two trainings, that of the tensor where it is largest."""
+        first, second = (load_file(self.root / each / KEY / "weights.safetensors") for each in (name, other))
+        return max(((first[key] - second[key]).norm() / second[key].norm()).item() for key in second)
 
     def gather(self) -> list[dict]:
         """By how many times the weights' size the host memory of each rank grows while they are gathered."""
@@ -228,14 +238,25 @@ def main(root: Path) -> dict:
     for world_size in (2, 4):
         for threads in (0, 1, 4):
             name, stops = f"{world_size} ranks, {threads} threads", [] if threads == 1 else [3, 2, 1]
-            found[name] = pairs.chain(name, stops, world_size=world_size, threads=threads)
+            found[name] = pairs.chain(name, stops, resources={"world_size": world_size, "data_threads": threads})
     allow_fp16(window=2, allowed=False)
-    found["fp16 refused"] = pairs.train("refused", training(precision="fp16"), None, range(0), 2, 1, 1)
+    found["fp16 refused"] = pairs.train("refused", training(precision="fp16"), None, range(0), 2)
     allow_fp16(window=2)
     for stage, precision in STAGES:
         for stops in ([], [3, 2]):
             name = f"stage {stage}, {precision}, {len(stops)} stops"
-            found[name] = pairs.chain(name, stops, bad, stage=stage, precision=precision, snapshots=SNAPSHOTS)
+            found[name] = pairs.chain(name, stops, bad, {"zero_stage": stage}, precision=precision, snapshots=SNAPSHOTS)
+    names = ("world_size", "zero_stage", "micro_batch")
+    shapes = [dict(zip(names, shape, strict=True)) for shape in ELASTIC]
+    for precision in ("fp32", "bf16"):
+        found[f"elastic, {precision}"] = pairs.chain(
+            f"elastic-{precision}", [3, 5, 2], bad, shapes, log_images=3 * BATCH, precision=precision
+        )
+        found[f"undisturbed, {precision}"] = pairs.chain(
+            f"undisturbed-{precision}", [], bad, log_images=3 * BATCH, precision=precision
+        )
+        found[f"elastic, {precision}"]["farthest"] = pairs.farthest(f"elastic-{precision}", f"undisturbed-{precision}")
+    found["seldom agreed"] = pairs.chain("seldom", [3], resources={"agree_every": 4}, log_images=2 * BATCH)
     loop.MOST_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}

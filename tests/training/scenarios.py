@@ -11,7 +11,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  DeepSpeed imports it late, and torch.compile with it
@@ -40,7 +39,6 @@ from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
-from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress
 from hpcddm.training.settings import Training
@@ -288,17 +286,6 @@ def farthest(runs: Runs, one: str, other: str) -> float:
     return max((first[name] - second[name]).abs().max().item() for name in first)
 
 
-def refused(runs: Runs) -> dict:
-    """States that are not this unit's."""
-    unit = runs.unit("stop-5")
-    found = {"other trajectory": Checkpoints(replace(unit, trajectory="other")).candidates()}
-    try:
-        Checkpoints(replace(unit, ranks=replace(unit.ranks, world_size=2))).candidates()
-    except UserError as error:
-        found["other world size"] = str(error)
-    return found
-
-
 def main(root: Path) -> dict:
     runs, plain = Runs(root), training()
     found = {"reference": runs.chain("reference", [], plain)}
@@ -315,13 +302,7 @@ def main(root: Path) -> dict:
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))
     found |= seeded(runs, plain) | {"counted": counted(runs, plain)}
-    return {
-        "chains": found,
-        "torn": torn(runs, plain),
-        "ema": ema(runs),
-        "refused": refused(runs),
-        "snapshots": snapshots(runs),
-    }
+    return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs), "snapshots": snapshots(runs)}
 
 
 if __name__ == "__main__":

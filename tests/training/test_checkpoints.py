@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +17,12 @@ from hpcddm.training.checkpoints import KEPT, Checkpoints
 
 
 class Writer:
-    """Stands for an engine: what it saves is one small file."""
+    """Stands for an engine and what it copies to the host: one small file."""
 
-    def save(self, folder):
+    def host_copy(self):
+        return self
+
+    def write(self, folder):
         (folder / "weights").write_bytes(b"weights")
         return [folder / "weights"]
 
@@ -34,24 +39,37 @@ def unit(folder, trajectory):
     """As much of a unit as its training states ask for."""
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
     ranks = Ranks(0, 0, 1, 1, attempt.owner)
-    return SimpleNamespace(state=folder, trajectory=trajectory, ranks=ranks, zero_stage=1, attempt=attempt)
+    return SimpleNamespace(
+        state=folder, trajectory=trajectory, ranks=ranks, zero_stage=1, micro_batch=None, attempt=attempt
+    )
 
 
 def save(folder, trajectory, *images):
-    checkpoints = Checkpoints(unit(folder, trajectory))
+    checkpoints = Checkpoints(unit(folder, trajectory), 10**9)
     for number in images:
-        checkpoints.save(Writer(), number, {})
+        saved(checkpoints, Writer(), number)
     return checkpoints
 
 
+def saved(checkpoints, engine, images):
+    """Save, and wait for it."""
+    checkpoints.save(engine, images, {})
+    return checkpoints.wait()
+
+
 def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
-    folder, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
+    _, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
     assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT
+
+
+def test_states_of_a_training_with_other_settings_are_not_continued(tmp_path):
+    save(tmp_path, "other", 10)
+    assert Checkpoints(unit(tmp_path, "mine"), 10**9).agree_on_newest() is None
 
 
 def test_longer_trainings_with_other_settings_push_out_no_state(tmp_path):
     save(tmp_path, "other", 1000, 2000)
-    folder, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
+    _, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
     assert (state["images"], state["trajectory"]) == (30, "mine")
 
 
@@ -79,13 +97,13 @@ def test_a_folder_is_staged_under_a_name_of_its_own_even_for_the_same_images(tmp
     names = []
 
     class Noting(Writer):
-        def save(self, folder):
+        def write(self, folder):
             names.append(folder.name)
-            return super().save(folder)
+            return super().write(folder)
 
-    checkpoints = Checkpoints(unit(tmp_path, "mine"))
+    checkpoints = Checkpoints(unit(tmp_path, "mine"), 10**9)
     for _ in range(3):
-        checkpoints.save(Noting(), 10, {})
+        saved(checkpoints, Noting(), 10)
     assert len(set(names)) == 3
 
 
@@ -93,35 +111,73 @@ def test_an_attempt_whose_job_has_begun_anew_publishes_no_state(tmp_path):
     checkpoints = save(tmp_path, "mine", 10)
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.1"))
     with pytest.raises(Superseded):
-        checkpoints.save(Writer(), 20, {})
+        saved(checkpoints, Writer(), 20)
     assert checkpoints.agree_on_newest()[1]["images"] == 10
 
 
 def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10)
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-ba9876543210-8_0.0"))
-    checkpoints.save(Writer(), 20, {})
+    saved(checkpoints, Writer(), 20)
     assert checkpoints.agree_on_newest()[1]["images"] == 20
 
 
 def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stays(tmp_path):
-    class Full:
-        def save(self, folder):
+    class Full(Writer):
+        def write(self, folder):
             raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
     checkpoints = save(tmp_path, "mine", 10)
     with pytest.raises(
         UserError, match="cannot save the training state of about 7 bytes, [0-9]+ bytes are free .*quota"
     ):
-        checkpoints.save(Full(), 20, {})
+        saved(checkpoints, Full(), 20)
     assert checkpoints.agree_on_newest()[1]["images"] == 10 and not list(tmp_path.glob(".staged-*"))
 
 
-@pytest.mark.parametrize("error", [RuntimeError("Connection closed by peer"), ConnectionResetError(104, "reset")])
-def test_a_rank_that_died_during_a_save_is_no_full_disk(tmp_path, error):
-    class Alone:
-        def save(self, folder):
-            raise error
+def test_a_rank_that_died_during_a_save_is_no_full_disk(tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("Connection closed by peer")
 
-    with pytest.raises(type(error)):
-        save(tmp_path, "mine", 10).save(Alone(), 20, {})
+    checkpoints = save(tmp_path, "mine", 10)
+    monkeypatch.setattr(dist, "all_gather_object", broken)
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        saved(checkpoints, Writer(), 20)
+
+
+def test_the_training_goes_on_while_a_state_is_written_and_is_told_of_it_once(tmp_path):
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Writer):
+        def write(self, folder):
+            begun.set()
+            assert go_on.wait(30)
+            return super().write(folder)
+
+    checkpoints = Checkpoints(unit(tmp_path, "mine"), 10**9)
+    checkpoints.save(Slow(), 10, {})
+    assert begun.wait(30) and checkpoints.is_saving and checkpoints.finished() is None
+    assert not list(tmp_path.glob("images-*"))
+    go_on.set()
+    state = checkpoints.wait()
+    assert state.images == 10 and state.copy_seconds <= state.seconds
+    assert checkpoints.finished() is None and not checkpoints.is_saving
+
+
+def test_two_states_are_never_written_at_once(tmp_path):
+    at_work, most = 0, 0
+
+    class Counting(Writer):
+        def write(self, folder):
+            nonlocal at_work, most
+            at_work += 1
+            most = max(most, at_work)
+            time.sleep(0.05)
+            files = super().write(folder)
+            at_work -= 1
+            return files
+
+    checkpoints = Checkpoints(unit(tmp_path, "mine"), 10**9)
+    for images in (10, 20, 30):
+        checkpoints.save(Counting(), images, {})
+    assert checkpoints.wait().images == 30 and most == 1

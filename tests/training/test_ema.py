@@ -26,11 +26,8 @@ def test_a_half_life_of_next_to_nothing_takes_the_newest_weights():
     assert average.shards[0].tolist() == [1.0, 2.0, 3.0]
 
 
-def test_the_average_is_a_copy_and_comes_back_from_its_file(tmp_path):
+def test_the_average_is_a_copy():
     masters = [torch.arange(4.0), torch.ones(2)]
     average = Ema(masters)
     masters[0].zero_()
-    average.save(tmp_path / "ema")
-    other = Ema([torch.zeros(4), torch.zeros(2)])
-    other.load(tmp_path / "ema")
-    assert [shard.tolist() for shard in other.shards] == [[0.0, 1.0, 2.0, 3.0], [1.0, 1.0]]
+    assert [shard.tolist() for shard in average.shards] == [[0.0, 1.0, 2.0, 3.0], [1.0, 1.0]]

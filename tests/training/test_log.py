@@ -12,6 +12,7 @@ from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import log
+from hpcddm.training.checkpoints import Saved
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import Progress
 from tests.training.scenarios import BATCH, training
@@ -91,7 +92,7 @@ def test_after_an_interruption_the_last_loss_is_there_and_later_points_are_repla
     progress.curve.append((40, 0.25))
     progress.images = 40
     second.write(progress, 1.0, 0.0)
-    second.saved(progress, 0.1)
+    second.saved(progress, Saved(40, 0.1, 0.3))
     assert scalars(unit.folder)["loss"] == [(24, 1.0), (40, 0.25)], "a state that is saved has its points on the disk"
     second.close()
 

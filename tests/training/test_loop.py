@@ -85,7 +85,7 @@ def test_a_state_beyond_a_snapshot_that_is_not_there_cannot_give_it(found, name)
 
 
 def test_a_torn_state_is_passed_over_whichever_of_its_files_is_torn(found):
-    assert len(found["torn"]) >= 4 and "state.json" in found["torn"]
+    assert found["torn"].keys() == {"state.json", "rank00000.safetensors"}
     for name, result in found["torn"].items():
         assert result["resumed_at"] == 24, name
         assert result["weights"] == found["chains"]["reference"]["weights"], name
@@ -94,8 +94,3 @@ def test_a_torn_state_is_passed_over_whichever_of_its_files_is_torn(found):
 def test_the_average_is_fp32_of_the_fp32_masters_and_moves(found):
     assert found["ema"].pop("dtypes") == ["torch.float32"]
     assert all(found["ema"].values()), found["ema"]
-
-
-def test_a_state_of_another_training_is_not_taken(found):
-    assert found["refused"]["other trajectory"] == []
-    assert "was saved by 1 ranks and cannot be continued by 2" in found["refused"]["other world size"]

@@ -68,6 +68,29 @@ def test_fp16_on_a_device_without_it_is_refused_with_the_keys_to_set(found, outp
     assert said in output
 
 
+@pytest.mark.parametrize("precision, weights, losses", [("fp32", 1e-5, 1e-5), ("bf16", 0.02, 2e-3)])
+def test_other_ranks_in_another_stage_and_other_micro_batches_go_on_to_rounding(found, precision, weights, losses):
+    elastic, undisturbed = found[f"elastic, {precision}"], found[f"undisturbed, {precision}"]
+    assert [len(codes) for codes in elastic["codes"]] == [2, 1, 4, 2] and not any(elastic["codes"][-1])
+    assert 0 < elastic["farthest"] < weights
+    curves = [json.loads(each["curve"]) for each in (elastic, undisturbed)]
+    for (images, loss), (other_images, other_loss) in zip(*curves, strict=True):
+        assert images == other_images and loss == pytest.approx(other_loss, rel=losses)
+    # One batch is not finite for the last rank, in whichever attempt sees it.
+    assert elastic["facts"]["skipped_steps"] == undisturbed["facts"]["skipped_steps"] == 1
+
+
+def test_what_went_on_with_other_resources_is_recorded(found):
+    assert "resources" not in found["undisturbed, fp32"]["facts"]
+    recorded = [tuple(each.values()) for each in found["elastic, fp32"]["facts"]["resources"]]
+    assert recorded == [(0, 2, 1, 1), (24, 1, 0, 2), (48, 4, 3, 1), (64, 2, 2, 4)]
+
+
+def test_a_stop_is_agreed_on_within_so_many_steps(found):
+    assert found["seldom agreed"]["codes"] == [[3, 3], [0, 0]]
+    assert found["seldom agreed"]["weights"] == found["short"]["weights"]
+
+
 def test_a_save_survives_such_a_batch_and_the_rest_is_as_without_the_save(found):
     assert found["bad saved"]["codes"] == [[3, 3], [3, 3], [0, 0]]
     assert found["bad saved"]["weights"] == found["bad"]["weights"] != found["short"]["weights"]

@@ -1,0 +1,47 @@
+"""Training states of a unit, as far as they can be read without torch: which there are, and of which training."""
+
+import shutil
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from hpcddm.rundir import fresh
+from hpcddm.rundir.manifest import SNAPSHOTS
+
+FOLDER, STATE = "state", "state.json"
+FORMAT = 5
+"""Format of a state's `state.json`; up to format 4 DeepSpeed's own files lay beside it."""
+PREFIX = "images-"
+CONTINUED = (FOLDER, SNAPSHOTS, "tensorboard")
+"""Folders of a finished training with which a longer one goes on."""
+
+
+def name_of(images: int) -> str:
+    """Return the name of the folder of the state at so many images; later ones sort behind it."""
+    return f"{PREFIX}{images:012d}"
+
+
+def of_training(folder: Path, trajectory: str, most_images: int | None = None) -> list[tuple[Path, dict[str, Any]]]:
+    """List a unit's states, oldest first, without those of a training with other settings.
+
+    folder: the unit's `state/`.
+    most_images: also without those of a longer training.
+    """
+    folders = sorted(folder / name for name in fresh.names(folder) if name.startswith(PREFIX))
+    stored = [(path, fresh.read_json(path / STATE)) for path in folders]
+    own = [(path, state) for path, state in stored if _is_of(state, trajectory)]
+    return [(path, state) for path, state in own if most_images is None or state["images"] <= most_images]
+
+
+def close(folder: Path, trajectory: str, keep: bool) -> None:
+    """Remove the states of a finished training but the last, which more images would continue, or that one as well."""
+    last = [path for path, _ in of_training(folder, trajectory)][-1:] if keep else []
+    if not last:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.iterdir():
+        if path not in last:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_of(state: Any, trajectory: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(state, dict) and state.get("trajectory") == trajectory
