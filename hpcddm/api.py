@@ -19,7 +19,7 @@ from torch import Tensor
 from hpcddm.arms import missing_experts, units_of
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, not_kept
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.named import NamedReader
@@ -163,4 +163,6 @@ def open_run(root: Path | str, **evaluation: Any) -> Run:
     if evaluation:
         values = settings.evaluate.model_dump() | evaluation
         settings = settings.model_copy(update={"evaluate": validate(EvaluateSettings, values, "hpcddm.open")})
+    for key, problem in not_kept(settings.experts.training, settings.evaluate).items():
+        raise ConfigError(f"hpcddm.open: {key}: {problem}")
     return Run(run, settings)

@@ -17,7 +17,15 @@ from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.schema import Fraction, Name, Positive, StrictModel, variants_of
-from hpcddm.training.settings import Expert, ExpertOverride, ExpertVariation, InitialWeights, JoinedExpert, Training
+from hpcddm.training.settings import (
+    LONGEST,
+    Expert,
+    ExpertOverride,
+    ExpertVariation,
+    InitialWeights,
+    JoinedExpert,
+    Training,
+)
 
 FEWEST_IMAGES = 20
 """Number of images of every arm that the report shows."""
@@ -41,7 +49,7 @@ class ClusterSettings(StrictModel):
 class ExpertSettings(StrictModel):
     """The experts and their training; `training.images` and `training.batch` count all experts together."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_images"})
 
     model: DenoiserModelSettings
     objective: ObjectiveSettings
@@ -55,6 +63,9 @@ class ExpertSettings(StrictModel):
     """Share of the samples of every cluster's expert that are drawn from the other clusters."""
     joined: list[JoinedExpert] = []
     """Experts that come later, outside `cluster.experts`."""
+    probe_images: Positive | None = None
+    """Images of all experts between two looks at an expert, or at the monolith, in TensorBoard: its loss on held-out
+    images by noise level, and samples. It changes no weight; by default there are none."""
     sites: list[Name] | None = None
     """Site of each expert, K names; without it every expert belongs to the site where the run is submitted."""
 
@@ -195,7 +206,7 @@ class Experiment(StrictModel):
 def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
     problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
-    problems += [*_of_evaluation(experiment), *_of_snapshots(experiment)]
+    problems += [*_of_evaluation(experiment), *_of_kept_weights(experiment)]
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
@@ -250,24 +261,42 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
     return []
 
 
-def _of_snapshots(experiment: Experiment) -> list[tuple[str, str]]:
-    """List snapshots that nothing could name, or that do not exist."""
-    own, router, measuring = experiment.experts.training.snapshots, experiment.router.training, experiment.measuring
-    problems = []
+def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
+    """List weights that are kept and nothing could name, or named and not kept."""
+    experts, router, measuring = experiment.experts.training, experiment.router.training, experiment.measuring
+    evaluate, problems = experiment.evaluate, []
     others = {"measuring.extractor": measuring.extractor.training}
     if measuring.classifier is not None:
         others["measuring.classifier"] = measuring.classifier.training
     for place, training in others.items():
-        if training.snapshots:
-            problems.append((f"{place}.training.snapshots", "nothing reads them: it measures as it ended; remove them"))
-    if router is not None and router.snapshots and len(router.snapshots) != len(own):
-        text = (
-            f"go with those of experts.training one by one, of which there are {len(own)}; here {len(router.snapshots)}"
-        )
-        problems.append(("router.training.snapshots", text))
-    if experiment.evaluate.snapshot is not None and experiment.evaluate.snapshot not in own:
-        valid = ", ".join(map(str, own)) or "none, name some in experts.training.snapshots"
-        problems.append(("evaluate.snapshot", f"{experiment.evaluate.snapshot} is not kept; valid numbers: {valid}"))
+        problems += [
+            (f"{place}.training.{key}", "nothing reads them: it measures as it ended") for key in training.kept
+        ]
+    for key in ("snapshots", "extra_ema_halflives_images"):
+        own, routed = getattr(experts, key), getattr(router, key, [])
+        if routed and len(routed) != len(own):
+            text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
+            problems.append((f"router.training.{key}", text))
+    problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
+    return problems
+
+
+def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
+    """Return what is wrong with the weights that an evaluation names, by its key: those that no training keeps."""
+    problems = {}
+    halflives = [training.ema_halflife_images, *training.extra_ema_halflives_images]
+    for key, kept in (("snapshot", training.snapshots), ("ema_halflife_images", halflives)):
+        if getattr(evaluate, key) not in (None, *kept):
+            listed = ", ".join(map(str, kept)) or f"none, name some in experts.training.{key}s"
+            problems[key] = f"{getattr(evaluate, key)} is not kept; valid numbers: {listed}"
+    if evaluate.sigma_rel is None:
+        return problems
+    if not training.power_ema:
+        problems["sigma_rel"] = "is made of averages that experts.training.power_ema names, and it names none"
+    elif not 0 < evaluate.sigma_rel < LONGEST:
+        problems["sigma_rel"] = f"{evaluate.sigma_rel:g}: needs a length above 0 and below {LONGEST}"
+    elif evaluate.ema_halflife_images is not None:
+        problems["sigma_rel"] = "and ema_halflife_images: an average has one length; remove one of the two"
     return problems
 
 

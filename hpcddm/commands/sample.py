@@ -10,18 +10,20 @@ import click
 
 from hpcddm.arms import missing_experts, single_models, units_of
 from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment
+from hpcddm.config import Experiment, not_kept
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.keys import LISTS
+from hpcddm.pipeline.snapshots import chosen
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
 
 COLUMNS, MOST_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
+KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot", "ema_halflife_images": "--ema-halflife"}
 SHOWN_CLASSES = 20
 """Number of classes that an error names at most; of more, those that resemble the given name."""
 
@@ -61,7 +63,8 @@ def sample(
     without = f" without {', '.join(missing)}" if missing else ""
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
-    click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}")
+    weights = str(chosen(experiment))
+    click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}")
 
 
 def _check_asked(experiment: Experiment, name: str | None, prompts: tuple[str, ...], is_oracle: bool) -> None:
@@ -109,14 +112,17 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
         raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
     if not 0 < shift < math.inf:
         raise ConfigError(f"--shift {shift:g}: needs a finite number above 0")
-    kept = experiment.experts.training.snapshots
-    if "snapshot" in changes and changes["snapshot"] not in kept:
-        valid = ", ".join(map(str, kept)) or "none, as experts.training.snapshots names none"
-        raise ConfigError(f"--snapshot {changes['snapshot']}: valid numbers: {valid}")
+    if "sigma_rel" in changes:
+        # An average has one length.
+        changes.setdefault("ema_halflife_images", None)
+    elif "ema_halflife_images" in changes:
+        changes["sigma_rel"] = None
     for key, base in (("solver", SolverSettings), ("conversion", ConversionSettings)):
         if key in changes:
             changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
+    for key, problem in not_kept(experiment.experts.training, experiment.evaluate).items():
+        raise ConfigError(f"{KEPT_WEIGHTS[key]}: {problem}")
     if strategy not in single_models(experiment):
         # One model alone has one posterior and coordinates of its own; what several cannot do says its check.
         for key in ("solver", "conversion"):

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from hpcddm import plugins
@@ -17,10 +18,10 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
 from hpcddm.models.base import Classifier
 from hpcddm.models.settings import ClassifierModelSettings
-from hpcddm.networks import denoisers, measuring, router
+from hpcddm.networks import denoisers, measuring, posthoc, router
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key, name_of
 from hpcddm.pipeline.lists import experts_of
-from hpcddm.pipeline.snapshots import FINAL, Choice, weights_file
+from hpcddm.pipeline.snapshots import FINAL, Choice, is_made_of_powers, weights_file
 from hpcddm.pipeline.train import expert_keys, joined_keys
 from hpcddm.rundir import manifest
 from hpcddm.training.loop import WEIGHTS, load_weights
@@ -40,7 +41,7 @@ def load_ensemble(
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
     where `evaluate.placement` wants them. choice: which of their weights.
     """
-    file_of = partial(weights_file, settings, choice=choice)
+    weights_of = partial(_weights, settings, choice)
     evaluate = settings.evaluate
     configs = {expert_key(expert): settings.expert_config(expert) for expert in experts_of(settings)}
     configs = {
@@ -49,7 +50,7 @@ def load_ensemble(
         if key in needed
     }
     on_host = {
-        key: _verified(denoisers.build(settings, config), folder_of(key), file_of(key)).to(DTYPES[config.precision])
+        key: _filled(denoisers.build(settings, config), weights_of(key, folder_of(key))).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
     placed = plugins.create(Placement, evaluate.placement).place(on_host, device)
@@ -58,7 +59,7 @@ def load_ensemble(
     joined = {name_of(key): loaded[key] for key in joined_keys(settings) if key in loaded}
     loaded_router = None
     if ROUTER in needed:
-        loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device, file_of(ROUTER)))
+        loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device, partial(weights_of, ROUTER)))
     (null,) = conditions.build(settings.data).null(1)
     return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), null, joined)
 
@@ -72,16 +73,29 @@ def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> Classifier[ClassifierModelSettings]:
     """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    network = measuring.build(settings, key)
-    _verified(network, folder_of(key))
+    network, folder = measuring.build(settings, key), folder_of(key)
+    manifest.intact(folder, WEIGHTS)
+    load_weights(network, folder)
     return network.to(device)
 
 
-def _ready(device: torch.device, file: str, network: nn.Module, folder: Path, precision: str) -> nn.Module:
-    return _verified(network, folder, file).to(device, DTYPES[precision])
+def _ready(
+    device: torch.device,
+    weights_in: Callable[[Path], dict[str, torch.Tensor]],
+    network: nn.Module,
+    folder: Path,
+    precision: str,
+) -> nn.Module:
+    return _filled(network, weights_in(folder)).to(device, DTYPES[precision])
 
 
-def _verified(network: nn.Module, folder: Path, file: str = WEIGHTS) -> nn.Module:
-    """Load a network's weights, whose bytes must be those that its manifest names."""
-    manifest.intact(folder, file)
-    return load_weights(network, folder, file)
+def _weights(settings: Experiment, choice: Choice, key: str, folder: Path) -> dict[str, torch.Tensor]:
+    """Load the weights of a unit that were chosen, by name; the bytes of their files must be those of the manifest."""
+    if is_made_of_powers(settings, key, choice):
+        return posthoc.average(settings, key, folder, choice)
+    return load_file(manifest.intact(folder, weights_file(settings, key, choice)))
+
+
+def _filled(network: nn.Module, weights: dict[str, torch.Tensor]) -> nn.Module:
+    network.load_state_dict(weights)
+    return network.eval().requires_grad_(False)

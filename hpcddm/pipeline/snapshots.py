@@ -1,26 +1,41 @@
-"""Snapshots: averaged weights that a training keeps at stated numbers of images, and the files that hold them.
+"""Weights that a training keeps: at its end and at stated numbers of images, averaged in several ways; their files.
 
 A snapshot bears the number of the experiment, which counts all experts together; where it lies in a unit's own images
 is what `trainings` makes of that number. The router has numbers of its own, the first of which goes with the first of
 the experts, and so on.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import OWN_WEIGHTS
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_of
-from hpcddm.pipeline.trainings import expert_training, numbered, router_training, student_training
+from hpcddm.pipeline.trainings import HALFLIVES, expert_training, numbered, router_training, student_training
 from hpcddm.rundir.manifest import SNAPSHOTS, Manifest
+from hpcddm.training.settings import Training
+
+SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of the weights that trainings have kept are meant; by default those of their end."""
+    """Which of the weights that trainings have kept are meant; by default the usual average at their end."""
 
     snapshot: int | None = None
+    halflife: int | None = None
+    """One of `extra_ema_halflives_images`, or None for `ema_halflife_images`."""
+    sigma_rel: float | None = None
+    """Relative length of an average that is made of the power-function averages; then there is no half-life."""
+
+    def __str__(self) -> str:
+        parts = {
+            "after {:,} images of all experts together": self.snapshot,
+            "averaged with a half-life of {:,} images": self.halflife,
+            "averaged afterwards to a relative length of {:g}": self.sigma_rel,
+        }
+        return ", ".join(text.format(value) for text, value in parts.items() if value is not None)
 
 
 FINAL = Choice()
@@ -28,18 +43,71 @@ FINAL = Choice()
 
 def chosen(experiment: Experiment) -> Choice:
     """Return the weights that the experiment evaluates."""
-    return Choice(experiment.evaluate.snapshot)
+    evaluate, usual = experiment.evaluate, experiment.experts.training.ema_halflife_images
+    halflife = None if evaluate.ema_halflife_images == usual else evaluate.ema_halflife_images
+    return Choice(evaluate.snapshot, halflife, evaluate.sigma_rel)
 
 
-def snapshot_file(number: int) -> str:
-    """Return the name of the file of a snapshot, relative to the unit's folder."""
-    return f"{SNAPSHOTS}/images-{number:012d}.safetensors"
+@dataclass(frozen=True)
+class Kept:
+    """What a training keeps beside the usual average at its end."""
+
+    snapshots: Mapping[int, int] = field(default_factory=dict)
+    """Images of the unit by those of the experiment."""
+    halflives: Mapping[int, int] = field(default_factory=dict)
+    """Further half-lives of the unit by those of the experiment."""
+    power_ema: Sequence[float] = ()
+    """Relative lengths of power-function averages."""
+
+    @classmethod
+    def of(cls, total: Training, own: Training) -> "Kept":
+        """Return what a unit keeps by its own training, whose numbers `total` has in those of the experiment."""
+        return cls(numbered(total, own), numbered(total, own, HALFLIVES), own.power_ema)
+
+    @property
+    def averages(self) -> dict[str, str]:
+        """Names of the averages by what they add to the name of a file."""
+        others = {halflife_average(number): halflife_average(own) for number, own in self.halflives.items()}
+        return {"": USUAL} | others | {name: name for name in map(power_average, self.power_ema)}
+
+    def files(self) -> list[str]:
+        """List the files of weights, the usual average at the end first."""
+        return [weights_name(number, added) for number in (None, *self.snapshots) for added in self.averages]
+
+
+USUAL = "ema"
+"""Name of the average of `ema_halflife_images`."""
+
+
+def halflife_average(own: int) -> str:
+    """Return the name of the average of a further half-life."""
+    return f"ema-{own:012d}"
+
+
+def power_average(sigma_rel: float) -> str:
+    """Return the name of a power-function average."""
+    return f"power-{sigma_rel:g}"
+
+
+def weights_name(number: int | None, added: str = "") -> str:
+    """Return the name of a file of weights, relative to the unit's folder.
+
+    number: that of a snapshot, None at the end; added: what a further average adds to the name.
+    """
+    stem = OWN_WEIGHTS.removesuffix(SUFFIX) if number is None else f"{SNAPSHOTS}/images-{number:012d}"
+    return f"{stem}{f'-{added}' if added else ''}{SUFFIX}"
 
 
 def weights_file(experiment: Experiment, key: str, choice: Choice) -> str:
-    """Return the file of a unit's weights, relative to its folder."""
-    number = snapshot_number(experiment, key, choice)
-    return OWN_WEIGHTS if number is None else snapshot_file(number)
+    """Return the file of a unit's weights, relative to its folder, unless they are to be made of several."""
+    halflife = _own_of(experiment, key, HALFLIVES, choice.halflife)
+    return weights_name(snapshot_number(experiment, key, choice), halflife_average(halflife) if halflife else "")
+
+
+def is_made_of_powers(experiment: Experiment, key: str, choice: Choice) -> bool:
+    """Tell if a unit's weights are made of its power-function averages; of a router without any the usual ones are."""
+    training = experiment.router.training if key == ROUTER else experiment.experts.training
+    return choice.sigma_rel is not None and training is not None and bool(training.power_ema)
 
 
 def snapshot_number(experiment: Experiment, key: str, choice: Choice) -> int | None:
@@ -47,15 +115,19 @@ def snapshot_number(experiment: Experiment, key: str, choice: Choice) -> int | N
 
     That is so for a router without snapshots, and for an expert that joined and ended before.
     """
-    if choice.snapshot is None:
-        return None
-    if key == ROUTER:
-        place = experiment.experts.training.snapshots.index(choice.snapshot)
-        own = experiment.router.training.snapshots if experiment.router.training else []
-        return own[place] if own else None
+    number = _own_of(experiment, key, "snapshots", choice.snapshot)
     # The images of the monolith depend on FLOPs, but it has all snapshots.
-    has_it = key in (MONOLITH, STUDENT) or choice.snapshot in own_images(experiment, key)
-    return choice.snapshot if has_it else None
+    has_it = number is None or key in (MONOLITH, STUDENT, ROUTER) or number in own_images(experiment, key)
+    return number if has_it else None
+
+
+def _own_of(experiment: Experiment, key: str, setting: str, number: int | None) -> int | None:
+    """Return the router's number that goes with one of the experts, and for other units that one itself."""
+    if number is None or key != ROUTER:
+        return number
+    place = getattr(experiment.experts.training, setting).index(number)
+    own = getattr(experiment.router.training, setting) if experiment.router.training else []
+    return own[place] if own else None
 
 
 def own_images(experiment: Experiment, key: str) -> dict[int, int]:

@@ -11,7 +11,7 @@ from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.fingerprints import overridden_images
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.pipeline.snapshots import trained_to
+from hpcddm.pipeline.snapshots import chosen, trained_to
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
@@ -26,7 +26,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", _images_of_experts(settings)),
-        *_of_snapshot(settings),
+        *_of_weights(settings),
         *_of_student(settings, inputs),
         *_of_starts(inputs),
         *_of_skipped(inputs),
@@ -114,9 +114,9 @@ def _images_of_experts(settings: Experiment) -> str:
     return f"{images:,}, some of them by numbers of their own"
 
 
-def _of_snapshot(settings: Experiment) -> list[tuple[str, str]]:
-    number = settings.evaluate.snapshot
-    return [] if number is None else [("Weights", f"as all experts together had seen {number:,} images")]
+def _of_weights(settings: Experiment) -> list[tuple[str, str]]:
+    text = str(chosen(settings))
+    return [("Weights", text)] if text else []
 
 
 def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

@@ -86,8 +86,8 @@ class LatentSpaceSettings(SpaceSettings):
         data, latents = experiment.data, self.shape(experiment.data.channels, experiment.data.image_size)
         if self.autoencoder.is_trained and self.training is None:
             raise ValueError(f"training: this key is needed: {self.autoencoder.name} is trained")
-        if self.training is not None and self.training.snapshots:
-            raise ValueError("training.snapshots: nothing reads them: it encodes as it ended; remove them")
+        if self.training is not None and self.training.kept:
+            raise ValueError(f"training.{self.training.kept[0]}: nothing reads them: it encodes as it ended")
         if self.training is not None and not self.autoencoder.is_trained:
             raise ValueError(f"training: {self.autoencoder.name} is not trained; remove it")
         for key, values in (("shift", self.shift), ("scale", self.scale)):

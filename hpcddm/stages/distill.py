@@ -21,6 +21,7 @@ from hpcddm.objectives import conversions
 from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.pipeline.snapshots import Kept
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -38,10 +39,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader))
         task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_x, start, flops)
-        kept = trainings.numbered(settings.experts.training, training)
+        kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
-    results |= snapshots.results(kept, flops())
+    results |= snapshots.results(kept.snapshots, flops())
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 

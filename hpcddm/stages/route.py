@@ -35,7 +35,7 @@ from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Wor
 from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.pipeline.snapshots import own_images
+from hpcddm.pipeline.snapshots import Kept
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
@@ -114,11 +114,12 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
         to_x: Callable[[torch.Tensor], torch.Tensor] = space.to_model if is_drawn else space.of_batch
         batches = noisy_batches(settings, unit, reader, inputs, order)
         task = Task(settings.seed, model, _loss, batches, to_x, flops_per_image=lambda: flops() // training.images)
-        trained = train(task, training, unit, own_images(settings, unit.key))
+        kept = Kept.of(settings.router.training or training, training)
+        trained = train(task, training, unit, kept)
     results |= trained.results | {"images": training.images}
     drawing = results.get("sampling_flops", 0)
     results |= {"train_flops": flops() + drawing}
-    results |= snapshots.results(own_images(settings, unit.key), flops() // training.images, drawing)
+    results |= snapshots.results(kept.snapshots, flops() // training.images, drawing)
     return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
 
 

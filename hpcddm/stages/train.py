@@ -9,7 +9,7 @@ from torch import nn
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.networks import budgets, denoisers
+from hpcddm.networks import budgets, denoisers, probing
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.workload import Work, Workload
@@ -18,6 +18,7 @@ from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import expert_of
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.pipeline.snapshots import Kept
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -41,10 +42,12 @@ def run(settings: Experiment, unit: Unit) -> Result:
     to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader), order)
-        task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops)
-        kept = trainings.numbered(settings.experts.training, training)
+        looks = probing.looks(settings, unit, expert, training)
+        task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops, looks)
+        kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
-    results = {"images": training.images, "train_flops": training.images * flops()} | snapshots.results(kept, flops())
+    results = {"images": training.images, "train_flops": training.images * flops()}
+    results |= snapshots.results(kept.snapshots, flops())
     return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
 
 

@@ -1,7 +1,12 @@
-"""Exponential moving average (EMA) of the fp32 master weights, sharded as they are."""
+"""Averages of the fp32 master weights over the training, sharded as they are."""
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 
+from hpcddm.pipeline.snapshots import USUAL, halflife_average, power_average
+from hpcddm.training import power_ema
 from hpcddm.training.settings import Training
 
 RAMP = 0.1
@@ -16,6 +21,23 @@ def update_weight(images_seen: int, training: Training) -> float:
     """
     halflife = min(training.ema_halflife_images, RAMP * images_seen)
     return 1 - 0.5 ** (training.batch / halflife)
+
+
+def update_weights(training: Training) -> dict[str, Callable[[int], float]]:
+    """Return for every average of a training, by its name, the weight of the newest values as a function of images.
+
+    The usual one is the first; those of further half-lives and power-function averages follow.
+    """
+    halflives = {USUAL: training.ema_halflife_images}
+    halflives |= {halflife_average(own): own for own in training.extra_ema_halflives_images}
+    others = {name: training.model_copy(update={"ema_halflife_images": own}) for name, own in halflives.items()}
+    exponents = {power_average(sigma_rel): power_ema.exponent(sigma_rel) for sigma_rel in training.power_ema}
+    weights: dict[str, Callable[[int], float]] = {}
+    for name, own in others.items():
+        weights[name] = partial(update_weight, training=own)
+    for name, gamma in exponents.items():
+        weights[name] = partial(power_ema.update_weight, gamma, batch=training.batch)
+    return weights
 
 
 class Ema:

@@ -1,6 +1,7 @@
 """Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,18 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hpcddm.pipeline.snapshots import USUAL
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import masters, shards
-from hpcddm.training.ema import Ema, update_weight
+from hpcddm.training.ema import Ema, update_weights
 from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
 from hpcddm.training.shards import Shards, Slice, Stored
 
 PIECE = 4_000_000
 """Number of values sent at once when the weights are gathered: 16 MB."""
-MASTER, EMA = "master", "ema"
-"""Kinds of values in a training state beside the optimizer's."""
+MASTER = "master"
+"""Kind of values in a training state beside those of the optimizer and of every average, which bear their names."""
 
 
 ParameterGroups = list[dict[str, Any]]
@@ -68,7 +70,8 @@ class Engine:
         )
         masters.adapt(self._engine)
         self.model = self._engine
-        self._ema = Ema(masters.master_weights(self._engine))
+        self._update_weights = update_weights(training)
+        self._averages = {name: Ema(masters.master_weights(self._engine)) for name in self._update_weights}
         self._device = device
         self._host: Shards = {}
 
@@ -89,8 +92,21 @@ class Engine:
         masters.forget_gradients(self._engine)
         if masters.was_skipped(self._engine):
             return False
-        self._ema.update(masters.master_weights(self._engine), update_weight(images_seen, self._training))
+        weights = masters.master_weights(self._engine)
+        for name, weight in self._update_weights.items():
+            self._averages[name].update(weights, weight(images_seen))
         return True
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Have the network compute with the usual average, as it does after the training; collective.
+
+        Afterwards it is as it was.
+        """
+        self._engine.eval()
+        with masters.shown(self._engine, self._averages[USUAL].shards):
+            yield
+        self._engine.train()
 
     def gradient_norm(self) -> float | None:
         """Return the L2 norm of the last step's gradient over all ranks, before clipping; waits for the device.
@@ -109,7 +125,8 @@ class Engine:
 
     def host_copy(self) -> "HostCopy":
         """Copy this rank's part of the training state to its host; valid until the next call."""
-        kinds = {MASTER: masters.master_weights(self._engine), EMA: self._ema.shards} | masters.moments(self._engine)
+        averages = {name: average.shards for name, average in self._averages.items()}
+        kinds = {MASTER: masters.master_weights(self._engine)} | averages | masters.moments(self._engine)
         self._host = {kind: _copied(shards, self._host.get(kind)) for kind, shards in kinds.items()}
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
@@ -123,7 +140,8 @@ class Engine:
         with torch.no_grad(), Stored(files) as stored:
             for part in slices:
                 stored.fill(MASTER, part, part.within(weights[part.shard]))
-                stored.fill(EMA, part, part.within(self._ema.shards[part.shard]))
+                for name, average in self._averages.items():
+                    stored.fill(name, part, part.within(average.shards[part.shard]))
             for number, shard in enumerate(weights):
                 parts = [part for part in slices if part.shard == number]
                 self._load_moments(number, shard, parts, stored)
@@ -131,7 +149,7 @@ class Engine:
 
     def _load_moments(self, number: int, shard: torch.Tensor, parts: list[Slice], stored: Stored) -> None:
         moments: dict[str, torch.Tensor] = {}
-        for kind in stored.kinds - {MASTER, EMA}:
+        for kind in stored.kinds - {MASTER, *self._averages}:
             there = [part for part in parts if stored.has(kind, part)]
             if there:
                 moments[kind] = torch.zeros_like(shard)
@@ -141,13 +159,13 @@ class Engine:
         if moments:
             masters.set_moments(self._engine, number, moments, max(filter(None, steps), default=None))
 
-    def ema_weights(self) -> dict[str, torch.Tensor]:
-        """Gather the EMA of trained tensors, fp32, and the other tensors by name on the host of rank 0; elsewhere {}.
+    def averaged_weights(self, average: str = USUAL) -> dict[str, torch.Tensor]:
+        """Gather an average of trained tensors, fp32, and the others, by name on the host of rank 0; elsewhere {}.
 
         Costs one model of host memory on rank 0, and a piece at a time everywhere else.
         """
         fixed = {name: value.cpu() for name, value in self._fixed.items()} if dist.get_rank() == 0 else {}
-        return fixed | self.gathered(self._ema.shards)
+        return fixed | self.gathered(self._averages[average].shards)
 
     def gathered(self, shards_of_this_rank: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         """Gather trained tensors, or averages of them, by name on the host of rank 0; elsewhere {}.

@@ -5,6 +5,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.checkpoints import Saved
+from hpcddm.training.looks import Look
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
 from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
@@ -84,6 +85,17 @@ class TrainingLog:
         end = progress.images
         images = f"images {end - self._training.batch} to {end - 1}"
         print(f"{images}: their gradient is not finite; step {progress.skipped} that is skipped", flush=True)
+
+    def look(self, look: Look, progress: Progress) -> None:
+        """Show what was seen of the network in TensorBoard, and its losses in the log."""
+        if self._board is None:
+            return
+        for name, loss in look.losses.items():
+            self._board.add_scalar(name, loss, progress.images)
+        if look.pictures is not None:
+            self._board.add_images("samples", look.pictures, progress.images, dataformats="NHWC")
+        losses = ", ".join(f"{name} {loss:.4f}" for name, loss in look.losses.items())
+        print(f"looked at {progress.images} images{': ' if losses else ''}{losses}", flush=True)
 
     def saved(self, progress: Progress, saved: Saved) -> None:
         """Report a saved state; what TensorBoard holds is then as complete as the state."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import nn
 from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
+from hpcddm.pipeline.snapshots import Kept
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
@@ -26,9 +27,10 @@ from hpcddm.training.agreement import Agreement
 from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
+from hpcddm.training.looks import Looks
 from hpcddm.training.meters import MeanLoss, Progress
 from hpcddm.training.settings import Training
-from hpcddm.training.snapshots import Snapshots, write_weights
+from hpcddm.training.snapshots import KeptWeights
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
 MOST_SKIPPED = 100
@@ -50,6 +52,8 @@ class Task(Generic[B]):
     """Function that sets the network's initial weights; not called where a saved state is loaded."""
     flops_per_image: Callable[[], int] | None = None
     """Function that counts the FLOPs of a training image, forward and backward, for the TFLOP/s that are shown."""
+    looks: Looks | None = None
+    """Looks at the network on the way, for TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,10 @@ class Trained:
     results: dict[str, Any]
 
 
-def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int, int] | None = None) -> Trained:
+def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = None) -> Trained:
     """Train until `training.images` are seen and write the EMA weights and the loss curve.
 
-    snapshots: numbers of images at which the EMA weights are kept, too, by their numbers in the experiment.
-
+    kept: what is kept beside these weights; by default nothing.
     A batch whose gradient is not finite is skipped and counted. Resuming is exact: the weights do not depend on where,
     or how often, the training was interrupted.
     Raises `Stopped`, with everything saved, when a stop was requested.
@@ -80,7 +83,7 @@ def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int,
     checkpoints, agreement = Checkpoints(unit, training.images), Agreement(unit.agree_every)
     engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
-    kept = Snapshots(snapshots or {}, progress, unit)
+    kept_weights = KeptWeights(kept or Kept(), progress, unit)
     saved_at, skipped_in_a_row = time.time(), 0
 
     with (
@@ -107,8 +110,10 @@ def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int,
             if _passes(training.log_images, progress.images, training.batch) and mean_loss.images > 0:
                 progress.curve.append((progress.images, _finite(mean_loss.take(), progress, unit)))
                 log.write(progress, engine.gradient_norm(), loader.take_waited())
+            if task.looks is not None and task.looks.are_due(progress.images, training.batch):
+                log.look(task.looks.take(engine, device), progress)
             # Before any state that lies beyond it.
-            kept.take(engine, progress)
+            kept_weights.write_snapshots(engine, progress)
             watchdog.touch()
 
             is_last = progress.images >= training.images
@@ -127,10 +132,12 @@ def train(task: Task[B], training: Training, unit: Unit, snapshots: Mapping[int,
                 raise Stopped(unit.stop.reason or "a stop was requested of another rank")
 
     log.close()
-    _publish(engine.ema_weights(), progress, unit)
+    outputs = kept_weights.write_last(engine)
+    if ranks.rank == 0:
+        atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
     results = {"skipped_steps": progress.skipped} | progress.changes()
-    return Trained([WEIGHTS, CURVE, *kept.outputs()], results)
+    return Trained([*outputs, CURVE], results)
 
 
 def count_micro_batches(share: int, most: int | None) -> int:
@@ -139,9 +146,9 @@ def count_micro_batches(share: int, most: int | None) -> int:
     return next(parts for parts in range(fewest, share + 1) if share % parts == 0)
 
 
-def load_weights(model: nn.Module, folder: Path, file: str = WEIGHTS) -> nn.Module:
-    """Fill a model with the weights of a finished training, or of a snapshot, and make it ready for inference."""
-    model.load_state_dict(load_file(folder / file))
+def load_weights(model: nn.Module, folder: Path) -> nn.Module:
+    """Fill a model with the weights of a finished training and make it ready for inference."""
+    model.load_state_dict(load_file(folder / WEIGHTS))
     return model.eval().requires_grad_(False)
 
 
@@ -217,11 +224,3 @@ def _report(saved: Saved, progress: Progress, log: TrainingLog, unit: Unit) -> N
     unit.attempt.results["images"] = saved.images
     unit.stop.reserve_seconds(2 * saved.seconds)
     log.saved(progress, saved)
-
-
-def _publish(weights: dict[str, torch.Tensor], progress: Progress, unit: Unit) -> None:
-    """Write weights and loss curve on rank 0; raises `UserError`, before writing, where a weight is not finite."""
-    if unit.ranks.rank > 0:
-        return
-    write_weights(weights, unit.folder / WEIGHTS, unit)
-    atomic.write_json(unit.folder / CURVE, progress.curve)

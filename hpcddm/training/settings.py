@@ -14,12 +14,17 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
+LONGEST = 0.28
+"""Bound of sigma_rel; at 0.2887 an average weighs all times alike."""
+
+
 class Training(StrictModel):
     """Settings of one training loop, and of AdamW; all durations but `checkpoint_minutes` are counted in images."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset(
-        {"schedule", "decay_images", "final_rate", "betas", "eps", "snapshots"}
+        {"schedule", "decay_images", "final_rate", "betas", "eps"}
+        | {"snapshots", "extra_ema_halflives_images", "power_ema"}
     )
 
     images: Positive
@@ -39,6 +44,11 @@ class Training(StrictModel):
     """Decay of matrices and kernels; norms and biases have none."""
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
+    extra_ema_halflives_images: list[Positive] = []
+    """Half-lives of further averages, kept beside that of `ema_halflife_images` wherever that is, ascending."""
+    power_ema: list[Annotated[float, Field(gt=0, lt=LONGEST)]] = []
+    """Relative lengths, sigma_rel, of power-function averages that are kept, too; of two, such as 0.05 and 0.1, that of
+    any other length can be made afterwards (arXiv 2312.02696)."""
     snapshots: list[Positive] = []
     """Numbers of images at which the averaged weights are kept as outputs, ascending."""
     precision: Precision = "bf16"
@@ -51,9 +61,16 @@ class Training(StrictModel):
         return self.schedule in ("cosine", "linear") and self.decay_images is None
 
     @model_validator(mode="after")
-    def _has_possible_snapshots(self) -> "Training":
-        if self.snapshots != sorted(set(self.snapshots)):
-            raise PydanticCustomError("inner", "snapshots: need numbers of images, each larger than the one before it")
+    def _keeps_what_it_can(self) -> "Training":
+        for key in ("snapshots", "extra_ema_halflives_images", "power_ema"):
+            values = getattr(self, key)
+            if values != sorted(set(values)):
+                text = f"{key}: needs numbers of which each is larger than the one before it"
+                raise PydanticCustomError("inner", "{text}", {"text": text})
+        if self.ema_halflife_images in self.extra_ema_halflives_images:
+            raise PydanticCustomError("inner", "extra_ema_halflives_images: holds ema_halflife_images; leave it out")
+        if len(self.power_ema) == 1:
+            raise PydanticCustomError("inner", "power_ema: needs two lengths or more; of one no other can be made")
         if self.snapshots and self.snapshots[-1] > self.images:
             text = f"snapshots: {self.snapshots[-1]} lies beyond the {self.images} images of the training"
             raise PydanticCustomError("inner", "{text}", {"text": text})
@@ -68,6 +85,11 @@ class Training(StrictModel):
         if self.decays_within_warmup:
             raise PydanticCustomError("inner", "schedule: the rate arrives at its end within the warm-up")
         return self
+
+    @property
+    def kept(self) -> list[str]:
+        """Keys that have a training keep more than the usual average at its end."""
+        return [key for key in ("snapshots", "extra_ema_halflives_images", "power_ema") if getattr(self, key)]
 
     @property
     def decays_within_warmup(self) -> bool:

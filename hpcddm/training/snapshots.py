@@ -1,6 +1,5 @@
-"""Snapshots of a training: the averaged weights at stated numbers of images, each an output of the unit."""
+"""Weights that a training keeps as outputs: at stated numbers of images, and those of every average at its end."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,58 +8,65 @@ import torch.distributed as dist
 
 from hpcddm.errors import UserError, require
 from hpcddm.models.checkpoints.writing import save_tensors
-from hpcddm.pipeline.snapshots import impossible, missing, snapshot_file
+from hpcddm.pipeline.snapshots import Kept, impossible, missing, weights_name
 from hpcddm.rundir import atomic, fresh
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress
 
 
-class Snapshots:
-    """Snapshots that one training takes.
+class KeptWeights:
+    """Files of averaged weights that one training writes.
 
-    wanted: numbers of images of this unit by the number in the experiment, whose name the file bears. What was taken
-    stands in the progress, and so in every state that is saved later: such a state implies that the files are there.
-    Raises `UserError`, on all ranks, where the training is past a snapshot that is not there whole.
+    What was written of a snapshot stands in the progress, and so in every state that is saved later: such a state
+    implies that the files are there. Raises `UserError`, on all ranks, where the training is past a snapshot that is
+    not there whole.
     """
 
-    def __init__(self, wanted: Mapping[int, int], progress: Progress, unit: Unit) -> None:
-        self._wanted, self._unit = wanted, unit
+    def __init__(self, kept: Kept, progress: Progress, unit: Unit) -> None:
+        self._kept, self._unit = kept, unit
         faults = [self._fault(progress) if dist.get_rank() == 0 else None]
         dist.broadcast_object_list(faults, src=0)
         if faults[0] is not None:
             raise UserError(faults[0])
 
-    def take(self, engine: Engine, progress: Progress) -> None:
+    def write_snapshots(self, engine: Engine, progress: Progress) -> None:
         """Write the snapshots that this step has reached; collective."""
-        due = [number for number, images in self._wanted.items() if images == progress.images]
-        if not due:
-            return
-        weights = engine.ema_weights()
-        if dist.get_rank() > 0:
-            return
+        due = [number for number, images in self._kept.snapshots.items() if images == progress.images]
         for number in due:
-            file = self._unit.folder / snapshot_file(number)
-            write_weights(weights, file, self._unit)
-            taken = {"images": progress.images, "sha256": atomic.sha256(file)}
-            progress.snapshots = progress.snapshots | {str(number): taken}
-            print(f"snapshot {number} at {progress.images} images: {file.name}", flush=True)
+            digests = self._write(engine, number)
+            if dist.get_rank() == 0:
+                taken = {"images": progress.images, "files": digests}
+                progress.snapshots = progress.snapshots | {str(number): taken}
+                print(f"snapshot {number} at {progress.images} images, {len(digests)} files", flush=True)
 
-    def outputs(self) -> list[str]:
-        """List the files that are there at the end of the training."""
-        return [snapshot_file(number) for number in self._wanted]
+    def write_last(self, engine: Engine) -> list[str]:
+        """Write the weights of the end and return all outputs of weights; collective."""
+        self._write(engine, None)
+        return self._kept.files()
+
+    def _write(self, engine: Engine, number: int | None) -> dict[str, str]:
+        """Write every average as it is now; return the SHA-256 of each file by its name, on rank 0."""
+        digests = {}
+        for added, average in self._kept.averages.items():
+            weights, file = engine.averaged_weights(average), self._unit.folder / weights_name(number, added)
+            if dist.get_rank() == 0:
+                write_weights(weights, file, self._unit)
+                digests[weights_name(number, added)] = atomic.sha256(file)
+        return digests
 
     def _fault(self, progress: Progress) -> str | None:
         """Describe the first snapshot that the training has passed and that is not there as it was taken, or None."""
-        intact = {number: taken for number, taken in progress.snapshots.items() if self._is_intact(number, taken)}
-        lost = missing(intact, progress.images, self._wanted)
+        intact = {number: taken for number, taken in progress.snapshots.items() if self._is_intact(taken)}
+        lost = missing(intact, progress.images, self._kept.snapshots)
         if lost is None:
             return None
-        return impossible(self._unit.key, lost, self._wanted[lost], f"the state at {progress.images} images")
+        own = self._kept.snapshots[lost]
+        return impossible(self._unit.key, lost, own, f"the state at {progress.images} images")
 
-    def _is_intact(self, number: str, taken: dict[str, Any]) -> bool:
-        file = self._unit.folder / snapshot_file(int(number))
-        return fresh.exists(file) and atomic.sha256(file) == taken["sha256"]
+    def _is_intact(self, taken: dict[str, Any]) -> bool:
+        files = {self._unit.folder / name: digest for name, digest in taken["files"].items()}
+        return all(fresh.exists(file) and atomic.sha256(file) == digest for file, digest in files.items())
 
 
 def write_weights(weights: dict[str, torch.Tensor], file: Path, unit: Unit) -> None:

@@ -94,7 +94,7 @@ def test_a_training_state_has_the_planned_size(finished):
     experiment = stored_experiment(RunDir(finished))
     parameters = experiment.experts.model.parameters(experiment.data)
     for precision, sizes in found.items():
-        planned = disk.state_bytes(parameters)
+        planned = disk.state_bytes(parameters, experiment.experts.training)
         # The names of all tensors take as much room in a large network.
         assert planned <= sum(sizes) <= planned + 100_000 and len(sizes) == 1, precision
 
@@ -128,7 +128,7 @@ def test_a_site_that_keeps_no_states_needs_less_once_all_is_trained(finished, tw
         storage.estimate(unit, experiment, site.model_copy(update={"keep_states": keep}), counts)
         for keep in (True, False)
     )
-    state = disk.state_bytes(experiment.experts.model.parameters(experiment.data))
+    state = disk.state_bytes(experiment.experts.model.parameters(experiment.data), experiment.experts.training)
     assert keeping.kept - dropping.kept == dropping.working - keeping.working == state
 
 

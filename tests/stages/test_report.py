@@ -25,7 +25,11 @@ INPUTS = {
     CATALOG: unit(splits={"train": {"samples": 900}}), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
     expert_key(0): unit(400), expert_key(1): unit(500),
 }  # fmt: skip
-TWO_EXPERTS = SimpleNamespace(cluster=SimpleNamespace(experts=2), evaluate=SimpleNamespace(snapshot=None))
+TWO_EXPERTS = SimpleNamespace(
+    cluster=SimpleNamespace(experts=2),
+    experts=SimpleNamespace(training=SimpleNamespace(ema_halflife_images=100)),
+    evaluate=SimpleNamespace(snapshot=None, ema_halflife_images=None, sigma_rel=None),
+)
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}
 
 
@@ -42,7 +46,7 @@ def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
     inputs |= {CATALOG: INPUTS[CATALOG], ROUTER: unit(10)}
     assert report._train_flops(tiny(tmp_path, **kept), inputs) == {"monolith": 90, "ensemble": 190}
     said = dict(run_summary.rows(tiny(tmp_path, **kept), METRICS, inputs))
-    assert said["Weights"] == "as all experts together had seen 32 images"
+    assert said["Weights"] == "after 32 images of all experts together"
     inputs[ROUTER] = unit(10, snapshots={"16": {"images": 16, "train_flops": 4}})
     kept["router__training__snapshots"] = [16]
     assert report._train_flops(tiny(tmp_path, **kept), inputs)["ensemble"] == 184

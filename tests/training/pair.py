@@ -19,7 +19,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.pipeline.trainings import in_whole_batches, numbered
+from hpcddm.pipeline.snapshots import Kept
+from hpcddm.pipeline.trainings import in_whole_batches
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -30,6 +31,7 @@ from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
+from hpcddm.training.looks import Look, Looks
 from hpcddm.training.meters import peak_memory_gib
 from hpcddm.training.settings import Training
 from tests.training.half import allow_fp16
@@ -41,7 +43,7 @@ LONG, STOPS = 30, [1, 2, 2, 2, 2, 2, 2, 2, 2]
 STAGES = [(0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "bf16"), (3, "fp32"), (3, "bf16")]
 STAGES += [(0, "fp16"), (3, "fp16")]
 """Stages of ZeRO that are interrupted, with a batch that is not finite; the others are trained in stage 1 and fp32."""
-SNAPSHOTS = [2 * BATCH, STEPS * BATCH]
+SNAPSHOTS = [2 * BATCH, 9 * BATCH, STEPS * BATCH]
 """Images at which the trainings in those stages keep their weights."""
 ELASTIC = [(2, 1, None), (1, 0, 4), (4, 3, None), (2, 2, 1)]
 """Ranks, stage of ZeRO and micro batch of the attempts of a training that goes on with others each time."""
@@ -109,6 +111,7 @@ class Pairs:
         stop_after: int | None,
         bad_steps: range,
         world_size: int,
+        looks: bool = False,
         **resources: int,
     ) -> list[int]:
         """One attempt: a stop is requested of the last rank during a step, and its loss of some is not finite."""
@@ -118,12 +121,21 @@ class Pairs:
         def work(rank: int) -> None:
             unit, is_last = self._unit(name, rank, owner, world_size, **resources), rank == world_size - 1
             loss = self._loss(unit, stop_after if is_last else None, bad_steps if is_last else range(0))
-            task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6)
-            trained = loop.train(task, settings, unit, numbered(settings, in_whole_batches(settings)))
+            seen = Looks(3 * BATCH, lambda model, device: self._look(run, rank, model)) if looks else None
+            task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6, looks=seen)
+            trained = loop.train(task, settings, unit, Kept.of(settings, in_whole_batches(settings)))
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
 
         return on_ranks(world_size, work)
+
+    def _look(self, run: RunDir, rank: int, model: nn.Module) -> Look:
+        """Note what the network makes of ones, and draw numbers that the training must not miss."""
+        torch.rand(3)
+        seen = model(torch.ones(1, 64).to(next(model.parameters()).dtype)).float().flatten().tolist()
+        if rank == 0:
+            (run.root / "seen.json").write_text(json.dumps([seen, model.module.training]))
+        return Look({"mean": sum(seen) / len(seen)}, None)
 
     def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, **resources: int) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(rank, rank, world_size, 1, owner)
@@ -173,6 +185,7 @@ class Pairs:
         stops: list[int],
         bad_steps: range = range(0),
         resources: dict | list[dict] | None = None,
+        looks: bool = False,
         **changes: object,
     ) -> dict:
         """Train with these interruptions, one attempt after the other, to the end.
@@ -182,7 +195,10 @@ class Pairs:
         settings, ends = training(**changes), (*stops, None)
         each = resources if isinstance(resources, list) else [resources or {}] * len(ends)
         shapes = [{"world_size": 2} | own for own in each]
-        codes = [self.train(name, settings, end, bad_steps, **own) for end, own in zip(ends, shapes, strict=True)]
+        codes = [
+            self.train(name, settings, end, bad_steps, looks=looks, **own)
+            for end, own in zip(ends, shapes, strict=True)
+        ]
         folder, (_, last) = self.root / name / KEY, attempts(RunDir(self.root / name).logs(KEY))[-1]
         found = {"codes": codes, "figures": heartbeat.read(last).figures}
         if not any(codes[-1]):
@@ -190,6 +206,12 @@ class Pairs:
             found |= {"weights": weights, "curve": (folder / "curve.json").read_text()}
             files = sorted(folder.glob("snapshots/*"))
             found |= {"snapshots": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]}
+            if looks:
+                network, seen_file = build(), self.root / name / "seen.json"
+                seen, found["in training"] = json.loads(seen_file.read_text())
+                network.load_state_dict(load_file(folder / "snapshots/images-000000000072.safetensors"))
+                expected = network(torch.ones(1, 64)).flatten()
+                found["seen apart"] = ((torch.tensor(seen) - expected).norm() / expected.norm()).item()
             found |= {"facts": json.loads((self.root / name / "facts.json").read_text())}
         return found
 
@@ -209,7 +231,7 @@ class Pairs:
             model = nn.Linear(WIDE, WIDE, bias=False)
             engine = Engine(model, training(), Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
             before = _start_peak()
-            weights = engine.ema_weights()
+            weights = engine.averaged_weights()
             grown = (peak_memory_gib(torch.device("cpu")) - before) * 2**30 / (4 * WIDE * WIDE)
             right = rank == 1 or torch.equal(weights["weight"], model.weight.float())
             (self.root / f"gather-{rank}").write_text(json.dumps({"grown": grown, "names": [*weights], "right": right}))
@@ -245,7 +267,8 @@ def main(root: Path) -> dict:
     for stage, precision in STAGES:
         for stops in ([], [3, 2]):
             name = f"stage {stage}, {precision}, {len(stops)} stops"
-            found[name] = pairs.chain(name, stops, bad, {"zero_stage": stage}, precision=precision, snapshots=SNAPSHOTS)
+            changes = {"precision": precision, "snapshots": SNAPSHOTS}
+            found[name] = pairs.chain(name, stops, bad, {"zero_stage": stage}, looks=bool(stops), **changes)
     names = ("world_size", "zero_stage", "micro_batch")
     shapes = [dict(zip(names, shape, strict=True)) for shape in ELASTIC]
     for precision in ("fp32", "bf16"):

@@ -29,7 +29,8 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
-from hpcddm.pipeline.trainings import in_whole_batches, numbered
+from hpcddm.pipeline.snapshots import Kept, power_average, weights_name
+from hpcddm.pipeline.trainings import in_whole_batches
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -41,13 +42,15 @@ from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress
+from hpcddm.training.power_ema import Profile, coefficients, exponent
 from hpcddm.training.settings import Training
-from hpcddm.training.snapshots import Snapshots
+from hpcddm.training.snapshots import KeptWeights
 from tests.catalogs import catalog_of
 from tests.orders import uniform
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8
+AVERAGES = {"extra_ema_halflives_images": [1], "power_ema": [0.05, 0.1]}
 REFUSED, KILLED = 4, -signal.SIGKILL
 
 
@@ -146,7 +149,7 @@ class Runs:
             model.load_state_dict(load_file(start))
 
         task = loop.Task(0, build, loss, batches(self.reader), to_unit, begin if start else None, flops_per_image)
-        loop.train(task, settings, unit, numbered(settings, in_whole_batches(settings)))
+        loop.train(task, settings, unit, Kept.of(settings, in_whole_batches(settings)))
 
     def chain(self, name: str, stops: list[int], settings: Training, **resources: int) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
@@ -160,8 +163,9 @@ class Runs:
         return {
             "weights": hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest(),
             "curve": json.loads((folder / "curve.json").read_text()),
-            "snapshots": {
-                path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("snapshots/*")
+            "kept": {
+                path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in [*folder.glob("snapshots/*"), *folder.glob("weights-*")]
             },
             "states": sorted(path.name for path in (folder / "state").glob("images-*")),
         }
@@ -189,23 +193,25 @@ def counted(runs: Runs, settings: Training) -> dict:
 
 def snapshots(runs: Runs) -> dict:
     """Trainings that keep snapshots: killed around them, given one more on the way, and one that is too late."""
-    settings = training(snapshots=[20, 40, 80])
+    settings = training(**AVERAGES, snapshots=[20, 40, 80])
     found = {
         "whole": runs.chain("kept", [], settings),
         "stopped": runs.chain("kept-stopped", [1, 2, 2, 3], settings),
     }
+    usual = runs.chain("kept-usual", [], training(ema_halflife_images=1))
+    found["usual"] = usual["weights"]
     for when in ("before", "after"):
         unit = runs.unit(f"kept-killed-{when}")
         with killed(when):
-            assert runs.end(unit, training(snapshots=[20, 40, 80], checkpoint_minutes=1e-9)) == KILLED
+            assert runs.end(unit, training(**AVERAGES, snapshots=[20, 40, 80], checkpoint_minutes=1e-9)) == KILLED
         unit = runs.unit(f"kept-killed-{when}")
         assert runs.train(unit, settings) == "complete"
         found[f"killed {when}"] = runs.result(f"kept-killed-{when}")
-    assert runs.train(runs.unit("kept-later"), training(snapshots=[20]), 4) == "stopped"
+    assert runs.train(runs.unit("kept-later"), training(**AVERAGES, snapshots=[20]), 4) == "stopped"
     assert runs.train(runs.unit("kept-later"), settings) == "complete"
     found["later"] = runs.result("kept-later")
     unit = runs.unit("kept-late")
-    assert runs.train(unit, training(), 4) == "stopped"
+    assert runs.train(unit, training(**AVERAGES), 4) == "stopped"
     found["too late"] = runs.refusal(runs.unit("kept-late"), settings)
     assert runs.train(runs.unit("kept-torn"), settings, 4) == "stopped"
     (runs.unit("kept-torn").folder / "snapshots/images-000000000020.safetensors").write_bytes(b"")
@@ -216,20 +222,46 @@ def snapshots(runs: Runs) -> dict:
 @contextmanager
 def killed(when: str) -> Iterator[None]:
     """Have trainings die without a word around their second snapshot."""
-    take = Snapshots.take
+    take = KeptWeights.write_snapshots
 
-    def dying(self: Snapshots, engine: Engine, progress: Progress) -> None:
+    def dying(self: KeptWeights, engine: Engine, progress: Progress) -> None:
         if progress.images == 40 and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         take(self, engine, progress)
         if progress.images == 40:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Snapshots.take = dying
+    KeptWeights.write_snapshots = dying
     try:
         yield
     finally:
-        Snapshots.take = take
+        KeptWeights.write_snapshots = take
+
+
+def powers(runs: Runs) -> list[dict]:
+    """How far averages that are made afterwards are from those that were kept beside the training, in L2 norms."""
+    images, numbers = 400 * BATCH, [number * 40 * BATCH for number in range(1, 11)]
+    runs.chain("powers", [], training(images=images, power_ema=[0.05, 0.075, 0.1, 0.15], snapshots=numbers))
+    folder = runs.root / "powers" / KEY
+
+    def load(number: int, sigma_rel: float) -> torch.Tensor:
+        tensors = load_file(folder / weights_name(number, power_average(sigma_rel)))
+        return torch.cat([tensors[name].double().flatten() for name in sorted(tensors)])
+
+    kept = {(number, sigma_rel): load(number, sigma_rel) for number in numbers for sigma_rel in (0.05, 0.1)}
+    found = []
+    for end in numbers[1::2]:
+        points = [point for point in kept if point[0] <= end]
+        between = (kept[end, 0.05] - kept[end, 0.1]).norm()
+        for sigma_rel in (0.075, 0.15):
+            profiles = [Profile(exponent(own), number) for number, own in points]
+            factors = coefficients(profiles, Profile(exponent(sigma_rel), end))
+            made = sum(factor * kept[point] for factor, point in zip(factors, points, strict=True))
+            direct = load(end, sigma_rel)
+            apart, size = (made - direct).norm(), direct.norm()
+            figures = {"of the weights": (apart / size).item(), "of the two's distance": (apart / between).item()}
+            found.append({"images": end, "sigma_rel": sigma_rel} | figures)
+    return found
 
 
 def torn(runs: Runs, reference: Training) -> dict:
@@ -302,7 +334,8 @@ def main(root: Path) -> dict:
     found["bf16"] = runs.chain("bf16", [], training(precision="bf16"))
     found["bf16 stopped"] = runs.chain("bf16-stopped", [3, 4], training(precision="bf16"))
     found |= seeded(runs, plain) | {"counted": counted(runs, plain)}
-    return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs), "snapshots": snapshots(runs)}
+    kept = {"snapshots": snapshots(runs), "powers": powers(runs)}
+    return {"chains": found, "torn": torn(runs, plain), "ema": ema(runs)} | kept
 
 
 if __name__ == "__main__":

@@ -71,10 +71,21 @@ def test_the_last_two_states_are_kept(found):
 def test_snapshots_are_there_whole_wherever_the_training_was_interrupted(found, name):
     whole, interrupted = found["snapshots"]["whole"], found["snapshots"][name]
     assert interrupted == whole | {"states": interrupted["states"]}
-    assert sorted(whole["snapshots"]) == [f"images-{number:012d}.safetensors" for number in (20, 40, 80)]
-    assert len(set(whole["snapshots"].values())) == 3
-    assert whole["weights"] == whole["snapshots"]["images-000000000080.safetensors"]
-    assert whole["weights"] == found["chains"]["reference"]["weights"]
+    kept = whole["kept"] | {"weights.safetensors": whole["weights"]}
+    stems = ["weights", *(f"images-{number:012d}" for number in (20, 40, 80))]
+    added = ("", "-ema-000000000001", "-power-0.05", "-power-0.1")
+    assert set(kept) == {f"{stem}{one}.safetensors" for stem in stems for one in added}
+    assert all(kept[f"weights{one}.safetensors"] == kept[f"{stems[-1]}{one}.safetensors"] for one in added)
+    assert len(set(kept.values())) == 3 * len(added) and whole["weights"] == found["chains"]["reference"]["weights"]
+    assert kept["weights-ema-000000000001.safetensors"] == found["snapshots"]["usual"]
+
+
+def test_an_average_made_afterwards_is_near_the_one_that_was_kept(found):
+    early, late = ([one for one in found["powers"] if one["images"] == images] for images in (640, 3200))
+    assert [one["sigma_rel"] for one in early] == [one["sigma_rel"] for one in late] == [0.075, 0.15]
+    # Made of two snapshots, and of ten.
+    assert all(1e-3 < one["of the weights"] < 0.03 for one in early)
+    assert all(one["of the weights"] < 1e-3 and one["of the two's distance"] < 0.01 for one in late)
 
 
 @pytest.mark.parametrize("name", ["too late", "torn"])

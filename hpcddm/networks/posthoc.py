@@ -1,0 +1,60 @@
+"""Averages of weights made after a training, of the power-function averages that it kept (arXiv 2312.02696)."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.keys import ROUTER
+from hpcddm.pipeline.snapshots import Choice, power_average, snapshot_number, weights_name
+from hpcddm.rundir import manifest
+from hpcddm.rundir.manifest import SNAPSHOTS
+from hpcddm.training.power_ema import Profile, coefficients, exponent
+
+
+def average(settings: Experiment, key: str, folder: Path, choice: Choice) -> dict[str, torch.Tensor]:
+    """Make the average of `choice.sigma_rel` at the snapshot of `choice`, or at the end: fp32 tensors by name.
+
+    folder: the unit's. It is the sum of the averages that were kept up to then whose profile over time is nearest.
+    Raises `UserError` where a file is not what the manifest names. Costs one model of memory, and a tensor in float64.
+    """
+    if choice.sigma_rel is None:
+        raise ValueError("an average that is made afterwards needs a relative length")
+    files, end = _kept(settings, key, folder, choice)
+    factors = coefficients(list(files.values()), Profile(exponent(choice.sigma_rel), end))
+    with ExitStack() as stack:
+        opened = [stack.enter_context(safe_open(manifest.intact(folder, name), "pt")) for name in files]
+        return {name: _sum([file.get_tensor(name) for file in opened], factors) for name in opened[0].keys()}
+
+
+def _kept(settings: Experiment, key: str, folder: Path, choice: Choice) -> tuple[dict[str, Profile], int]:
+    """List the files of power-function averages up to the chosen snapshot, and the images of the unit at it."""
+    training = settings.router.training if key == ROUTER else settings.experts.training
+    listed = manifest.read(folder)
+    if training is None or listed is None:
+        raise ValueError(f"{key} has kept no averages")
+    number = snapshot_number(settings, key, choice)
+    images = {int(name): kept["images"] for name, kept in listed.results.get(SNAPSHOTS, {}).items()}
+    end = listed.results["images"] if number is None else images[number]
+    # The last snapshot may be the end.
+    points: dict[int, int | None] = {own: name for name, own in images.items() if own <= end}
+    if number is None:
+        points[end] = None
+    files = {
+        weights_name(name, power_average(sigma_rel)): Profile(exponent(sigma_rel), own)
+        for own, name in points.items()
+        for sigma_rel in training.power_ema
+    }
+    return files, end
+
+
+def _sum(tensors: list[torch.Tensor], factors: list[float]) -> torch.Tensor:
+    """Add up tensors in float64; those that are no averages, as integers, stay."""
+    if not tensors[0].is_floating_point():
+        return tensors[0]
+    total = torch.zeros_like(tensors[0], dtype=torch.float64)
+    for tensor, factor in zip(tensors, factors, strict=True):
+        total.add_(tensor.double(), alpha=factor)
+    return total.to(tensors[0].dtype)
