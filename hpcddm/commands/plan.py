@@ -30,6 +30,7 @@ from hpcddm.site import Resources, Site
 if TYPE_CHECKING:
     from hpcddm.planning.collection import Collection
     from hpcddm.planning.timing import Estimate
+    from hpcddm.planning.training_memory import RankMemory
 
 SHARD = "shard"
 """Stage that indexes the images."""
@@ -88,12 +89,13 @@ def plan(
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
-    numbers = own_numbers(experiment)
+    numbers, in_memory = own_numbers(experiment), _memory(units, experiment, site, counts)
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
         totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
         totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers}
+        totals["memory"] = [asdict(own) for own in in_memory]
         click.echo(json.dumps(content | totals, indent=1))
         return
     click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
@@ -105,6 +107,7 @@ def plan(
         click.echo(f"override  {text}")
     for text in idle:
         click.echo(f"GPUs      {text}")
+    _print_memory(in_memory)
 
 
 def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:
@@ -160,6 +163,20 @@ def _rows(
         index = next(row for row in rows if row.stage == SHARD)
         tars = collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
     return rows, tars, by_key
+
+
+def _memory(units: list[PlannedUnit], experiment: Experiment, site: Site, counts: dict[str, int]) -> "list[RankMemory]":
+    from hpcddm.planning.costs import Costs
+    from hpcddm.planning.training_memory import of_units
+
+    return of_units([unit.key for unit in units], Costs(experiment, counts), site)
+
+
+def _print_memory(in_memory: "list[RankMemory]") -> None:
+    from hpcddm.planning.training_memory import line_of
+
+    for own in in_memory:
+        click.echo(f"memory    {line_of(own)}")
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:

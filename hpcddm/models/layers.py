@@ -111,11 +111,21 @@ def attend(
     """Compute softmax(q k^T / sqrt(D)) v over the visible keys, by default over all."""
     if q.device.type == "cpu":
         # On CPU the fused kernel's bf16 backward pass takes 5 times as long as these operators' (torch 2.13).
-        scores = q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)
-        if visible is not None:
-            scores = scores.masked_fill(~visible, -math.inf)
-        return scores.softmax(dim=3) @ v
+        return attend_unfused(q, k, v, visible)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+
+
+def attend_unfused(
+    q: Float[Tensor, "n heads t d"],
+    k: Float[Tensor, "n heads s d"],
+    v: Float[Tensor, "n heads s d"],
+    visible: Bool[Tensor, "n 1 1 s"] | None,
+) -> Float[Tensor, "n heads t d"]:
+    """Compute the same operator by operator, with all scores in memory."""
+    scores = q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)
+    if visible is not None:
+        scores = scores.masked_fill(~visible, -math.inf)
+    return scores.softmax(dim=3) @ v
 
 
 def split_heads(x: Tokens, kinds: int, heads: int) -> Float[Tensor, "{kinds} n {heads} t head"]:

@@ -28,6 +28,10 @@ ParameterGroups = list[dict[str, Any]]
 OptimizerOf = Callable[[ParameterGroups, Training], torch.optim.Optimizer]
 
 
+BUCKET = 50_000_000
+"""Largest number of values of a gradient that ranks reduce at once."""
+
+
 class Engine:
     """One model under training on all ranks of a unit; all methods are collective.
 
@@ -49,14 +53,15 @@ class Engine:
         masters.require_precision(training.precision)
         self._training, self.micro_batches, self._is_sharded = training, micro_batches, zero_stage > 0
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
-        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        trained = {name: parameter.numel() for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
         optimizer = (optimizer_of or _adamw)(_parameter_groups(model, training.weight_decay), training)
         settings = {
             "train_micro_batch_size_per_gpu": training.batch // ranks.world_size // micro_batches,
             "gradient_accumulation_steps": micro_batches,
             "gradient_clipping": training.gradient_clip,
-            "zero_optimization": {"stage": zero_stage},
+            # DeepSpeed would hold 2 GB for the largest bucket, whatever the size of the network.
+            "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(BUCKET, sum(trained.values()))},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
             "fp16": {"enabled": training.precision == "fp16"} | masters.LOSS_SCALING,

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from hpcddm.errors import ConfigError
+from hpcddm.planning.live import LiveBytes
 from hpcddm.schema import validate
 from hpcddm.site import Site
 from hpcddm.training import blocks
 from tests.helpers import REPOSITORY
 from tests.models import examples
-from tests.training.live import LiveBytes
 
 WITH_BLOCKS = [("dit", "zero"), ("dit", "single"), ("mmdit", "single"), ("router_dit", "zero")]
 DEPTH = 6

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -9,11 +10,15 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts each storage once, from the operator that makes it to its end; `also` are tensors from before."""
+    """Counts each storage once, from the operator that makes it to its end.
 
-    def __init__(self, also: Iterable[torch.Tensor] = ()) -> None:
+    also: tensors from before; of_meta: count tensors on the meta device, and no others, instead of those with memory.
+    """
+
+    def __init__(self, also: Iterable[torch.Tensor] = (), of_meta: bool = False) -> None:
         super().__init__()
         self.now = self.peak = 0
+        self._of_meta = of_meta
         self._sizes: dict[int, int] = {}
         for tensor in also:
             self._count(tensor)
@@ -23,6 +28,8 @@ class LiveBytes(TorchDispatchMode):
         self.peak = self.now
 
     def _count(self, tensor: torch.Tensor) -> None:
+        if tensor.is_meta != self._of_meta:
+            return
         storage = tensor.untyped_storage()
         key, size = id(storage), storage.nbytes()
         if key not in self._sizes:
@@ -34,7 +41,7 @@ class LiveBytes(TorchDispatchMode):
     def _forget(self, key: int) -> None:
         self.now -= self._sizes.pop(key)
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         returned = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(returned):
             if isinstance(tensor, torch.Tensor):
