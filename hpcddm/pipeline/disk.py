@@ -6,6 +6,8 @@ from hpcddm.training.settings import Training
 
 CURVE_POINT_BYTES = 560
 """Bytes of one point of a loss curve: as JSON, as TensorBoard events with the other figures, and as line of a log."""
+HEADER_BYTES = 4_000
+"""Bytes of names and shapes in a file of a small network's weights; a large one's are as little beside its weights."""
 KEPT_STATES, STAGED_STATES = 2, 1
 STATE_FILES = 3
 """Folder of a training state, its description, and the name under which that is written."""
@@ -44,4 +46,4 @@ def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
     # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.
     files = 4 + kept + bool(training.snapshots) + states * (STATE_FILES + ranks)
     state = state_bytes(parameters, training)
-    return DiskSpace(4 * parameters * kept + curve, states * state, files, state)
+    return DiskSpace((4 * parameters + HEADER_BYTES) * kept + curve, states * state, files, state)

@@ -42,7 +42,7 @@ for precision in ("fp32", "bf16"):
     # The moments come with the first step.
     inputs = torch.zeros(4, 1, 28, 28), torch.zeros(4), torch.zeros(4, dtype=torch.long)
     engine.backward(engine.model(*inputs).square().mean())
-    engine.step(4)
+    engine.step(training.batch)
     folder = Path(tempfile.mkdtemp())
     engine.host_copy().write(folder)
     found[precision] = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
