@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
+from tests.training.test_killed import killed, require_newest
+
 STEPS = [100, 200, 300]
-FILES = ["deepspeed/zero-rank0", "deepspeed/zero-rank1", "ema-rank0", "ema-rank1"]
+FILES = ["ema-rank0", "ema-rank1", "master-rank0", "master-rank1"]
 
 
 def save(nodes, names, *steps):
@@ -40,3 +42,7 @@ def test_under_a_name_that_is_used_again_the_ranks_miss_each_other_and_nothing_i
 
 def test_the_control_under_a_name_that_is_used_again(fresh):
     require_whole(save(fresh, "reused", *STEPS)[0], STEPS)
+
+
+def test_wherever_in_a_save_a_node_was_killed_its_newest_whole_state_is_found(late):
+    require_newest(killed(late.a, 60))
