@@ -46,6 +46,14 @@ class Ema:
     def __init__(self, masters: list[torch.Tensor]) -> None:
         self.shards = [shard.detach().clone() for shard in masters]
 
-    def update(self, masters: list[torch.Tensor], weight: float) -> None:
-        """Move every value towards its master by `weight`, in [0, 1], of their difference."""
-        torch._foreach_lerp_(self.shards, masters, weight)
+    def update(self, masters: list[torch.Tensor], weight: float, made: bool | torch.Tensor = True) -> None:
+        """Move every value towards its master by `weight`, in [0, 1], of their difference.
+
+        made: whether there was a step at all, as a tensor, (), where nobody has read it.
+        """
+        if isinstance(made, torch.Tensor):
+            own = torch.where(made, weight, 0.0)
+            for shard, master in zip(self.shards, masters, strict=True):
+                shard.lerp_(master.detach(), own)
+        elif made:
+            torch._foreach_lerp_(self.shards, masters, weight)

@@ -86,21 +86,22 @@ class Engine:
         if not self._engine.is_gradient_accumulation_boundary():
             self._engine.step()
 
-    def step(self, images_seen: int) -> bool:
+    def step(self, images_seen: int) -> bool | torch.Tensor:
         """Make one optimizer step after the last micro batch; `images_seen` includes the images of all ranks.
 
-        Returns whether the step was made: where the gradient of any rank is not finite, no rank changes anything.
+        Returns whether the step was made, on a GPU as a tensor, (), that nobody has read yet: where the gradient of any
+        rank is not finite, no rank changes anything.
         """
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate(images_seen, self._training)
         self._engine.step()
         masters.forget_gradients(self._engine)
-        if masters.was_skipped(self._engine):
-            return False
-        weights = masters.master_weights(self._engine)
-        for name, weight in self._update_weights.items():
-            self._averages[name].update(weights, weight(images_seen))
-        return True
+        made = masters.was_made(self._engine)
+        if made is not False:
+            weights = masters.master_weights(self._engine)
+            for name, weight in self._update_weights.items():
+                self._averages[name].update(weights, weight(images_seen), made)
+        return made
 
     @contextmanager
     def shown(self) -> Iterator[None]:

@@ -78,11 +78,10 @@ class TrainingLog:
             self._unit.attempt.begin(self._first_images, self._unit.trajectory)
         self._beat(progress)
 
-    def skipped(self, progress: Progress) -> None:
-        """Report a step that was skipped."""
+    def skipped(self, end: int, progress: Progress) -> None:
+        """Report a step that was skipped; end: images seen after it."""
         if self._board is None:
             return
-        end = progress.images
         images = f"images {end - self._training.batch} to {end - 1}"
         print(f"{images}: their gradient is not finite; step {progress.skipped} that is skipped", flush=True)
 

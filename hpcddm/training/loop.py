@@ -29,12 +29,11 @@ from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.looks import Looks
 from hpcddm.training.meters import MeanLoss, Progress
+from hpcddm.training.outcomes import Outcomes
 from hpcddm.training.settings import Training
 from hpcddm.training.snapshots import KeptWeights
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
-MOST_SKIPPED = 100
-"""Number of skipped steps in a row after which a training has diverged and ends."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,8 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
     engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     kept_weights = KeptWeights(kept or Kept(), progress, unit)
-    saved_at, skipped_in_a_row = time.time(), 0
+    outcomes = Outcomes(progress, mean_loss, log, unit)
+    saved_at = time.time()
 
     with (
         Watchdog(60 * unit.watchdog_minutes, partial(unit.attempt.close, Outcome.FAILED)) as watchdog,
@@ -97,17 +97,15 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
                 engine.backward(losses[-1].mean())
 
             progress.images += training.batch
-            if engine.step(progress.images):
-                mean_loss.add(torch.cat(losses))
-                skipped_in_a_row = 0
-            else:
-                progress.skipped += 1
-                skipped_in_a_row += 1
-                log.skipped(progress)
-                _refuse_divergence(skipped_in_a_row, progress, unit)
+            outcomes.add(torch.cat(losses), engine.step(progress.images))
+            is_last = progress.images >= training.images
+            is_logged = _passes(training.log_images, progress.images, training.batch)
+            is_agreed = agreement.is_due() or is_last
+            if is_logged or is_agreed:
+                outcomes.settle()
 
             log.beat(progress)
-            if _passes(training.log_images, progress.images, training.batch) and mean_loss.images > 0:
+            if is_logged and mean_loss.images > 0:
                 progress.curve.append((progress.images, _finite(mean_loss.take(), progress, unit)))
                 log.write(progress, engine.gradient_norm(), loader.take_waited())
             if task.looks is not None and task.looks.are_due(progress.images, training.batch):
@@ -116,8 +114,7 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
             kept_weights.write_snapshots(engine, progress)
             watchdog.touch()
 
-            is_last = progress.images >= training.images
-            if not (agreement.is_due() or is_last):
+            if not is_agreed:
                 continue
             is_stale = time.time() - saved_at > 60 * training.checkpoint_minutes and not checkpoints.is_saving
             stop, save = agreement.reach(unit.stop.reason is not None, is_stale and ranks.rank == 0)
@@ -191,14 +188,6 @@ def _own_shares(images_seen: int, training: Training, ranks: Ranks) -> Iterator[
     share = training.batch // ranks.world_size
     for first in range(images_seen, training.images, training.batch):
         yield range(first + share * ranks.rank, first + share * (ranks.rank + 1))
-
-
-def _refuse_divergence(skipped_in_a_row: int, progress: Progress, unit: Unit) -> None:
-    require(
-        skipped_in_a_row < MOST_SKIPPED,
-        f"{unit.key}: no gradient was finite in {MOST_SKIPPED} steps up to {progress.images} images;"
-        " lower the learning_rate",
-    )
 
 
 def _passes(interval: int, images: int, batch: int) -> bool:

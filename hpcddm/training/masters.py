@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from deepspeed import DeepSpeedEngine
     from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 
+UNWATCHED = ("cuda",)
+"""Devices on which a step of ZeRO-1 in bf16 is made without waiting for them."""
+CLIP_EPS = 1e-6
+"""Term that DeepSpeed adds to a norm by which it divides."""
 STEP = "step"
 """Name under which torch's optimizers count their steps."""
 
@@ -162,6 +166,8 @@ def _handle_tensors_together(engine: "DeepSpeedEngine") -> None:
     optimizer.update_hp_grads = partial(_accumulate, optimizer, _shaped_gradients(optimizer))
     optimizer.get_grads_for_norm = partial(_flat_gradients, optimizer)
     optimizer.clear_hp_grads = partial(_forget_flat_gradients, optimizer)
+    if optimizer.fp32_groups_gradients_flat[0].device.type in UNWATCHED:
+        optimizer.step = partial(_step_unwatched, optimizer)
     if dist.get_world_size() == 1:
         engine.allreduce_gradients = _nothing
         optimizer.update_lp_params = partial(_round_weights, optimizer)
@@ -280,9 +286,30 @@ def _is_low_precision(engine: "DeepSpeedEngine") -> bool:
     return engine.bfloat16_enabled() or engine.fp16_enabled()
 
 
-def was_skipped(engine: "DeepSpeedEngine") -> bool:
-    """Tell if the last step changed nothing, because the gradient of some rank was not finite."""
-    return getattr(engine.optimizer, "overflow", False)
+@torch.no_grad()
+def _step_unwatched(optimizer: "BF16_Optimizer") -> None:
+    """Make a step of which the host reads nothing: AdamW's kernel leaves out one whose gradient is not finite.
+
+    DeepSpeed's own waits for the GPU, to read the gradient's norm, before it launches the rest of the step; all values
+    are the same.
+    """
+    gradients, base = optimizer.fp32_groups_actual_gradients_flat, optimizer.optimizer
+    norm = torch.stack([gradient.norm() for gradient in gradients]).pow(2).sum().pow(0.5)
+    torch._foreach_mul_(gradients, (optimizer.clip_grad / (norm + CLIP_EPS)).clamp(max=1.0))
+    base.found_inf = norm.isfinite().logical_not().float()
+    partitions = zip(optimizer.fp32_groups_flat_partition, optimizer.fp32_groups_gradient_flat_partition, strict=True)
+    for weights, gradient in partitions:
+        weights.grad = gradient
+    base.step()
+    optimizer._global_grad_norm = norm
+    optimizer.update_lp_params()
+    optimizer.clear_hp_grads()
+
+
+def was_made(engine: "DeepSpeedEngine") -> bool | torch.Tensor:
+    """Tell if the last step changed anything, as the gradients of all ranks were finite; unread on its device, ()."""
+    found_inf = getattr(_base_optimizer(engine), "found_inf", None)
+    return not getattr(engine.optimizer, "overflow", False) if found_inf is None else found_inf == 0
 
 
 def gradient_norm(engine: "DeepSpeedEngine") -> float | None:

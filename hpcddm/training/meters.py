@@ -56,10 +56,13 @@ class MeanLoss:
         self.images = progress.loss_images * len(sums) // ranks
         """Number of images of this rank since the last log."""
 
-    def add(self, losses: torch.Tensor) -> None:
-        """Count the losses (N,) of one step."""
-        self._sum += losses.detach().sum()
-        self.images += len(losses)
+    def add(self, losses: torch.Tensor, made: bool | torch.Tensor = True) -> None:
+        """Add the losses, (N,), of a step if it was made; its images are counted in `images` when that is known."""
+        total = losses.detach().sum()
+        if isinstance(made, torch.Tensor):
+            self._sum += torch.where(made, total, 0.0)
+        elif made:
+            self._sum += total
 
     def take(self) -> float:
         """Return the mean and start anew; collective."""

@@ -29,7 +29,7 @@ from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
-from hpcddm.training import loop
+from hpcddm.training import loop, masters, outcomes
 from hpcddm.training.engine import Engine
 from hpcddm.training.looks import Look, Looks
 from hpcddm.training.meters import peak_memory_gib
@@ -76,6 +76,16 @@ class Collectives(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.namespace == "c10d" and not self._inside:
             self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+class Reads(TorchDispatchMode):
+    """Number of values that the host read of tensors, for each of which it would wait for a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.overloadpacket.__name__ == "_local_scalar_dense"
         return func(*args, **(kwargs or {}))
 
 
@@ -220,6 +230,25 @@ class Pairs:
         first, second = (load_file(self.root / each / KEY / "weights.safetensors") for each in (name, other))
         return max(((first[key] - second[key]).norm() / second[key].norm()).item() for key in second)
 
+    def reads(self) -> int:
+        """How many values the host reads of tensors while rank 0 makes three steps."""
+
+        def work(rank: int) -> None:
+            store = dist.FileStore(str(self.root / "reads-store"), 2)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+            engine = Engine(build(), training(precision="bf16"), Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
+            with Reads() as reads:
+                for step in range(3):
+                    engine.backward(engine.model(torch.ones(4, 1, 8, 8, dtype=torch.bfloat16)).float().square().mean())
+                    made = engine.step(BATCH * (step + 1))
+            (self.root / f"reads-{rank}").write_text(str(reads.count if bool(made) else -1))
+            dist.barrier()
+
+        assert on_ranks(2, work) == [0, 0]
+        return int((self.root / "reads-0").read_text())
+
     def gather(self) -> list[dict]:
         """By how many times the weights' size the host memory of each rank grows while they are gathered."""
 
@@ -269,18 +298,17 @@ def main(root: Path) -> dict:
             name = f"stage {stage}, {precision}, {len(stops)} stops"
             changes = {"precision": precision, "snapshots": SNAPSHOTS}
             found[name] = pairs.chain(name, stops, bad, {"zero_stage": stage}, looks=bool(stops), **changes)
+    watched, masters.UNWATCHED = masters.UNWATCHED, ("cpu",)
+    found["unwatched"] = pairs.chain("unwatched", [3, 2], bad, precision="bf16", snapshots=SNAPSHOTS)
+    found["read in steps"] = pairs.reads()
+    masters.UNWATCHED = watched
     names = ("world_size", "zero_stage", "micro_batch")
     shapes = [dict(zip(names, shape, strict=True)) for shape in ELASTIC]
-    for precision in ("fp32", "bf16"):
-        found[f"elastic, {precision}"] = pairs.chain(
-            f"elastic-{precision}", [3, 5, 2], bad, shapes, log_images=3 * BATCH, precision=precision
-        )
-        found[f"undisturbed, {precision}"] = pairs.chain(
-            f"undisturbed-{precision}", [], bad, log_images=3 * BATCH, precision=precision
-        )
-        found[f"elastic, {precision}"]["farthest"] = pairs.farthest(f"elastic-{precision}", f"undisturbed-{precision}")
+    found["elastic"] = pairs.chain("elastic", [3, 5, 2], bad, shapes, log_images=3 * BATCH)
+    found["undisturbed"] = pairs.chain("undisturbed", [], bad, log_images=3 * BATCH)
+    found["elastic"]["farthest"] = pairs.farthest("elastic", "undisturbed")
     found["seldom agreed"] = pairs.chain("seldom", [3], resources={"agree_every": 4}, log_images=2 * BATCH)
-    loop.MOST_SKIPPED = 4
+    outcomes.MOST_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}
 

@@ -103,7 +103,7 @@ def test_another_rank_says_nothing(unit, capsys):
     progress = Progress(24, skipped=1, curve=[(24, 0.5)])
     training_log.write(progress, 1.5, 0.0)
     training_log.beat(progress)
-    training_log.skipped(progress)
+    training_log.skipped(progress.images, progress)
     training_log.saved(progress, 0.1)
     training_log.close()
     assert not (unit.folder / "tensorboard").exists() and heartbeat.read(unit.attempt.folder) is None

@@ -33,17 +33,22 @@ def test_teraflops():
 def test_the_mean_loss_is_of_all_images_since_the_last_one(alone):
     mean_loss = MeanLoss(Progress(), torch.device("cpu"))
     mean_loss.add(torch.tensor([1.0, 2.0], requires_grad=True))
+    mean_loss.images += 2
     mean_loss.add(torch.tensor([6.0]))
+    mean_loss.images += 1
     assert (mean_loss.images, mean_loss.take(), mean_loss.images) == (3, 3.0, 0)
     mean_loss.add(torch.tensor([5.0]))
+    mean_loss.images += 1
     assert mean_loss.take() == 5.0
 
 
 def test_a_stored_sum_goes_on_where_it_was(alone):
     before = MeanLoss(Progress(), torch.device("cpu"))
     before.add(torch.tensor([1.0, 2.0]))
+    before.images += 2
     after = MeanLoss(Progress(loss_sums=before.sums(), loss_images=before.images), torch.device("cpu"))
     after.add(torch.tensor([6.0]))
+    after.images += 1
     assert after.take() == 3.0
 
 

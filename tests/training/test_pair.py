@@ -19,7 +19,7 @@ def output(tmp_path_factory):
     """What pair.py prints."""
     command = [sys.executable, "-m", "tests.training.pair", str(tmp_path_factory.mktemp("pair"))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment, cwd=REPOSITORY)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, cwd=REPOSITORY)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout + done.stderr
 
@@ -64,27 +64,32 @@ def test_a_training_in_any_stage_of_zero_goes_on_where_it_was_and_skips_what_is_
     assert stopped["seen apart"] < (1e-6 if precision == "fp32" else 0.02) and stopped["in training"] is False
 
 
+def test_steps_of_which_the_host_reads_nothing_are_the_same_to_the_bit(found):
+    unwatched, whole = found["unwatched"], found["stage 1, bf16, 0 stops"]
+    assert unwatched["weights"] == whole["weights"] and unwatched["curve"] == whole["curve"]
+    assert unwatched["facts"] == whole["facts"] and found["read in steps"] == 0
+
+
 def test_fp16_on_a_device_without_it_is_refused_with_the_keys_to_set(found, output):
     assert found["fp16 refused"] == [1, 1]
     said = "precision: fp16 needs a GPU; set gpus_per_node of this stage in the site, or precision: bf16 or fp32"
     assert said in output
 
 
-@pytest.mark.parametrize("precision, weights, losses", [("fp32", 1e-5, 1e-5), ("bf16", 0.02, 2e-3)])
-def test_other_ranks_in_another_stage_and_other_micro_batches_go_on_to_rounding(found, precision, weights, losses):
-    elastic, undisturbed = found[f"elastic, {precision}"], found[f"undisturbed, {precision}"]
+def test_other_ranks_in_another_stage_and_other_micro_batches_go_on_to_rounding(found):
+    elastic, undisturbed = found["elastic"], found["undisturbed"]
     assert [len(codes) for codes in elastic["codes"]] == [2, 1, 4, 2] and not any(elastic["codes"][-1])
-    assert 0 < elastic["farthest"] < weights
+    assert 0 < elastic["farthest"] < 1e-5
     curves = [json.loads(each["curve"]) for each in (elastic, undisturbed)]
     for (images, loss), (other_images, other_loss) in zip(*curves, strict=True):
-        assert images == other_images and loss == pytest.approx(other_loss, rel=losses)
+        assert images == other_images and loss == pytest.approx(other_loss, rel=1e-5)
     # One batch is not finite for the last rank, in whichever attempt sees it.
     assert elastic["facts"]["skipped_steps"] == undisturbed["facts"]["skipped_steps"] == 1
 
 
 def test_what_went_on_with_other_resources_is_recorded(found):
-    assert "resources" not in found["undisturbed, fp32"]["facts"]
-    recorded = [tuple(each.values()) for each in found["elastic, fp32"]["facts"]["resources"]]
+    assert "resources" not in found["undisturbed"]["facts"]
+    recorded = [tuple(each.values()) for each in found["elastic"]["facts"]["resources"]]
     assert recorded == [(0, 2, 1, 1), (24, 1, 0, 2), (48, 4, 3, 1), (64, 2, 2, 4)]
 
 
