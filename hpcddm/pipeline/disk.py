@@ -31,16 +31,12 @@ def sample_bytes(experiment: Experiment) -> int:
 
 def state_bytes(parameters: int, training: Training) -> int:
     """Return the bytes of a training state: masters, two AdamW moments and every average, in fp32."""
-    return parameters * (4 + 8 + 4 * _averages(training))
-
-
-def _averages(training: Training) -> int:
-    return 1 + len(training.extra_ema_halflives_images) + len(training.power_ema)
+    return parameters * (4 + 8 + 4 * training.averages)
 
 
 def of_training(parameters: int, training: Training, ranks: int) -> DiskSpace:
     """Estimate weights, snapshots, loss curve and states of a training of so many parameters."""
-    kept = (1 + len(training.snapshots)) * _averages(training)
+    kept = (1 + len(training.snapshots)) * training.averages
     states = KEPT_STATES + STAGED_STATES
     curve = CURVE_POINT_BYTES * (training.images // training.log_images + 1)
     # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.

@@ -70,7 +70,8 @@ def of_units(keys: Iterable[str], costs: Costs, site: Site) -> list[RankMemory]:
 
 def _of_network(costs: Costs, work: Work, passed: int, sharing: Sharing) -> Memory:
     model = unallocated(lambda: costs.network(work.network))
-    return memory.predict(model, passed, costs.training(work.network).precision, sharing)
+    training = costs.training(work.network)
+    return memory.predict(model, passed, training.precision, sharing, training.averages)
 
 
 def line_of(own: RankMemory) -> str:

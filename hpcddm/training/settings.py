@@ -87,6 +87,11 @@ class Training(StrictModel):
         return self
 
     @property
+    def averages(self) -> int:
+        """Number of averages of the weights that a training keeps."""
+        return 1 + len(self.extra_ema_halflives_images) + len(self.power_ema)
+
+    @property
     def kept(self) -> list[str]:
         """Keys that have a training keep more than the usual average at its end."""
         return [key for key in ("snapshots", "extra_ema_halflives_images", "power_ema") if getattr(self, key)]

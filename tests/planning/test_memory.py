@@ -70,3 +70,14 @@ def test_a_plan_knows_the_memory_of_every_training_and_whether_the_site_has_it(t
     assert [own.images_at_once for own in shared] == [2, 2, 2] and shared[0].peak < one[0].peak
     assert "memory_gb" not in line_of(one[0]) and "zero_stage 1" in line_of(one[0])
     assert "memory_gb: 1 is less than these 1.4" in line_of(planned(ranks_per_node=2)[0])
+
+
+def test_every_further_average_takes_memory_and_room_in_the_copy_of_a_state(tmp_path):
+    def planned(**training):
+        changes = {f"experts__training__{key}": value for key, value in training.items()}
+        site = validate(Site, {"name": "here", "scheduler": "local"}, "here")
+        return of_units(["train/expert-00"], Costs(tiny(tmp_path, **changes), COUNTS), site)[0]
+
+    one, four = planned(), planned(extra_ema_halflives_images=[100_000], power_ema=[0.05, 0.1])
+    assert four.parts.averages == 4 * one.parts.averages
+    assert four.peak - one.peak == four.parts.state_copy - one.parts.state_copy == 3 * one.parts.averages
