@@ -167,10 +167,13 @@ def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
 def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:
     """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
-        for folder in sorted((run.root / stage).glob(f"*/{training_states.FOLDER}")):
-            key = f"{stage}/{folder.parent.name}"
+        own = {
+            f"{stage}/{folder.parent.name}": folder for folder in (run.root / stage).glob(f"*/{training_states.FOLDER}")
+        }
+        own[f"{stage}/all"] = run.root / stage / training_states.FOLDER
+        for key, folder in sorted(own.items()):
             is_free = key not in units and key not in (queue.jobs or {})
-            if is_free and not (folder.parent / manifest.FILE_NAME).exists() and not folder.parent.is_symlink():
+            if is_free and folder.is_dir() and not folder.parent.is_symlink():
                 yield folder
 
 

@@ -157,18 +157,25 @@ def _store(
     """Set aside what is made anew, and store with the run what its jobs and later commands read."""
     # Before anything is set aside: what belongs to somebody else may be refused.
     end(decision.recalled, Journal(run.journal).submissions(), launcher)
-    for unit in (unit for unit in decision.to_run if unit.stage in redo):
-        # What is complete shall be made anew; a finished training with a greater number of images goes on.
-        is_stale = unit.key in decision.states and decision.states[unit.key].state is State.STALE
-        state = newest_state(unit, run) if is_stale else None
-        if state:
-            click.echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
-        set_aside(run, unit.key, training_states.CONTINUED if state else ())
+    set_redone_aside(run, decision, redo)
     store_experiment(experiment, run)
     store_site(site, run)
     store_parts(run, launcher.template_parts)
     announce(site, run, decision)
     announce_code(launcher)
+
+
+def set_redone_aside(run: RunDir, decision: Decision, redo: Collection[str]) -> None:
+    """Move the outputs of the stages that are redone to `superseded/`, and say which trainings go on.
+
+    What is complete is made anew; a training that is not, or of which more images are wanted, goes on.
+    """
+    for unit in (unit for unit in decision.to_run if unit.stage in redo):
+        is_complete = decision.states[unit.key].state is State.COMPLETE
+        state = None if is_complete else newest_state(unit, run)
+        if state:
+            click.echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
+        set_aside(run, unit.key, training_states.CONTINUED if state else ())
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:

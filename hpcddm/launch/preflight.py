@@ -15,7 +15,7 @@ from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.trainings import numbered
 from hpcddm.rundir import manifest, training_states
 from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import SNAPSHOTS
+from hpcddm.rundir.manifest import LENGTH, SNAPSHOTS
 from hpcddm.schema import variants_of
 from hpcddm.site import Site
 from hpcddm.weights import SettingsWithWeights
@@ -112,7 +112,8 @@ def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] 
         return None
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    return next(reversed(training_states.of_training(folder, unit.expected(present).trajectory)), None)
+    most_images = unit.fingerprint_settings.get(LENGTH)
+    return next(reversed(training_states.of_training(folder, unit.expected(present).trajectory, most_images)), None)
 
 
 def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
-from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, is_collective, needed_by, plan
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
@@ -232,13 +232,14 @@ def decide(
     units = [status.unit for status in states.values()]
     own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
     check_stale(own, set(redo), partial(_explained, experiment, run))
+    redone = set(_redone(own, set(redo)))
     decision = Decision(states, active=active)
     within = None if until is None else needed_by(until, units)
     for unit in units:
         missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.stage in redo or (is_own and any(unit.counts(other.key) for other in decision.to_run))
+        touched = unit.key in redone or (is_own and any(unit.counts(other.key) for other in decision.to_run))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif within is not None and unit.key not in within:
@@ -261,11 +262,21 @@ def decide(
     return decision
 
 
+def _redone(own: list[UnitStatus], redo: set[str]) -> Iterator[str]:
+    """Yield the units of these stages that are made anew: of trainings no complete one while others are to be made."""
+    unfinished = {status.unit.stage for status in own if status.state is not State.COMPLETE}
+    for status in own:
+        unit = status.unit
+        is_kept = status.state is State.COMPLETE and unit.stage in unfinished and is_collective(unit.key)
+        if unit.stage in redo and not is_kept:
+            yield unit.key
+
+
 def _explained(experiment: Experiment, run: RunDir, key: str, before: Any) -> str:
     """Return what is to be said of a changed setting."""
     if key == CONTENT:
         return _changed_tar(experiment, run, before)
-    return " (a training goes on from its last state to more images)" if key.endswith(LENGTH) else ""
+    return " (with --redo, a training with a state of fewer images goes on from it)" if key.endswith(LENGTH) else ""
 
 
 def _changed_tar(experiment: Experiment, run: RunDir, before: str) -> str:

@@ -20,10 +20,10 @@ from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
 from hpcddm.rundir import atomic
+from hpcddm.rundir.training_states import START
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.settings import WHAT_X_IS
 
-START = "start.json"
 """File that describes a unit's initial weights, whose own file may be gone when the unit is complete; no output."""
 
 

@@ -98,7 +98,7 @@ class TrainStage(Stage):
     def lengths(self, experiment: Experiment, key: str) -> Sequence[str]:
         """Return what the monolith's number of images is computed from, unless its learning rate falls by it."""
         is_bought = expert_of(key) is None and not experiment.experts.training.decays_by_images
-        return ("cluster.experts", "router.", "experts.overrides") if is_bought else ()
+        return ("cluster.experts", "router.", "experts.overrides", "experts.own_images") if is_bought else ()
 
     def batch(self, experiment: Experiment, key: str) -> int:
         """Return the monolith's batch, or an expert's own."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.rundir.training_states import CONTINUED
+
 Locate = Callable[[str, str], Path]
 """Function from a unit's key and the name of one of its outputs to the path: `RunDir.output`, or a unit's `input`."""
 
@@ -91,11 +93,11 @@ def relative_to_run(path: Path, run: RunDir) -> str:
 def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
     """Move what is in a unit's folder to `superseded/`, but for its lease and `kept`: nothing is overwritten.
 
-    Folders in that of a unit `all` are other units of its stage, and stay.
+    Folders in that of a unit `all` are other units of its stage, and stay, but for those of its training.
     """
     is_all = key.endswith("/all")
     movable = [path for path in run.unit(key).glob("*") if path.name != ".lease" and path.name not in kept]
-    content = [path for path in movable if not (is_all and path.is_dir())]
+    content = [path for path in movable if not (is_all and path.is_dir() and path.name not in CONTINUED)]
     if not content:
         return
     # Nanoseconds, because a unit can be set aside twice within one second.

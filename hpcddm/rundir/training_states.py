@@ -11,8 +11,10 @@ FOLDER, STATE = "state", "state.json"
 FORMAT = 5
 """Format of a state's `state.json`; up to format 4 DeepSpeed's own files lay beside it."""
 PREFIX = "images-"
-CONTINUED = (FOLDER, SNAPSHOTS, "tensorboard")
-"""Folders of a finished training with which a longer one goes on."""
+START = "start.json"
+"""File of a unit that says which weights its training started from."""
+CONTINUED = (FOLDER, SNAPSHOTS, START, "tensorboard")
+"""Folders and files of a training with which a longer one goes on."""
 
 
 def name_of(images: int) -> str:
@@ -32,9 +34,12 @@ def of_training(folder: Path, trajectory: str, most_images: int | None = None) -
     return [(path, state) for path, state in own if most_images is None or state["images"] <= most_images]
 
 
-def close(folder: Path, trajectory: str, keep: bool) -> None:
-    """Remove the states of a finished training but the last, which more images would continue, or that one as well."""
-    last = [path for path, _ in of_training(folder, trajectory)][-1:] if keep else []
+def close(folder: Path, trajectory: str, images: int, keep: bool) -> None:
+    """Remove the states of a training that ended at so many images but the last, which more images would continue.
+
+    keep: False to remove that one as well.
+    """
+    last = [path for path, _ in of_training(folder, trajectory, images)][-1:] if keep else []
     if not last:
         shutil.rmtree(folder, ignore_errors=True)
         return

@@ -199,13 +199,14 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
     with _sole_work(folder, attempt, heartbeat):
         # The attempt before this one may have finished while it held the lease.
         if _fits(folder, expected):
+            _close_states(spec, unit)
             return Outcome.ALREADY_COMPLETE
         if (folder / manifests.FILE_NAME).exists():
             is_continued = bool(training_states.of_training(unit.state, unit.trajectory))
             set_aside(run, spec.key, training_states.CONTINUED if is_continued else ())
         heartbeat.beat()
         _publish(_call_stage(spec, unit), unit, expected)
-        training_states.close(unit.state, unit.trajectory, spec.keep_states)
+        _close_states(spec, unit)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
     return Outcome.COMPLETE
 
@@ -240,6 +241,14 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
     manifests.publish(unit.folder, replace(expected, outputs=outputs, results=result.results, record=record))
+
+
+def _close_states(spec: Spec, unit: Unit) -> None:
+    """Remove the states of a complete training but the last, with which more images would go on."""
+    finished = manifests.read(unit.folder)
+    if spec.is_collective and finished:
+        images = finished.results.get("images", unit.attempt.results.get("images", 0))
+        training_states.close(unit.state, unit.trajectory, images, spec.keep_states)
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:

@@ -246,7 +246,9 @@ def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
     trajectories = {record.begun["trajectory"] for record in tried if "trajectory" in record.begun}
     states = folder / training_states.FOLDER
     saved = (state for own in trajectories for _, state in training_states.of_training(states, own))
-    return max((state["images"] for state in saved), default=0)
+    # One that an earlier job left, perhaps of a longer training, or torn, is no progress of these.
+    numbers = {record.number for record in tried}
+    return max((state["images"] for state in saved if state.get("attempt") in numbers), default=0)
 
 
 def parse_job(text: str) -> dict[str, str]:

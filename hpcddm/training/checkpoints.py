@@ -3,13 +3,15 @@
 The last two are kept while a training runs.
 """
 
+import os
+import re
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch.distributed as dist
 from safetensors import SafetensorError
@@ -36,6 +38,18 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Reason for which a rank's disk does not take a state, as it travels to the other ranks."""
+
+    text: str
+    errno: int | None
+
+    def throw(self) -> NoReturn:
+        """Raise `UserError`; its cause says whether another attempt may succeed."""
+        raise UserError(self.text) from (None if self.errno is None else OSError(self.errno, os.strerror(self.errno)))
+
+
+@dataclass(frozen=True)
 class Saved:
     """A published state: the training stood still for `copy_seconds` of the `seconds` that it took."""
 
@@ -45,7 +59,7 @@ class Saved:
 
 
 class Checkpoints:
-    """Training states of one unit, below its folder `state/`; all methods are collective."""
+    """Training states of one unit, below its folder `state/`; `save` and `agree_on_newest` are collective."""
 
     def __init__(self, unit: Unit, most_images: int) -> None:
         """most_images: those of the training, which continues no state of a longer one."""
@@ -60,16 +74,18 @@ class Checkpoints:
         self._group = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._writer = ThreadPoolExecutor(1)
         self._pending: Future[Saved] | None = None
+        self._begun = 0.0
 
     @property
-    def is_saving(self) -> bool:
-        """Tell if a state is being written."""
-        return self._pending is not None
+    def saving_seconds(self) -> float | None:
+        """Seconds since the state that is being written was begun; None where none is."""
+        return None if self._pending is None else time.time() - self._begun
 
     def save(self, engine: Engine, images: int, loop: dict[str, Any]) -> None:
-        """Copy the state to the host, and begin to write it beside the training; waits for the one before."""
-        self.wait()
-        started = time.time()
+        """Copy the state to the host, and begin to write it beside the training, when the one before is written."""
+        if self._pending is not None:
+            raise RuntimeError("a state is being written; wait for it first")
+        started = self._begun = time.time()
         copy = engine.host_copy()
         copied = time.time()
         self._pending = self._writer.submit(self._write, copy, images, loop, started, copied - started)
@@ -91,20 +107,20 @@ class Checkpoints:
         """Write this rank's part, and publish the state on rank 0 when all ranks have confirmed theirs."""
         staged = self._new_folder(images)
         own = self._written(copy, staged)
-        reports: list[list[Written] | UserError] = [[] for _ in range(self._world_size)]
+        reports: list[list[Written] | Refusal] = [[] for _ in range(self._world_size)]
         dist.all_gather_object(reports, own, group=self._group)
-        refusals = [report for report in (own, *reports) if isinstance(report, UserError)]
-        if refusals:
-            raise refusals[0]
+        for report in (own, *reports):
+            if isinstance(report, Refusal):
+                report.throw()
         if dist.get_rank() == 0:
             files = [file for report in reports if isinstance(report, list) for file in report]
             try:
                 self._publish(staged, files, images, loop)
-            except OSError as error:
-                raise self._refusal(staged, error) from error
+            except (OSError, UserError) as error:
+                self._refusal(staged, error.__cause__ or error).throw()
         return Saved(images, copy_seconds, time.time() - started)
 
-    def _written(self, copy: HostCopy, staged: Path) -> list[Written] | UserError:
+    def _written(self, copy: HostCopy, staged: Path) -> "list[Written] | Refusal":
         """Write this rank's part and return its files, or the reason for which the disk does not take them."""
         try:
             files = _describe(copy.write(staged), staged)
@@ -121,7 +137,7 @@ class Checkpoints:
         On a node that has cached a name from an earlier save it may still mean the state that was published since. And
         an attempt whose node Slurm has given up may still be writing into its folder.
         """
-        shared: list[str | UserError] = [f".staged-{self._attempt.number}-{images}-{atomic.unused()}"]
+        shared: list[str | Refusal] = [f".staged-{self._attempt.number}-{images}-{atomic.unused()}"]
         if dist.get_rank() == 0:
             try:
                 self._clear_staged()
@@ -129,9 +145,9 @@ class Checkpoints:
             except OSError as error:
                 shared = [self._refusal(self._folder, error)]
         dist.broadcast_object_list(shared, src=0, group=self._group)
-        if isinstance(shared[0], UserError):
-            raise shared[0]
-        return self._folder / shared[0]
+        if isinstance(shared[0], Refusal):
+            shared[0].throw()
+        return self._folder / str(shared[0])
 
     def _clear_staged(self) -> None:
         """Remove what earlier attempts left half-written, and nothing of a later one."""
@@ -140,15 +156,18 @@ class Checkpoints:
             if number.isdigit() and int(number) <= self._attempt.number:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _refusal(self, staged: Path, error: Exception) -> UserError:
-        """Make the error for a state that could not be written, after removing what was staged of it."""
+    def _refusal(self, staged: Path, error: BaseException) -> "Refusal":
+        """Describe why a state could not be written, after removing what was staged of it."""
         free = atomic.free_bytes(self._folder)
         if staged != self._folder:
             shutil.rmtree(staged, ignore_errors=True)
         needed = max((sum(file.size for file in _files(state)) for _, state in self._states()), default=0)
         size = f" of about {needed} bytes" if needed else ""
         reason = getattr(error, "strerror", None) or error
-        return UserError(f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})")
+        text = f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})"
+        # safetensors tells the number only in its words.
+        told = re.search(r"os error (\d+)", str(error))
+        return Refusal(text, int(told[1]) if told else getattr(error, "errno", None))
 
     def agree_on_newest(self) -> tuple[list[Path], dict[str, Any]] | None:
         """Agree on the newest intact state, on all ranks: its files and its content; None where no state is intact.
@@ -157,12 +176,12 @@ class Checkpoints:
         files' digests, which takes as long as reading them.
         """
         shared = [self.candidates() if dist.get_rank() == 0 else []]
-        dist.broadcast_object_list(shared, src=0, group=self._group)
+        dist.broadcast_object_list(shared, src=0)
         for folder, state in shared[0]:
             files = _files(state)
             own = files[dist.get_rank() :: self._world_size]
             faults: list[str | None] = [None] * self._world_size
-            dist.all_gather_object(faults, _fault(folder, own), group=self._group)
+            dist.all_gather_object(faults, _fault(folder, own))
             fault = next(filter(None, faults), None)
             if fault is None:
                 return [folder / file.name for file in files], state
@@ -189,6 +208,7 @@ class Checkpoints:
             "format": FORMAT,
             "images": images,
             "trajectory": self._trajectory,
+            "attempt": self._attempt.number,
             "world_size": self._world_size,
             **self._resources,
             "files": [asdict(file) for file in files],

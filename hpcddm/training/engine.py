@@ -131,14 +131,15 @@ class Engine:
 
     def host_copy(self) -> "HostCopy":
         """Copy this rank's part of the training state to its host; valid until the next call."""
+        if not self._is_sharded and dist.get_rank() > 0:
+            # Without ZeRO all ranks have the same.
+            return HostCopy({}, [], [])
         averages = {name: average.shards for name, average in self._averages.items()}
         kinds = {MASTER: masters.master_weights(self._engine)} | averages | masters.moments(self._engine)
-        self._host = {kind: _copied(shards, self._host.get(kind)) for kind, shards in kinds.items()}
+        self._host = {kind: _copied(own, self._host.get(kind)) for kind, own in kinds.items()}
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        # Without ZeRO all ranks have the same.
-        slices = masters.slices(self._engine) if self._is_sharded or dist.get_rank() == 0 else []
-        return HostCopy(self._host, masters.steps(self._engine), slices)
+        return HostCopy(self._host, masters.steps(self._engine), masters.slices(self._engine))
 
     def load(self, files: list[Path]) -> None:
         """Continue from the files of a training state, which any number of ranks wrote in any stage of ZeRO."""

@@ -112,18 +112,21 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
                 log.look(task.looks.take(engine, device), progress)
             # Before any state that lies beyond it.
             kept_weights.write_snapshots(engine, progress)
-            watchdog.touch()
+            saving_seconds = checkpoints.saving_seconds
+            if saving_seconds is None or saving_seconds < 60 * unit.watchdog_minutes:
+                watchdog.touch()
 
             if not is_agreed:
                 continue
-            is_stale = time.time() - saved_at > 60 * training.checkpoint_minutes and not checkpoints.is_saving
-            stop, save = agreement.reach(unit.stop.reason is not None, is_stale and ranks.rank == 0)
+            is_save_due = time.time() - saved_at > 60 * training.checkpoint_minutes and saving_seconds is None
+            stop, save = agreement.reach(unit.stop.reason is not None, is_save_due and ranks.rank == 0)
+            _report(checkpoints.wait() if stop or save or is_last else checkpoints.finished(), progress, log, unit)
             if stop or save or is_last:
                 saved_at = time.time()
                 _save(engine, progress, mean_loss, checkpoints)
-            saved = checkpoints.wait() if stop or is_last else checkpoints.finished()
-            if saved:
-                _report(saved, progress, log, unit)
+            if stop or is_last:
+                watchdog.touch()
+                _report(checkpoints.wait(), progress, log, unit)
             if stop:
                 process_group.leave()
                 raise Stopped(unit.stop.reason or "a stop was requested of another rank")
@@ -208,8 +211,10 @@ def _save(engine: Engine, progress: Progress, mean_loss: MeanLoss, checkpoints: 
     checkpoints.save(engine, progress.images, asdict(progress))
 
 
-def _report(saved: Saved, progress: Progress, log: TrainingLog, unit: Unit) -> None:
-    """Report a published state, and leave that long before the allocation ends to write another one."""
+def _report(saved: Saved | None, progress: Progress, log: TrainingLog, unit: Unit) -> None:
+    """Report a published state, if there is one, and leave before the allocation ends in time to write another one."""
+    if saved is None:
+        return
     unit.attempt.results["images"] = saved.images
     unit.stop.reserve_seconds(2 * saved.seconds)
     log.saved(progress, saved)

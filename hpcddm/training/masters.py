@@ -335,11 +335,11 @@ def steps(engine: "DeepSpeedEngine") -> list[float | None]:
     return [None if state.get(STEP) is None else float(state[STEP]) for state in kept]
 
 
-def set_moments(engine: "DeepSpeedEngine", number: int, moments: dict[str, torch.Tensor], step: float | None) -> None:
+def set_moments(engine: "DeepSpeedEngine", number: int, kept: dict[str, torch.Tensor], step: float | None) -> None:
     """Have the optimizer go on with these tensors of a shard, and after so many steps."""
     shard = master_weights(engine)[number]
     counted = {} if step is None else {STEP: torch.tensor(step, dtype=torch.float32, device=shard.device)}
-    _base_optimizer(engine).state[shard] = moments | counted
+    _base_optimizer(engine).state[shard] = kept | counted
 
 
 def _base_optimizer(engine: "DeepSpeedEngine") -> torch.optim.Optimizer:

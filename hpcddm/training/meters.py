@@ -39,7 +39,7 @@ class Progress:
             self.resources.append((self.images, *now))
 
     def changes(self) -> dict[str, list[dict[str, int]]]:
-        """Return the resources by name, if they changed on the way; then the weights are those of none to the bit."""
+        """Return the resources by name, if they changed on the way; the weights are then exact to rounding alone."""
         names = ("images", "ranks", "zero_stage", "micro_batches")
         listed = [dict(zip(names, values, strict=True)) for values in self.resources]
         return {"resources": listed} if len(listed) > 1 else {}

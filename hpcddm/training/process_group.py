@@ -1,6 +1,7 @@
 """Process group of a unit's ranks: rank 0 takes a free port and announces it in the attempt's folder."""
 
 import os
+import re
 from datetime import timedelta
 from functools import partial
 
@@ -59,6 +60,10 @@ def leave() -> None:
 
 def _choose_interface(unit: Unit) -> None:
     interface = "lo" if unit.ranks.nodes == 1 else unit.network_interface
+    named = os.environ.get("NCCL_SOCKET_IFNAME", "")
+    if not interface and re.fullmatch(r"\w+", named):
+        # Trainings on GPUs talk by both: their hosts agree by gloo.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", named)
     if interface:
         # A user's own choice, from the site's setup lines, stands: NCCL may use several networks at once.
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):

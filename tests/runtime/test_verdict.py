@@ -9,7 +9,7 @@ import pytest
 
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, open_attempt
+from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, attempts, open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.spec import Spec
 from hpcddm.runtime.verdict import FRUITLESS, parse_job
@@ -38,7 +38,8 @@ class Unit:
         if reached is not None:
             state = self.run.unit(KEY) / "state" / f"images-{reached:012d}"
             state.mkdir(parents=True)
-            (state / "state.json").write_text(json.dumps({"images": reached, "trajectory": trajectory}))
+            saved = {"images": reached, "trajectory": trajectory, "attempt": len(attempts(self.run.logs(KEY))) + 1}
+            (state / "state.json").write_text(json.dumps(saved))
         if ended is not None or begun is not None:
             own = open_attempt(self.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.{self.restart}"))
             if begun is not None:
@@ -211,6 +212,13 @@ def test_progress_in_between_starts_the_count_anew(unit):
     said += [unit.attempt(CRASHED, begun=64), unit.attempt(CRASHED, begun=64)]
     assert [one[0] for one in said] == ["requeue"] * 5
     assert unit.attempt(CRASHED, begun=64)[0] == "gave up"
+
+
+def test_a_state_that_an_earlier_training_left_and_nobody_can_use_is_no_progress(unit):
+    state = unit.run.unit(KEY) / "state" / "images-000000001000"
+    state.mkdir(parents=True)
+    (state / "state.json").write_text(json.dumps({"images": 1000, "trajectory": "f", "attempt": 99}))
+    assert [unit.attempt(CRASHED, begun=0)[0] for _ in range(FRUITLESS)][-1] == "gave up"
 
 
 def test_who_dies_before_its_first_step_counts(unit):

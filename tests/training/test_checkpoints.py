@@ -4,14 +4,16 @@ import errno
 import json
 import os
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
 import torch.distributed as dist
+from safetensors import SafetensorError
 
 from hpcddm.errors import UserError
+from hpcddm.rundir import training_states
 from hpcddm.runtime.attempt import Superseded, open_attempt
+from hpcddm.runtime.entry import LASTING
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
 
@@ -156,28 +158,35 @@ def test_the_training_goes_on_while_a_state_is_written_and_is_told_of_it_once(tm
 
     checkpoints = Checkpoints(unit(tmp_path, "mine"), 10**9)
     checkpoints.save(Slow(), 10, {})
-    assert begun.wait(30) and checkpoints.is_saving and checkpoints.finished() is None
+    assert begun.wait(30) and checkpoints.saving_seconds >= 0 and checkpoints.finished() is None
     assert not list(tmp_path.glob("images-*"))
     go_on.set()
     state = checkpoints.wait()
     assert state.images == 10 and state.copy_seconds <= state.seconds
-    assert checkpoints.finished() is None and not checkpoints.is_saving
+    assert checkpoints.finished() is None and checkpoints.saving_seconds is None
 
 
-def test_two_states_are_never_written_at_once(tmp_path):
-    at_work, most = 0, 0
-
-    class Counting(Writer):
-        def write(self, folder):
-            nonlocal at_work, most
-            at_work += 1
-            most = max(most, at_work)
-            time.sleep(0.05)
-            files = super().write(folder)
-            at_work -= 1
-            return files
-
+def test_no_state_is_begun_while_another_is_written(tmp_path):
     checkpoints = Checkpoints(unit(tmp_path, "mine"), 10**9)
-    for images in (10, 20, 30):
-        checkpoints.save(Counting(), images, {})
-    assert checkpoints.wait().images == 30 and most == 1
+    checkpoints.save(Writer(), 10, {})
+    with pytest.raises(RuntimeError, match="wait for it first"):
+        checkpoints.save(Writer(), 20, {})
+    assert checkpoints.wait().images == 10
+
+
+@pytest.mark.parametrize("code, is_lasting", [(errno.EIO, False), (errno.ENOSPC, True)])
+def test_another_attempt_may_overcome_an_error_of_the_file_system_that_passes(tmp_path, code, is_lasting):
+    class Failing(Writer):
+        def write(self, folder):
+            raise SafetensorError(f"Error while serializing: I/O error: {os.strerror(code)} (os error {code})")
+
+    with pytest.raises(UserError, match="cannot save the training state") as caught:
+        saved(Checkpoints(unit(tmp_path, "mine"), 10**9), Failing(), 10)
+    assert (caught.value.__cause__.errno in LASTING) == is_lasting
+
+
+def test_no_state_of_a_longer_training_is_continued(tmp_path):
+    save(tmp_path, "mine", 10, 20)
+    assert Checkpoints(unit(tmp_path, "mine"), 15).agree_on_newest()[1]["images"] == 10
+    training_states.close(tmp_path, "mine", 15, keep=True)
+    assert [path.name for path in tmp_path.glob("images-*")] == ["images-000000000010"]
