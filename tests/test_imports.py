@@ -195,7 +195,7 @@ def test_looking_at_a_run_imports_no_torch(tmp_path, verb):
 
 
 def test_a_training_does_not_import_the_compiler_of_torch_for_an_optimiser_that_it_has_not():
-    code = "import torch; from hpcddm.training import masters; masters.import_deepspeed(torch.device('cpu'))\n"
+    code = "import torch; from hpcddm.training import corrections; corrections.import_deepspeed(torch.device('cpu'))\n"
     code += "from deepspeed.runtime.zero.utils import is_zero_supported_optimizer\n"
     code += "from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam"
     assert heavy_modules(code, "torch._inductor", "torch._dynamo") == "heavy ['torch']"

@@ -12,7 +12,7 @@ from torch import nn
 
 from hpcddm.pipeline.snapshots import USUAL
 from hpcddm.runtime.environment import Ranks
-from hpcddm.training import masters, shards
+from hpcddm.training import corrections, masters, shards
 from hpcddm.training.ema import Ema, update_weights
 from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
@@ -49,8 +49,8 @@ class Engine:
         micro_batches: int = 1,
         optimizer_of: OptimizerOf | None = None,
     ) -> None:
-        deepspeed = masters.import_deepspeed(device)
-        masters.require_precision(training.precision)
+        deepspeed = corrections.import_deepspeed(device)
+        corrections.require_precision(training.precision)
         self._training, self.micro_batches, self._is_sharded = training, micro_batches, zero_stage > 0
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name: parameter.numel() for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -64,7 +64,7 @@ class Engine:
             "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(BUCKET, sum(trained.values()))},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
-            "fp16": {"enabled": training.precision == "fp16"} | masters.LOSS_SCALING,
+            "fp16": {"enabled": training.precision == "fp16"} | corrections.LOSS_SCALING,
             # In bf16 the small gradients of one micro batch, or rank, would be lost in the sum of all.
             "data_types": {"grad_accum_dtype": "fp32"} if zero_stage else {},
             "communication_data_type": "fp32",
@@ -73,7 +73,7 @@ class Engine:
         self._engine, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
-        masters.adapt(self._engine)
+        corrections.adapt(self._engine)
         self.model = self._engine
         self._update_weights = update_weights(training)
         self._averages = {name: Ema(masters.master_weights(self._engine)) for name in self._update_weights}
@@ -95,8 +95,8 @@ class Engine:
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate(images_seen, self._training)
         self._engine.step()
-        masters.forget_gradients(self._engine)
-        made = masters.was_made(self._engine)
+        corrections.forget_gradients(self._engine)
+        made = corrections.was_made(self._engine)
         if made is not False:
             weights = masters.master_weights(self._engine)
             for name, weight in self._update_weights.items():
@@ -119,7 +119,7 @@ class Engine:
 
         None before the first step and after one that was not made.
         """
-        return masters.gradient_norm(self._engine)
+        return corrections.gradient_norm(self._engine)
 
     def scaler_state(self) -> dict[str, float]:
         """Return what the loss scale of fp16 depends on: small values that belong to a training state."""

@@ -1,77 +1,25 @@
-"""DeepSpeed's names that are not its public interface; no other file of hpcddm knows them."""
+"""Where DeepSpeed keeps weights, moments and the loss scale of fp16, in each stage of ZeRO.
+
+Beside corrections.py the only file that knows names which are not DeepSpeed's public interface.
+"""
 
 import math
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
-from types import ModuleType
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from hpcddm.errors import require
 from hpcddm.training.shards import Slice
 
 if TYPE_CHECKING:
     from deepspeed import DeepSpeedEngine
-    from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 
-UNWATCHED = ("cuda",)
-"""Devices on which a step of ZeRO-1 in bf16 is made without waiting for them."""
-CLIP_EPS = 1e-6
-"""Term that DeepSpeed adds to a norm by which it divides."""
 STEP = "step"
 """Name under which torch's optimizers count their steps."""
-
-
-LOSS_SCALING = {"initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 1, "min_loss_scale": 1}
-"""Loss scale of fp16: from 2^16 halved in every step that overflows, doubled after 1000 that do not."""
 SCALER_STATE = ("cur_scale", "cur_iter", "last_overflow_iter")
-
-
-def import_deepspeed(device: torch.device) -> ModuleType:
-    """Import DeepSpeed for this device; on CPU without compiling anything."""
-    if device.type == "cpu":
-        os.environ["DS_ACCELERATOR"] = "cpu"
-    import deepspeed
-    import deepspeed.ops
-
-    if device.type == "cpu":
-        # DeepSpeed would compile a shared-memory op at start (29 s, and it needs a compiler) that training never uses.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    _import_muon_uncompiled()
-    return deepspeed
-
-
-def require_precision(precision: str) -> None:
-    """Raise `UserError` for a precision in which DeepSpeed does not train on this device."""
-    from deepspeed.accelerator import get_accelerator
-
-    require(
-        precision != "fp16" or get_accelerator().is_fp16_supported(),
-        "precision: fp16 needs a GPU; set gpus_per_node of this stage in the site, or precision: bf16 or fp32",
-    )
-
-
-def _import_muon_uncompiled() -> None:
-    """Import the optimiser Muon without torch's compiler.
-
-    DeepSpeed imports it whatever the optimiser is, and it wraps its kernels for the compiler, whose import would make
-    every start of every rank seconds longer. They are never called here.
-    """
-    from deepspeed.runtime import compiler
-
-    wrap = compiler.compile
-    compiler.compile = lambda: compiler.dummy_decorator
-    try:
-        # A DeepSpeed that has other names imports it later, as it would have done.
-        with suppress(ImportError, AttributeError):
-            import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
-    finally:
-        compiler.compile = wrap
 
 
 def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
@@ -81,7 +29,7 @@ def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
         return optimizer.fp32_partitioned_groups_flat
     if stage == 0:
         return [weight for group in optimizer.param_groups for weight in group["params"]]
-    return optimizer.fp32_groups_flat_partition if _is_bf16(engine) else optimizer.single_partition_of_fp32_groups
+    return optimizer.fp32_groups_flat_partition if is_bf16(engine) else optimizer.single_partition_of_fp32_groups
 
 
 def pieces(engine: "DeepSpeedEngine", number: int) -> Iterator[tuple[slice, list[nn.Parameter]]]:
@@ -95,10 +43,10 @@ def pieces(engine: "DeepSpeedEngine", number: int) -> Iterator[tuple[slice, list
             offset += parameter.partition_numel()
     elif stage == 0:
         whole = [group["params"] for group in optimizer.param_groups]
-        groups = optimizer.fp16_groups if _is_low_precision(engine) else whole
+        groups = optimizer.fp16_groups if is_low_precision(engine) else whole
         yield slice(None), [[weight for group in groups for weight in group][number]]
     else:
-        yield slice(None), (optimizer.bf16_groups if _is_bf16(engine) else optimizer.bit16_groups)[number]
+        yield slice(None), (optimizer.bf16_groups if is_bf16(engine) else optimizer.bit16_groups)[number]
 
 
 def in_shapes(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> Iterator[tuple[nn.Parameter, torch.Tensor]]:
@@ -133,205 +81,46 @@ def slices(engine: "DeepSpeedEngine") -> list[Slice]:
     return [part for part in held if part.length > 0]
 
 
-def adapt(engine: "DeepSpeedEngine") -> None:
-    """Correct what DeepSpeed does in some stages, and do what it does tensor by tensor for all tensors at once.
-
-    Without ZeRO: in low precision it makes a step with zero gradients before the first one, which is undone; in fp32 it
-    makes steps that are not finite, which are left out. In ZeRO-1 and bf16 the loops over tensors took a tenth of the
-    step of a small network on a CPU; all values are the same but the gradient's norm, which differs by rounding.
-    In fp16 it divides gradients by the loss scale of the next step, which can be twice theirs; and without ZeRO by a
-    scale that no loss was multiplied by.
-    """
-    if engine.zero_optimization_stage() == 0:
-        if _is_low_precision(engine):
-            engine.optimizer.refresh_fp32_params()
-            engine.optimizer.state.clear()
-        else:
-            engine.clip_fp32_gradients = partial(_clip, engine)
-    if _is_bf16(engine):
-        _handle_tensors_together(engine)
-    if engine.fp16_enabled():
-        _scale_losses(engine)
-
-
-def forget_gradients(engine: "DeepSpeedEngine") -> None:
-    """Forget the gradients of a step; ZeRO-3 would use those of parameters that get none in the next one again."""
-    if engine.zero_optimization_stage() == 3:
-        engine.optimizer.grad_partitions_flat_buffer.zero_()
-
-
-def _handle_tensors_together(engine: "DeepSpeedEngine") -> None:
-    """Replace loops over single tensors, and the messages of a single rank to itself."""
-    optimizer = engine.optimizer
-    optimizer.update_hp_grads = partial(_accumulate, optimizer, _shaped_gradients(optimizer))
-    optimizer.get_grads_for_norm = partial(_flat_gradients, optimizer)
-    optimizer.clear_hp_grads = partial(_forget_flat_gradients, optimizer)
-    if optimizer.fp32_groups_gradients_flat[0].device.type in UNWATCHED:
-        optimizer.step = partial(_step_unwatched, optimizer)
-    if dist.get_world_size() == 1:
-        engine.allreduce_gradients = _nothing
-        optimizer.update_lp_params = partial(_round_weights, optimizer)
-
-
-def _clip(engine: "DeepSpeedEngine") -> None:
-    """Clip fp32 gradients without ZeRO, and take them away where they are not finite, which DeepSpeed does not do."""
-    weights = [weight for group in engine.optimizer.param_groups for weight in group["params"]]
-    norm = nn.utils.clip_grad_norm_(weights, engine.gradient_clipping(), foreach=True)
-    engine.optimizer._global_grad_norm = norm
-    engine.optimizer.overflow = not bool(norm.isfinite())
-    if engine.optimizer.overflow:
-        for weight in weights:
-            weight.grad = None
-
-
-def _is_bf16(engine: "DeepSpeedEngine") -> bool:
+def is_bf16(engine: "DeepSpeedEngine") -> bool:
     """Tell if the optimizer is the one of ZeRO-1 that keeps fp32 gradients of bf16 weights."""
     from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 
     return isinstance(engine.optimizer, BF16_Optimizer)
 
 
-def _shaped_gradients(optimizer: "BF16_Optimizer") -> list[list[torch.Tensor]]:
-    """View the flat fp32 gradients of each group in the shapes of its parameters."""
-    groups = zip(optimizer.fp32_groups_gradients, optimizer.bf16_groups, strict=True)
-    return [
-        [flat.view(weight.shape) for flat, weight in zip(gradients, weights, strict=True)]
-        for gradients, weights in groups
-    ]
-
-
-@torch.no_grad()
-def _accumulate(optimizer: "BF16_Optimizer", shaped: list[list[torch.Tensor]], clear_lp_grads: bool = False) -> None:
-    """Add the bf16 gradients of a micro batch to the fp32 ones; those of the first one in a step replace them.
-
-    shaped: views of the fp32 gradients by group, in the shapes of its parameters.
-    """
-    for group, (gradients, weights) in enumerate(zip(shaped, optimizer.bf16_groups, strict=True)):
-        there = [
-            (full, weight.grad) for full, weight in zip(gradients, weights, strict=True) if weight.grad is not None
-        ]
-        own, added = [full for full, _ in there], [gradient for _, gradient in there]
-        is_first = not any(optimizer.fp32_groups_has_gradients[group])
-        if is_first and len(added) == len(weights):
-            torch._foreach_copy_(own, added)
-        else:
-            if is_first:
-                optimizer.fp32_groups_gradients_flat[group].zero_()
-            torch._foreach_add_(own, added)
-        optimizer.fp32_groups_has_gradients[group] = [True] * len(weights)
-        if clear_lp_grads:
-            torch._foreach_zero_(added)
-
-
-def _flat_gradients(optimizer: "BF16_Optimizer", for_clipping: bool = False) -> Any:
-    """Return the flat gradients; for the norm also those of experts in the sense of MoE, of which there are none."""
-    flat = optimizer.fp32_groups_actual_gradients_flat
-    return flat if for_clipping else (flat, {})
-
-
-def _forget_flat_gradients(optimizer: "BF16_Optimizer") -> None:
-    """Have the next gradients replace those of this step, instead of adding them to zeros."""
-    for group, gradients in enumerate(optimizer.fp32_groups_gradients):
-        optimizer.fp32_groups_has_gradients[group] = [False] * len(gradients)
-
-
-@torch.no_grad()
-def _round_weights(optimizer: "BF16_Optimizer") -> None:
-    """Copy the fp32 weights of a rank that has all of them to the bf16 ones."""
-    for (rounded,), full in zip(optimizer.bf16_partitioned_groups, optimizer.fp32_groups_flat_partition, strict=True):
-        rounded.copy_(full)
-
-
-def _nothing(*_: object, **__: object) -> None:
-    """Do nothing."""
-
-
-def _scale_losses(engine: "DeepSpeedEngine") -> None:
-    """Scale losses without ZeRO as with it, and change the scale after a step; the loop knows when to give up."""
-    optimizer, backward, without_zero = engine.optimizer, engine.backward, engine.zero_optimization_stage() == 0
-    step, update = optimizer.step, optimizer._update_scale
-    optimizer._update_scale = _nothing
-    _scaler(engine).raise_error_at_min_scale = False
-
-    def step_then_update(*arguments: object) -> None:
-        step(*arguments)
-        if without_zero:
-            optimizer._global_grad_norm /= _scaler(engine).cur_scale
-        update(optimizer.overflow)
-
-    optimizer.step = step_then_update
-    if without_zero:
-        engine.backward = lambda loss: backward(loss * _scaler(engine).cur_scale)
-
-
 def scaler_state(engine: "DeepSpeedEngine") -> dict[str, float]:
     """Return what the loss scale of fp16 depends on; nothing in other precisions, which scale no loss."""
-    scaler = _scaler(engine) if engine.fp16_enabled() else None
+    scaler = loss_scaler(engine) if engine.fp16_enabled() else None
     return {} if scaler is None else {name: getattr(scaler, name) for name in SCALER_STATE}
 
 
 def set_scaler_state(engine: "DeepSpeedEngine", state: dict[str, float]) -> None:
     """Have the loss scale go on from `scaler_state`."""
     for name, value in state.items():
-        setattr(_scaler(engine), name, value)
+        setattr(loss_scaler(engine), name, value)
 
 
-def _scaler(engine: "DeepSpeedEngine") -> Any:
+def loss_scaler(engine: "DeepSpeedEngine") -> Any:
     """Return the object that knows the loss scale of fp16."""
     optimizer = engine.optimizer
     return optimizer.loss_scale_config if engine.zero_optimization_stage() == 0 else optimizer.loss_scaler
 
 
-def _is_low_precision(engine: "DeepSpeedEngine") -> bool:
+def is_low_precision(engine: "DeepSpeedEngine") -> bool:
+    """Tell if the network computes in bf16 or fp16."""
     return engine.bfloat16_enabled() or engine.fp16_enabled()
-
-
-@torch.no_grad()
-def _step_unwatched(optimizer: "BF16_Optimizer") -> None:
-    """Make a step of which the host reads nothing: AdamW's kernel leaves out one whose gradient is not finite.
-
-    DeepSpeed's own waits for the GPU, to read the gradient's norm, before it launches the rest of the step; all values
-    are the same.
-    """
-    gradients, base = optimizer.fp32_groups_actual_gradients_flat, optimizer.optimizer
-    norm = torch.stack([gradient.norm() for gradient in gradients]).pow(2).sum().pow(0.5)
-    torch._foreach_mul_(gradients, (optimizer.clip_grad / (norm + CLIP_EPS)).clamp(max=1.0))
-    base.found_inf = norm.isfinite().logical_not().float()
-    partitions = zip(optimizer.fp32_groups_flat_partition, optimizer.fp32_groups_gradient_flat_partition, strict=True)
-    for weights, gradient in partitions:
-        weights.grad = gradient
-    base.step()
-    optimizer._global_grad_norm = norm
-    optimizer.update_lp_params()
-    optimizer.clear_hp_grads()
-
-
-def was_made(engine: "DeepSpeedEngine") -> bool | torch.Tensor:
-    """Tell if the last step changed anything, as the gradients of all ranks were finite; unread on its device, ()."""
-    found_inf = getattr(_base_optimizer(engine), "found_inf", None)
-    return not getattr(engine.optimizer, "overflow", False) if found_inf is None else found_inf == 0
-
-
-def gradient_norm(engine: "DeepSpeedEngine") -> float | None:
-    """Return the L2 norm of the last step's gradient over all ranks, before clipping; waits for the device.
-
-    DeepSpeed computes it in every step to clip the gradient. None before the first step and after one that was skipped.
-    """
-    norm = engine.get_global_grad_norm()
-    value = math.inf if norm is None else float(norm)
-    return value if math.isfinite(value) else None
 
 
 def moments(engine: "DeepSpeedEngine") -> dict[str, list[torch.Tensor | None]]:
     """Return what the optimizer keeps for every value of the shards in `master_weights`; None before its first step."""
-    kept = [_base_optimizer(engine).state.get(shard, {}) for shard in master_weights(engine)]
+    kept = [base_optimizer(engine).state.get(shard, {}) for shard in master_weights(engine)]
     names = sorted({name for state in kept for name, value in state.items() if name != STEP and value is not None})
     return {name: [state.get(name) for state in kept] for name in names}
 
 
 def steps(engine: "DeepSpeedEngine") -> list[float | None]:
     """Return the number of steps of each shard in `master_weights`; None where the optimizer counts none, so far."""
-    kept = [_base_optimizer(engine).state.get(shard, {}) for shard in master_weights(engine)]
+    kept = [base_optimizer(engine).state.get(shard, {}) for shard in master_weights(engine)]
     return [None if state.get(STEP) is None else float(state[STEP]) for state in kept]
 
 
@@ -339,10 +128,10 @@ def set_moments(engine: "DeepSpeedEngine", number: int, kept: dict[str, torch.Te
     """Have the optimizer go on with these tensors of a shard, and after so many steps."""
     shard = master_weights(engine)[number]
     counted = {} if step is None else {STEP: torch.tensor(step, dtype=torch.float32, device=shard.device)}
-    _base_optimizer(engine).state[shard] = kept | counted
+    base_optimizer(engine).state[shard] = kept | counted
 
 
-def _base_optimizer(engine: "DeepSpeedEngine") -> torch.optim.Optimizer:
+def base_optimizer(engine: "DeepSpeedEngine") -> torch.optim.Optimizer:
     """Return torch's optimizer, which without ZeRO in fp32 is DeepSpeed's as well."""
     return getattr(engine.optimizer, "optimizer", engine.optimizer)
 
@@ -353,7 +142,7 @@ def shown(engine: "DeepSpeedEngine", shards: list[torch.Tensor]) -> Iterator[Non
 
     Collective, as is the return to the trained weights at the end.
     """
-    if engine.zero_optimization_stage() == 0 and not _is_low_precision(engine):
+    if engine.zero_optimization_stage() == 0 and not is_low_precision(engine):
         weights = master_weights(engine)
         trained = [weight.detach().clone() for weight in weights]
         with torch.no_grad():
@@ -381,11 +170,11 @@ def set_network(engine: "DeepSpeedEngine", shards: list[torch.Tensor]) -> None:
         if optimizer.persistent_parameters:
             optimizer.persistent_parameters[0].all_gather(optimizer.persistent_parameters)
     elif stage > 0:
-        name = "fp32_groups_flat_partition" if _is_bf16(engine) else "single_partition_of_fp32_groups"
+        name = "fp32_groups_flat_partition" if is_bf16(engine) else "single_partition_of_fp32_groups"
         trained = getattr(optimizer, name)
         setattr(optimizer, name, shards)
         optimizer.update_lp_params()
         setattr(optimizer, name, trained)
-    elif _is_low_precision(engine):
+    elif is_low_precision(engine):
         rounded = [weight for group in optimizer.fp16_groups for weight in group]
         torch._foreach_copy_(rounded, shards)

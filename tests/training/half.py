@@ -2,10 +2,10 @@
 
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 
-from hpcddm.training import masters
+from hpcddm.training import corrections
 
 
 def allow_fp16(window: int, allowed: bool = True) -> None:
     """Allow it in this process, or refuse it, and double the loss scale after so many steps."""
     CPU_Accelerator.is_fp16_supported = lambda self: allowed
-    masters.LOSS_SCALING["loss_scale_window"] = window
+    corrections.LOSS_SCALING["loss_scale_window"] = window

@@ -29,7 +29,7 @@ from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
-from hpcddm.training import loop, masters, outcomes
+from hpcddm.training import corrections, loop, outcomes
 from hpcddm.training.engine import Engine
 from hpcddm.training.looks import Look, Looks
 from hpcddm.training.meters import peak_memory_gib
@@ -298,10 +298,10 @@ def main(root: Path) -> dict:
             name = f"stage {stage}, {precision}, {len(stops)} stops"
             changes = {"precision": precision, "snapshots": SNAPSHOTS}
             found[name] = pairs.chain(name, stops, bad, {"zero_stage": stage}, looks=bool(stops), **changes)
-    watched, masters.UNWATCHED = masters.UNWATCHED, ("cpu",)
+    watched, corrections.UNWATCHED = corrections.UNWATCHED, ("cpu",)
     found["unwatched"] = pairs.chain("unwatched", [3, 2], bad, precision="bf16", snapshots=SNAPSHOTS)
     found["read in steps"] = pairs.reads()
-    masters.UNWATCHED = watched
+    corrections.UNWATCHED = watched
     names = ("world_size", "zero_stage", "micro_batch")
     shapes = [dict(zip(names, shape, strict=True)) for shape in ELASTIC]
     found["elastic"] = pairs.chain("elastic", [3, 5, 2], bad, shapes, log_images=3 * BATCH)
