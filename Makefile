@@ -18,7 +18,7 @@ help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
-	@echo "make gpu-check     devices, NCCL and a short run on the GPUs of this machine; an error where it has none"
+	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
 	@echo "make benchmarks    the figures of docs/results.md about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    three real Slurm clusters on this machine; make testbed-down removes them"
 	@echo "make lint          ruff and mypy"
@@ -36,7 +36,8 @@ test-long: $(VENV)/installed-test
 	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 bash tests/run.sh -m 'long or slurm'
 
 gpu-check: $(VENV)/installed-test
-	@$(VENV)/bin/python -m pytest -m gpu tests/gpu
+	@status=0; $(VENV)/bin/python -m pytest -m gpu tests/gpu || status=1; \
+		$(VENV)/bin/python -m tests.benchmarks.gpu_table || status=1; exit $$status
 
 benchmarks: $(VENV)/installed-test
 	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh

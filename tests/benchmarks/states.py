@@ -27,6 +27,14 @@ OVERRIDES = ("data.image_size=28", "experts.model.width=768", "experts.model.dep
 OVERRIDES += ("experts.model.patch=7",)
 
 
+def states_in(folder: Path, ranks: Ranks) -> Checkpoints:
+    """States of a training without end, in a folder."""
+    attempt = open_attempt(folder / "logs", ranks)
+    resources = {"zero_stage": 1, "micro_batch": None}
+    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
+    return Checkpoints(unit, 10**9)
+
+
 class Trainer:
     """One engine and its states."""
 
@@ -38,10 +46,7 @@ class Trainer:
         ranks = Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0")
         training = Training(images=10**9, batch=BATCH, learning_rate=1e-4, ema_halflife_images=1000)
         self.engine = Engine(model, training, ranks, torch.device("cpu"))
-        attempt = open_attempt(folder / "logs", ranks)
-        resources = {"zero_stage": 1, "micro_batch": None}
-        unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
-        self.checkpoints, self.images = Checkpoints(unit, 10**9), 0
+        self.checkpoints, self.images = states_in(folder, ranks), 0
         self.batch = torch.randn(BATCH, 1, 28, 28), torch.rand(BATCH), torch.zeros(BATCH, dtype=torch.long)
 
     def steps(self, count: int, save: bool) -> tuple[float, Saved | None]:

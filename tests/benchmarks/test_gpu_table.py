@@ -1,0 +1,53 @@
+"""The table of `make gpu-check`: all its lines, on a CPU and with a tiny network."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hpcddm import devices
+from tests.benchmarks import gpu_table
+from tests.benchmarks.gpu_sides import Setup
+from tests.helpers import REPOSITORY
+
+
+def test_the_table_has_a_figure_in_every_row():
+    command = [sys.executable, "-m", "tests.benchmarks.gpu_table", "--tiny", "--device", "cpu", "--rounds", "1"]
+    # Compiled blocks are tested elsewhere; compiling takes most of a minute.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    figures = {row[0]: row[1] for row in rows[2:]}
+    assert list(figures)[: len(gpu_table.TRAININGS)] == list(gpu_table.TRAININGS) and len(figures) == 12
+    assert all(float(text.split(",")[0]) > 0 for text in figures.values())
+
+
+def test_without_a_gpu_nothing_is_measured_and_that_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gpu_table"])
+    monkeypatch.setattr(devices, "visible_gpus", lambda: 0)
+    with pytest.raises(SystemExit, match="no GPU is visible to torch here, so nothing was measured: "):
+        gpu_table.main()
+
+
+def test_a_row_without_a_figure_says_why():
+    row = gpu_table._training("bf16, here", [], "failed: OutOfMemoryError", 1e12, 10**9)
+    assert row == ("bf16, here", "-", "-", "-", "failed: OutOfMemoryError")
+
+
+def test_the_share_of_the_peak_is_that_of_the_fastest_round():
+    runs = [{"rate": 100.0, "first": 1.0, "gb": 2.0, "predicted": 2.1}, {"rate": 200.0, "first": 1.0}]
+    row = gpu_table._training("bf16, here", runs, None, 1e12, 10**9)
+    assert row == ("bf16, here", "100.0, 200.0", "20.0%", "2.0 (2.1)", "first step 1.0 s")
+
+
+@pytest.mark.parametrize(("function", "reason"), [(os._exit, "ended with 3"), (pow, "TypeError"), (None, "no time")])
+def test_a_process_that_gives_no_figure_is_told_apart(function, reason):
+    setup = Setup("cpu", tiny=True, seconds=0.1)
+    with pytest.raises(gpu_table.Unmeasured, match=reason):
+        gpu_table.apart((lambda *_: function(3)) if function else _never, 0.2 if function is None else 60, setup)
+
+
+def _never(_):
+    os.read(os.pipe()[0], 1)
