@@ -69,6 +69,8 @@ class Engine:
             "data_types": {"grad_accum_dtype": "fp32"} if zero_stage else {},
             "communication_data_type": "fp32",
             "steps_per_print": 10**9,
+            # It would wait for the GPU at both ends of every step.
+            "timers": {"throughput": {"enabled": False}},
         }
         self._engine, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False

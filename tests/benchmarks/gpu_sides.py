@@ -1,7 +1,6 @@
 """What `tests.benchmarks.gpu_table` measures, each in its own process: trainings, states, placements of experts."""
 
 import copy
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
@@ -28,7 +26,7 @@ from hpcddm.training import blocks
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.engine import Engine
 from hpcddm.training.settings import Training
-from tests.benchmarks.states import states_in
+from tests.benchmarks.states import join_alone, states_in
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.models import examples
@@ -163,11 +161,7 @@ class Trainer:
         if setup.target.type == "cpu":
             # DeepSpeed refuses fp16 on most CPUs.
             allow_fp16(1000)
-        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        os.environ |= dict(zip(names, ("0", "0", "1", "127.0.0.1", "1"), strict=True))
-        backend = "nccl" if setup.target.type == "cuda" else "gloo"
-        store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
-        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+        join_alone("nccl" if setup.target.type == "cuda" else "gloo")
         model = setup.placed()
         blocks.prepare(model, every, compiled)
         settings = {"images": 10**9, "batch": setup.batch, "learning_rate": 1e-4, "ema_halflife_images": 10_000}
@@ -252,10 +246,18 @@ def unwatched_steps(setup: Setup) -> str:
     for _ in range(UNCOUNTED):
         trainer.step()
     wait(setup.target)
+    synchronize = torch.cuda.synchronize
+    # Torch's mode sees reads, and no wait for the whole device.
+    torch.cuda.synchronize = _refuse_to_wait
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for _ in range(2):
+        for _ in range(3):
             trainer.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize = synchronize
     return f"a gradient of norm {trainer.engine.gradient_norm()}"
+
+
+def _refuse_to_wait(*_: object) -> None:
+    raise RuntimeError("a step waits for the whole device")

@@ -7,6 +7,7 @@ of the copies to the host, for which the training stands still, and what the sav
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,14 @@ def states_in(folder: Path, ranks: Ranks) -> Checkpoints:
     resources = {"zero_stage": 1, "micro_batch": None}
     unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
     return Checkpoints(unit, 10**9)
+
+
+def join_alone(backend: str) -> None:
+    """Make a process group of this process alone, and say so to DeepSpeed."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    os.environ |= dict(zip(names, ("0", "0", "1", "127.0.0.1", "1"), strict=True))
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
+    dist.init_process_group(backend, store=store, rank=0, world_size=1)
 
 
 class Trainer:
@@ -71,7 +80,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    join_alone("gloo")
     trainer = Trainer(arguments.folder)
     trainer.steps(UNCOUNTED, save=True)
     without, beside, copies, wholes = 0.0, 0.0, 0.0, 0.0
