@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from hpcddm import devices
-from hpcddm.training import masters
+from hpcddm.training import corrections
 from tests.benchmarks import gpu_sides
 from tests.benchmarks.gpu_sides import Setup
 
@@ -156,7 +156,7 @@ def main() -> None:
     if given.device == "cpu":
         # A fork does not have the threads of a pool that has begun.
         torch.set_num_threads(1)
-        masters.import_deepspeed(torch.device("cpu"))
+        corrections.import_deepspeed(torch.device("cpu"))
     elif not devices.visible_gpus():
         raise SystemExit(f"no GPU is visible to torch here, so nothing was measured: {devices.advice()}")
     clock = Clock(time.monotonic() + 60 * given.minutes)
