@@ -94,8 +94,10 @@ def weights_name(number: int | None, added: str = "") -> str:
 
     number: that of a snapshot, None at the end; added: what a further average adds to the name.
     """
-    stem = OWN_WEIGHTS.removesuffix(SUFFIX) if number is None else f"{SNAPSHOTS}/images-{number:012d}"
-    return f"{stem}{f'-{added}' if added else ''}{SUFFIX}"
+    if number is None:
+        return f"weights-{added}{SUFFIX}" if added else OWN_WEIGHTS
+    stem = f"{SNAPSHOTS}/images-{number:012d}"
+    return f"{stem}-{added}{SUFFIX}" if added else f"{stem}{SUFFIX}"
 
 
 def weights_file(experiment: Experiment, key: str, choice: Choice) -> str:
