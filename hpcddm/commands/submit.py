@@ -14,7 +14,8 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
-from hpcddm.launch.preflight import newest_state, preflight
+from hpcddm.launch.preflight import preflight
+from hpcddm.launch.redoing import set_redone_aside
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
@@ -31,15 +32,14 @@ from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, w
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import sharing, training_states
+from hpcddm.rundir import sharing
 from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir, set_aside
+from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
-from hpcddm.unit_states import State
 from hpcddm.weights import SettingsWithWeights
 
 PATIENCE_SECONDS = 60
@@ -163,19 +163,6 @@ def _store(
     store_parts(run, launcher.template_parts)
     announce(site, run, decision)
     announce_code(launcher)
-
-
-def set_redone_aside(run: RunDir, decision: Decision, redo: Collection[str]) -> None:
-    """Move the outputs of the stages that are redone to `superseded/`, and say which trainings go on.
-
-    What is complete is made anew; a training that is not, or of which more images are wanted, goes on.
-    """
-    for unit in (unit for unit in decision.to_run if unit.stage in redo):
-        is_complete = decision.states[unit.key].state is State.COMPLETE
-        state = None if is_complete else newest_state(unit, run)
-        if state:
-            click.echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
-        set_aside(run, unit.key, training_states.CONTINUED if state else ())
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:

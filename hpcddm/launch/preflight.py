@@ -90,9 +90,10 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
         return
     folder, state = newest
     wanted = _monoliths_snapshots(experiment) if unit.key == MONOLITH else own_images(experiment, unit.key)
-    lost = missing(state.get("loop", {}).get(SNAPSHOTS, {}), state["images"], wanted)
+    taken = state.get("loop", {}).get(SNAPSHOTS, {})
+    lost = missing(taken, state["images"], wanted)
     if lost is not None:
-        raise UserError(impossible(unit.key, lost, wanted[lost], str(folder)))
+        raise UserError(impossible(unit.key, lost, wanted[lost], taken, str(folder)))
 
 
 def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
+from hpcddm.launch.redoing import redone_units
 from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
-from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, is_collective, needed_by, plan
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh
 from hpcddm.rundir.journal import Journal, Submission
@@ -232,7 +233,7 @@ def decide(
     units = [status.unit for status in states.values()]
     own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
     check_stale(own, set(redo), partial(_explained, experiment, run))
-    redone = set(_redone(own, set(redo)))
+    redone = set(redone_units(own, set(redo)))
     decision = Decision(states, active=active)
     within = None if until is None else needed_by(until, units)
     for unit in units:
@@ -260,16 +261,6 @@ def decide(
             if unit.key in active:
                 decision.recalled.append(active.pop(unit.key))
     return decision
-
-
-def _redone(own: list[UnitStatus], redo: set[str]) -> Iterator[str]:
-    """Yield the units of these stages that are made anew: of trainings no complete one while others are to be made."""
-    unfinished = {status.unit.stage for status in own if status.state is not State.COMPLETE}
-    for status in own:
-        unit = status.unit
-        is_kept = status.state is State.COMPLETE and unit.stage in unfinished and is_collective(unit.key)
-        if unit.stage in redo and not is_kept:
-            yield unit.key
 
 
 def _explained(experiment: Experiment, run: RunDir, key: str, before: Any) -> str:

@@ -7,11 +7,15 @@ import torch
 from safetensors import safe_open
 
 from hpcddm.config import Experiment
+from hpcddm.errors import require
 from hpcddm.pipeline.keys import ROUTER
 from hpcddm.pipeline.snapshots import Choice, power_average, snapshot_number, weights_name
 from hpcddm.rundir import manifest
 from hpcddm.rundir.manifest import SNAPSHOTS
-from hpcddm.training.power_ema import Profile, coefficients, exponent
+from hpcddm.training.power_ema import Profile, coefficients, distance, exponent
+
+FARTHEST = 0.3
+"""Largest distance of the profile of an average that is made afterwards, as a share of the norm of the wanted one."""
 
 
 def average(settings: Experiment, key: str, folder: Path, choice: Choice) -> dict[str, torch.Tensor]:
@@ -23,7 +27,14 @@ def average(settings: Experiment, key: str, folder: Path, choice: Choice) -> dic
     if choice.sigma_rel is None:
         raise ValueError("an average that is made afterwards needs a relative length")
     files, end = _kept(settings, key, folder, choice)
-    factors = coefficients(list(files.values()), Profile(exponent(choice.sigma_rel), end))
+    profiles, wanted = list(files.values()), Profile(exponent(choice.sigma_rel), end)
+    factors = coefficients(profiles, wanted)
+    off, points = distance(profiles, factors, wanted), len({profile.images for profile in profiles})
+    require(
+        off <= FARTHEST,
+        f"{key}: an average of relative length {choice.sigma_rel:g} would be {off:.0%} off; name one nearer to"
+        f" power_ema, or train with more `snapshots`: averages were kept at {points} points",
+    )
     with ExitStack() as stack:
         opened = [stack.enter_context(safe_open(manifest.intact(folder, name), "pt")) for name in files]
         return {name: _sum([file.get_tensor(name) for file in opened], factors) for name in opened[0].keys()}

@@ -167,17 +167,19 @@ def trained_to(experiment: Experiment, key: str, unit: Manifest) -> dict[str, An
 def missing(taken: Mapping[str, Mapping[str, Any]], images: int, wanted: Mapping[int, int]) -> int | None:
     """Return the first snapshot that a training at so many images has passed and not taken where it is wanted.
 
-    taken: what is known of the snapshots in a state, by number.
+    The one at just so many images can still be taken. taken: what is known of the snapshots in a state, by number.
     """
     return next(
-        (number for number, own in wanted.items() if own <= images and taken.get(str(number), {}).get("images") != own),
+        (number for number, own in wanted.items() if own < images and taken.get(str(number), {}).get("images") != own),
         None,
     )
 
 
-def impossible(key: str, number: int, own: int, state: str) -> str:
-    """Say that no state can give a snapshot, and the ways out; state: where the newest lies."""
+def impossible(key: str, number: int, own: int, taken: Mapping[str, Mapping[str, Any]], state: str) -> str:
+    """Say that no state can give a snapshot, and the ways out; taken: as in `missing`; state: where the newest lies."""
+    before = taken.get(str(number), {}).get("images", own)
+    moved = "" if before == own else f" (it was taken at {before}, from other images of router or experts)"
     return (
-        f"{key}: snapshot {number}, at {own} images of this unit, is missing, and {state} lies beyond it;"
+        f"{key}: snapshot {number}, at {own} images of this unit, is missing{moved}, and {state} lies beyond it;"
         f" take {number} out of `snapshots`, or delete the states beyond it to train that part again"
     )

@@ -89,13 +89,15 @@ def part_of(total: Training, share: Fraction) -> Training:
 
 
 def _overridden_part(total: Training, own: ExpertOverride, num_experts: int) -> Training:
-    """Return the numbers of an expert with its own batch, or its own images; of these snapshots have their share."""
+    """Return the numbers of an expert with its own batch, or own images, of which snapshots and decay have a share."""
     common = part_of(total, Fraction(1, num_experts))
     batch, images = own.batch or common.batch, own.images or common.images
     part = part_of(total, Fraction(batch, total.batch)).model_copy(update={"images": whole_batches(images, batch)})
     share = Fraction(1, num_experts) if own.images is None else Fraction(own.images, total.images)
-    snapshots = [whole_batches(number * share, batch) for number in total.snapshots]
-    return part.model_copy(update={"snapshots": snapshots})
+    of_all: dict[str, Any] = {"snapshots": [whole_batches(number * share, batch) for number in total.snapshots]}
+    if own.images is not None and total.decay_images is not None:
+        of_all["decay_images"] = math.ceil(total.decay_images * share)
+    return part.model_copy(update=of_all)
 
 
 def _joined_part(total: Training, joined: JoinedExpert) -> Training:

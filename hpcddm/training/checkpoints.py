@@ -4,7 +4,6 @@ The last two are kept while a training runs.
 """
 
 import os
-import re
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch.distributed as dist
-from safetensors import SafetensorError
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh, training_states
@@ -127,7 +125,7 @@ class Checkpoints:
             if self._local_rank == 0:
                 # What lies in this node's memory only is lost with it; no other node can sync it.
                 atomic.sync(staged)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             return self._refusal(staged, error)
         return files
 
@@ -165,9 +163,7 @@ class Checkpoints:
         size = f" of about {needed} bytes" if needed else ""
         reason = getattr(error, "strerror", None) or error
         text = f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})"
-        # safetensors tells the number only in its words.
-        told = re.search(r"os error (\d+)", str(error))
-        return Refusal(text, int(told[1]) if told else getattr(error, "errno", None))
+        return Refusal(text, getattr(error, "errno", None))
 
     def agree_on_newest(self) -> tuple[list[Path], dict[str, Any]] | None:
         """Agree on the newest intact state, on all ranks: its files and its content; None where no state is intact.

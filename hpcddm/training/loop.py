@@ -83,6 +83,8 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
     engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     kept_weights = KeptWeights(kept or Kept(), progress, unit)
+    # More images may have been asked for, and a snapshot at the end of before.
+    kept_weights.write_snapshots(engine, progress)
     outcomes = Outcomes(progress, mean_loss, log, unit)
     saved_at = time.time()
 

@@ -4,8 +4,10 @@ An average at time T weighs the weights of time t by p(t) = (gamma + 1) t^gamma 
 length is said by sigma_rel, the standard deviation of p over T. Times are images seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -45,6 +47,14 @@ def coefficients(kept: Sequence[Profile], wanted: Profile) -> list[float]:
     aims[:count] = [scale * _product(profile, wanted) for profile in kept]
     factors: list[float] = np.linalg.lstsq(system, aims, rcond=None)[0][:count].tolist()
     return factors
+
+
+def distance(kept: Sequence[Profile], factors: Sequence[float], wanted: Profile) -> float:
+    """Return how far a sum of profiles is from `wanted`, as a share of its norm (L2 over time)."""
+    pairs = product(zip(kept, factors, strict=True), repeat=2)
+    square = sum(own * other * _product(first, second) for (first, own), (second, other) in pairs)
+    mixed = sum(factor * _product(profile, wanted) for profile, factor in zip(kept, factors, strict=True))
+    return math.sqrt(max(square - 2 * mixed + _product(wanted, wanted), 0.0) / _product(wanted, wanted))
 
 
 def _product(first: Profile, second: Profile) -> float:

@@ -25,15 +25,16 @@ class KeptWeights:
 
     def __init__(self, kept: Kept, progress: Progress, unit: Unit) -> None:
         self._kept, self._unit = kept, unit
-        faults = [self._fault(progress) if dist.get_rank() == 0 else None]
-        dist.broadcast_object_list(faults, src=0)
-        if faults[0] is not None:
-            raise UserError(faults[0])
+        survey: list[Any] = [self._survey(progress) if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(survey, src=0)
+        self._intact, fault = survey[0]
+        if fault is not None:
+            raise UserError(fault)
 
     def write_snapshots(self, engine: Engine, progress: Progress) -> None:
-        """Write the snapshots that this step has reached; collective."""
-        due = [number for number, images in self._kept.snapshots.items() if images == progress.images]
-        for number in due:
+        """Write the snapshots at just so many images that are not there yet; collective."""
+        reached = [number for number, images in self._kept.snapshots.items() if images == progress.images]
+        for number in (number for number in reached if number not in self._intact):
             digests = self._write(engine, number)
             if dist.get_rank() == 0:
                 taken = {"images": progress.images, "files": digests}
@@ -55,14 +56,16 @@ class KeptWeights:
                 digests[weights_name(number, added)] = atomic.sha256(file)
         return digests
 
-    def _fault(self, progress: Progress) -> str | None:
-        """Describe the first snapshot that the training has passed and that is not there as it was taken, or None."""
+    def _survey(self, progress: Progress) -> tuple[set[int], str | None]:
+        """Return the snapshots that are there as they are wanted, and what is wrong where one can be taken no more."""
         intact = {number: taken for number, taken in progress.snapshots.items() if self._is_intact(taken)}
-        lost = missing(intact, progress.images, self._kept.snapshots)
+        wanted = self._kept.snapshots
+        there = {int(number) for number, taken in intact.items() if wanted.get(int(number)) == taken["images"]}
+        lost = missing(intact, progress.images, wanted)
         if lost is None:
-            return None
-        own = self._kept.snapshots[lost]
-        return impossible(self._unit.key, lost, own, f"the state at {progress.images} images")
+            return there, None
+        state = f"the state at {progress.images} images"
+        return there, impossible(self._unit.key, lost, wanted[lost], progress.snapshots, state)
 
     def _is_intact(self, taken: dict[str, Any]) -> bool:
         files = {self._unit.folder / name: digest for name, digest in taken["files"].items()}
@@ -72,13 +75,17 @@ class KeptWeights:
 def write_weights(weights: dict[str, torch.Tensor], file: Path, unit: Unit) -> None:
     """Write averaged weights to a file of the unit, durably; for rank 0.
 
-    Raises `UserError`, before writing, where a weight is not finite.
+    Raises `UserError`, before writing, where a weight is not finite, and where the disk does not take the file.
     """
     finite = all(values.isfinite().all() for values in weights.values())
     require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
     unit.attempt.require_ownership()
-    if not file.parent.is_dir():
-        file.parent.mkdir()
-        atomic.sync(unit.folder)
-    with atomic.replacing(file) as staged:
-        save_tensors(weights, staged)
+    try:
+        if not file.parent.is_dir():
+            file.parent.mkdir()
+            atomic.sync(unit.folder)
+        with atomic.replacing(file) as staged:
+            save_tensors(weights, staged)
+    except OSError as error:
+        free = atomic.free_bytes(unit.folder)
+        raise UserError(f"{file}: cannot write the weights, {free} bytes are free ({error.strerror})") from error

@@ -141,14 +141,19 @@ def test_a_state_of_other_inputs_stops_nobody(saved):
 def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_queue(saved, tmp_path):
     run, unit = saved
     path = run.unit(KEY) / "state/images-000000000032/state.json"
-    fits, late = (tiny(tmp_path, experts__training__snapshots=[own]) for own in (64, 60))
-    with pytest.raises(UserError, match=f"^{KEY}: snapshot 60, at 32 images .* {path.parent} lies beyond it; take 60 "):
+    fits, late, last = (tiny(tmp_path, experts__training__snapshots=[own]) for own in (48, 44, 64))
+    # The newest state is at 32 images, of which this one can still be taken.
+    check_snapshots(last, unit, run)
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 44, at 24 images .* {path.parent} lies beyond it; take 44 "):
         check_snapshots(late, unit, run)
-    atomic.write_json(path, atomic.read_json(path) | {"loop": {"snapshots": {"60": {"images": 32}}}})
+    atomic.write_json(path, atomic.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24}}}})
     check_snapshots(late, unit, run)
-    with pytest.raises(UserError, match=f"^{KEY}: snapshot 64, at 32 images"):
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 48, at 24 images"):
         check_snapshots(fits, unit, run)
-    atomic.write_json(path, atomic.read_json(path) | {"images": 24})
+    atomic.write_json(path, atomic.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16}}}})
+    with pytest.raises(UserError, match="is missing .it was taken at 16, from other images of router or experts., and"):
+        check_snapshots(late, unit, run)
+    atomic.write_json(path, atomic.read_json(path) | {"images": 16})
     check_snapshots(fits, unit, run)
 
 

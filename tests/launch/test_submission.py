@@ -2,13 +2,11 @@ import time
 
 import pytest
 
-from hpcddm.commands.submit import set_redone_aside
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
 from hpcddm.launch.submission import check_experiment, check_folder, decide, reconcile_journal, store_site, stored_site
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, manifest, training_states
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
@@ -167,34 +165,6 @@ def test_a_stage_that_is_redone_takes_along_what_reads_it(run, tmp_path):
     redone = keys(decide(changed, run, Queue(run), redo=["cluster"]).to_run)
     assert {"cluster/all", *EXPERTS, "route/router", "report/all"} <= set(redone) and MONOLITH not in redone
     assert not {key for key in redone if key.split("/")[0] in ("shard", "encode", "measuring")}
-
-
-def with_state(run, experiment, key, images):
-    """Give a unit a state of the training that the experiment asks for."""
-    unit = next(unit for unit in plan(experiment) if unit.key == key)
-    inputs = {need: manifest.read(run.unit(need)) for need in unit.inputs}
-    state = {"trajectory": unit.expected(inputs).trajectory, "images": images, "format": training_states.FORMAT}
-    folder = run.unit(key) / "state" / training_states.name_of(images)
-    atomic.write_json(folder / "state.json", state)
-    return folder
-
-
-def test_redone_trainings_go_on_unless_they_are_complete_and_those_that_fit_stay_where_others_are_stale(run, tmp_path):
-    own = {"experts__overrides": [{"clusters": [1], "images": 64}]}
-    before, longer = (tiny(tmp_path, **own, experts__training__images=images) for images in (128, 256))
-    finish(plan(before), run)
-    states = {key: with_state(run, longer, key, 64) for key in (*EXPERTS, MONOLITH)}
-    for _ in range(2):
-        # The second time the first has left no manifests.
-        decision = decide(longer, run, Queue(run), redo=["train"])
-        assert {EXPERTS[0], MONOLITH} <= set(keys(decision.to_run)) and EXPERTS[1] not in keys(decision.to_run)
-        set_redone_aside(run, decision, ["train"])
-        assert all(folder.is_dir() for folder in states.values())
-        assert not (run.unit(EXPERTS[0]) / "manifest.json").exists()
-    finish(plan(longer), run)
-    decision = decide(longer, run, Queue(run), redo=["train"])
-    set_redone_aside(run, decision, ["train"])
-    assert {*EXPERTS, MONOLITH} <= set(keys(decision.to_run)) and not any(each.exists() for each in states.values())
 
 
 def test_what_is_redone_is_moved_and_not_overwritten(run, tmp_path):

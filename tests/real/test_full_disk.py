@@ -72,8 +72,10 @@ def test_a_full_disk_is_named_with_its_bytes_and_room_brings_the_training_back(r
     process = start(run)
     ballast = fill(disk)
     said = process.communicate(timeout=120)[0]
-    assert process.returncode == 1 and "cannot save the training state" in said and "bytes are free" in said, said
-    assert f"{run}/{KEY}/state" in said
+    # The training may have come to its end before the disk was full.
+    written = f"{run}/{KEY}/state" in said and "cannot save the training state" in said
+    written = written or f"{run}/{KEY}/weights.safetensors: cannot write the weights" in said
+    assert process.returncode == 1 and written and "bytes are free" in said, said
     ballast.unlink()
     complete(run, finished)
 

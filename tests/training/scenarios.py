@@ -210,6 +210,9 @@ def snapshots(runs: Runs) -> dict:
     assert runs.train(runs.unit("kept-later"), training(**AVERAGES, snapshots=[20]), 4) == "stopped"
     assert runs.train(runs.unit("kept-later"), settings) == "complete"
     found["later"] = runs.result("kept-later")
+    assert runs.train(runs.unit("kept-longer"), training(**AVERAGES, images=40)) == "complete"
+    assert runs.train(runs.unit("kept-longer"), settings.model_copy(update={"snapshots": [40, 80]})) == "complete"
+    found["longer"] = runs.result("kept-longer")
     unit = runs.unit("kept-late")
     assert runs.train(unit, training(**AVERAGES), 4) == "stopped"
     found["too late"] = runs.refusal(runs.unit("kept-late"), settings)

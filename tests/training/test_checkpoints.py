@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch.distributed as dist
-from safetensors import SafetensorError
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import training_states
@@ -178,7 +177,7 @@ def test_no_state_is_begun_while_another_is_written(tmp_path):
 def test_another_attempt_may_overcome_an_error_of_the_file_system_that_passes(tmp_path, code, is_lasting):
     class Failing(Writer):
         def write(self, folder):
-            raise SafetensorError(f"Error while serializing: I/O error: {os.strerror(code)} (os error {code})")
+            raise OSError(code, os.strerror(code))
 
     with pytest.raises(UserError, match="cannot save the training state") as caught:
         saved(Checkpoints(unit(tmp_path, "mine"), 10**9), Failing(), 10)

@@ -105,3 +105,9 @@ def test_a_torn_state_is_passed_over_whichever_of_its_files_is_torn(found):
 def test_the_average_is_fp32_of_the_fp32_masters_and_moves(found):
     assert found["ema"].pop("dtypes") == ["torch.float32"]
     assert all(found["ema"].values()), found["ema"]
+
+
+def test_a_snapshot_at_the_end_of_a_training_is_written_when_it_goes_on(found):
+    whole, longer = found["snapshots"]["whole"], found["snapshots"]["longer"]
+    assert longer["weights"] == whole["weights"]
+    assert longer["kept"] == {name: digest for name, digest in whole["kept"].items() if "0000020" not in name}

@@ -1,9 +1,12 @@
 """Writing tensors: safetensors files with the permissions that any other new file gets."""
 
+import os
+import re
 import stat
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from hpcddm.rundir import atomic
@@ -13,8 +16,16 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[st
     """Write tensors to a safetensors file that others may read as far as the umask says.
 
     safetensors makes its files for their owner alone: in a folder of a group nobody else could go on with them.
+    Raises `OSError` where the disk does not take it.
     """
-    save_file(tensors, path, metadata)
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        # safetensors tells the number of an error of the file system in its words alone.
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
     probe = path.with_name(f".{atomic.unused()}")
     probe.touch()
     path.chmod(stat.S_IMODE(probe.stat().st_mode))
