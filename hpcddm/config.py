@@ -269,9 +269,8 @@ def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
     if measuring.classifier is not None:
         others["measuring.classifier"] = measuring.classifier.training
     for place, training in others.items():
-        problems += [
-            (f"{place}.training.{key}", "nothing reads them: it measures as it ended") for key in training.kept
-        ]
+        text = "nothing reads them: it measures as it ended"
+        problems += [(f"{place}.training.{key}", text) for key in training.kept]
     for key in ("snapshots", "extra_ema_halflives_images"):
         own, routed = getattr(experts, key), getattr(router, key, [])
         if routed and len(routed) != len(own):
@@ -329,8 +328,7 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
     if evaluate.images % evaluate.batch:
         problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
     elif evaluate.units > evaluate.images // evaluate.batch:
-        text = f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"
-        problems.append(("evaluate.units", text))
+        problems.append(("evaluate.units", f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"))
     if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
         problems.append(
             ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")

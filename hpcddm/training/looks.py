@@ -25,10 +25,6 @@ class Looks:
     interval: int
     look: Callable[[nn.Module, torch.device], Look]
 
-    def are_due(self, images: int, batch: int) -> bool:
-        """Tell if the most recent batch brought the images to or past a multiple of the interval."""
-        return images // self.interval > (images - batch) // self.interval
-
     def take(self, engine: Engine, device: torch.device) -> Look:
         """Look; collective. No weight and no stream of random numbers changes."""
         devices = [device] if device.type == "cuda" else []

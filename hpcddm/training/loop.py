@@ -28,7 +28,7 @@ from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.looks import Looks
-from hpcddm.training.meters import MeanLoss, Progress
+from hpcddm.training.meters import MeanLoss, Progress, passes
 from hpcddm.training.outcomes import Outcomes
 from hpcddm.training.settings import Training
 from hpcddm.training.snapshots import KeptWeights
@@ -101,7 +101,7 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
             progress.images += training.batch
             outcomes.add(torch.cat(losses), engine.step(progress.images))
             is_last = progress.images >= training.images
-            is_logged = _passes(training.log_images, progress.images, training.batch)
+            is_logged = passes(training.log_images, progress.images, training.batch)
             is_agreed = agreement.is_due() or is_last
             if is_logged or is_agreed:
                 outcomes.settle()
@@ -110,7 +110,7 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
             if is_logged and mean_loss.images > 0:
                 progress.curve.append((progress.images, _finite(mean_loss.take(), progress, unit)))
                 log.write(progress, engine.gradient_norm(), loader.take_waited())
-            if task.looks is not None and task.looks.are_due(progress.images, training.batch):
+            if task.looks is not None and passes(task.looks.interval, progress.images, training.batch):
                 log.look(task.looks.take(engine, device), progress)
             # Before any state that lies beyond it.
             kept_weights.write_snapshots(engine, progress)
@@ -193,11 +193,6 @@ def _own_shares(images_seen: int, training: Training, ranks: Ranks) -> Iterator[
     share = training.batch // ranks.world_size
     for first in range(images_seen, training.images, training.batch):
         yield range(first + share * ranks.rank, first + share * (ranks.rank + 1))
-
-
-def _passes(interval: int, images: int, batch: int) -> bool:
-    """Tell if the most recent batch brought the image count to or past a multiple of the interval."""
-    return images // interval > (images - batch) // interval
 
 
 def _finite(loss: float, progress: Progress, unit: Unit) -> float:

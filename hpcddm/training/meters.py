@@ -45,6 +45,11 @@ class Progress:
         return {"resources": listed} if len(listed) > 1 else {}
 
 
+def passes(interval: int, images: int, batch: int) -> bool:
+    """Tell if the most recent batch brought the image count to or past a multiple of the interval."""
+    return images // interval > (images - batch) // interval
+
+
 class MeanLoss:
     """Mean loss over all ranks since the last log; nothing is read from the device before it is asked for."""
 

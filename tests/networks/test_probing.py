@@ -12,6 +12,7 @@ from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.networks import denoisers, probing
 from hpcddm.pipeline.trainings import expert_training
+from hpcddm.training.meters import passes
 from tests.helpers import JOINED, tiny
 
 CPU = torch.device("cpu")
@@ -83,6 +84,6 @@ def test_a_unit_is_looked_at_after_its_share_of_the_images(probe, tmp_path):
     unit = SimpleNamespace(key="train/expert-00", input=None, ranks=SimpleNamespace(rank=0))
     looks = probing.looks(settings, unit, 0, expert_training(settings, 0))
     assert looks.interval == math.ceil(33 / 2)
-    assert [images for images in range(8, 65, 8) if looks.are_due(images, 8)] == [24, 40, 56]
+    assert [images for images in range(8, 65, 8) if passes(looks.interval, images, 8)] == [24, 40, 56]
     assert probing.looks(settings, unit, None, settings.experts.training).interval == 33
     assert probing.looks(tiny(tmp_path), unit, 0, settings.experts.training) is None
