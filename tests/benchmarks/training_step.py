@@ -1,4 +1,4 @@
-"""A training's step beside a hand-written one: python -m tests.benchmarks.training_step [--batch 8 32] [--ranks 1]
+"""A training's step beside a hand-written one: python -m tests.benchmarks.training_step [--batch 8 32] [--stage 1]
 
 Both train the quickstart's DiT in bf16 with fp32 weights and EMA on the same 4,096 random images: ours by the whole
 loop with heartbeat and log, the other one by thirty lines of torch (with several ranks by its DDP). Each rank is
@@ -89,7 +89,7 @@ def plain(share: int, steps: int, what: str, rank: int, ranks: int) -> float:
     return steps * share / (time.perf_counter() - started)
 
 
-def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path) -> float:
+def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, stage: int) -> float:
     """Train by the loop; return the images/s of one rank, from the first line of its loss function to the next."""
     images, labels = arrays()
     reader = ArrayReader(images, labels, np.zeros(IMAGES, np.int64))
@@ -121,14 +121,14 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path) -
     run.unit(KEY).mkdir(parents=True, exist_ok=True)
     attempt = open_attempt(run.logs(KEY), place)
     writer = HeartbeatWriter(attempt.folder, place.owner, attempt.number, "host")
-    unit = Unit(KEY, run, place, attempt, writer, StopFlag(), {}, "f", data_threads=0)
+    unit = Unit(KEY, run, place, attempt, writer, StopFlag(), {}, "f", zero_stage=stage, agree_every=16, data_threads=0)
     loop.train(loop.Task(0, network, loss, batches, to_unit), settings, unit)
     return steps * share / (stamps[-1] - stamps[UNCOUNTED])
 
 
-def measure(side: str, batch: int, steps: int, what: str, ranks: int) -> float:
+def measure(side: str, batch: int, steps: int, what: str, ranks: int, stage: int) -> float:
     """Return the images/s of all ranks of one side, in a process of its own."""
-    arguments = [side, str(batch), str(steps), what, str(ranks)]
+    arguments = [side, str(batch), str(steps), what, str(ranks), str(stage)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "tests.benchmarks.training_step", "--child", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -137,11 +137,11 @@ def measure(side: str, batch: int, steps: int, what: str, ranks: int) -> float:
     return json.loads(done.stdout.rsplit("RESULT ", 1)[1])
 
 
-def child(side: str, batch: int, steps: int, what: str, ranks: int) -> float:
+def child(side: str, batch: int, steps: int, what: str, ranks: int, stage: int) -> float:
     cores, share = sorted(os.sched_getaffinity(0)), batch // ranks
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        run: Callable[..., float] = plain if side == "plain" else partial(ours, root=root / "run")
+        run: Callable[..., float] = plain if side == "plain" else partial(ours, root=root / "run", stage=stage)
 
         def work(rank: int) -> None:
             os.sched_setaffinity(0, {cores[rank]})
@@ -160,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--stage", type=int, default=1, help="of ZeRO, for ours")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--images", type=int, default=1600, help="images per figure")
     given = parser.parse_args()
@@ -170,7 +171,7 @@ def main() -> None:
             rates: dict[str, list[float]] = {side: [] for side in SIDES}
             for _ in range(given.rounds):
                 for side in SIDES:
-                    rates[side].append(measure(side, batch, given.images // batch, what, given.ranks))
+                    rates[side].append(measure(side, batch, given.images // batch, what, given.ranks, given.stage))
             best, middle = ({side: of(rates[side]) for side in SIDES} for of in (max, statistics.median))
             cells = [f"{best[side]:.0f}, {middle[side]:.0f}" for side in SIDES]
             ratios = ", ".join(f"{figures['plain'] / figures['ours']:.3f}" for figures in (best, middle))
@@ -179,7 +180,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        side, batch, steps, what, ranks = sys.argv[2:]
-        print("\nRESULT " + json.dumps(child(side, int(batch), int(steps), what, int(ranks))), flush=True)
+        side, batch, steps, what, ranks, stage = sys.argv[2:]
+        print("\nRESULT " + json.dumps(child(side, int(batch), int(steps), what, int(ranks), int(stage))), flush=True)
     else:
         main()
