@@ -21,7 +21,7 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of the weights that trainings have kept are meant; by default the usual average at their end."""
+    """Selection among the weights that trainings have kept; by default the usual average at their end."""
 
     snapshot: int | None = None
     halflife: int | None = None
@@ -50,7 +50,7 @@ def chosen(experiment: Experiment) -> Choice:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a training keeps beside the usual average at its end."""
+    """Weights that a training keeps beside the usual average at its end."""
 
     snapshots: Mapping[int, int] = field(default_factory=dict)
     """Images of the unit by those of the experiment."""

@@ -32,7 +32,7 @@ RESIDENT = 1.2
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the ranks of a training share it."""
+    """Division of a training among its ranks."""
 
     ranks: int
     zero_stage: int

@@ -12,7 +12,7 @@ from hpcddm.training.engine import Engine
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of a network: losses by name, and pictures, uint8 (N, H, W, C), on rank 0."""
+    """Losses of a network by name, and pictures that it draws, uint8 (N, H, W, C), on rank 0."""
 
     losses: dict[str, float]
     pictures: np.ndarray | None

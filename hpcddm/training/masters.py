@@ -1,4 +1,4 @@
-"""Where DeepSpeed keeps weights, moments and the loss scale of fp16, in each stage of ZeRO.
+"""Access to the weights, moments and loss scale of fp16 that DeepSpeed keeps, in each stage of ZeRO.
 
 Beside corrections.py the only file that knows names which are not DeepSpeed's public interface.
 """
