@@ -76,7 +76,8 @@ def drawn(run, *arguments):
     output = run.root / "new" / "grid.png"
     done = hpcddm("sample", run.root, "--output", output, "--num-images", 3, "--steps", 1, *arguments)
     assert done.exit_code == 0, done.output
-    return Image.open(output)
+    with Image.open(output) as drawing:
+        return drawing.copy()
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_an_expert_has_its_own_rate_batch_and_images(tmp_path):
     plain = tiny(tmp_path, **changes)
     assert first == trainings.expert_training(plain, 0) == trainings.expert_training(plain, 1)
     assert (second.images, second.batch, second.learning_rate) == (120, 24, 0.5)
-    # As many steps as the others: 4 of warm-up, 6 until the rate is at its end, 100 / 16 of half-life.
-    assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 72, 150)
+    # As many steps of warm-up and half-life as the others have; the rate ends at 48 / 64 of its own images.
+    assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 76, 150)
     assert first.snapshots == [16, 32] and second.snapshots == [72, 120]
     batch_alone = tiny(tmp_path, experts__overrides=[{"clusters": [1], "batch": 5}], **changes)
     second = trainings.expert_training(batch_alone, 1)
