@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
+    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "paths", "pretrained", "weights"},
     "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},
@@ -92,7 +93,7 @@ MAY_IMPORT = {
     "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
-    | {"spaces", "conditions", "sweep"},
+    | {"spaces", "conditions", "sweep", "concepts"},
     "planning": NUMERIC | {"models", "conditions", "encoders", "spaces", "training", "ensemble", "networks", "site"},
 }
 LATE = {
@@ -106,7 +107,7 @@ LATE = {
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 
 VARIANT_ROOMS = {"data", "spaces", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics", "training"}
-VARIANT_ROOMS |= {"conditions"}
+VARIANT_ROOMS |= {"conditions", "concepts"}
 """Rooms with variants: the experiment's schema is made of their modules named `settings`, which need no torch."""
 
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)

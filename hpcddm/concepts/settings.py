@@ -1,0 +1,36 @@
+"""Settings of the analysis of concepts in an experiment's YAML (arXiv 2404.04125)."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from hpcddm.concepts.taggers.settings import TaggerSettings
+from hpcddm.concepts.vocabularies.settings import VocabularySettings
+from hpcddm.schema import Positive, StrictModel
+
+
+class ConceptSettings(StrictModel):
+    """How often the data show a thing, and how well the ensemble draws it."""
+
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"units"})
+
+    vocabulary: VocabularySettings
+    matching: Literal["phrase", "bag"] = "phrase"
+    """Captions name a concept of several words where these follow one another, or stand anywhere (arXiv 2404.04125)."""
+    tagger: TaggerSettings
+    frequency: Literal["text", "image", "joint"] = "joint"
+    """Samples that count: whose captions name a concept, whose images show it, or both; where there are both."""
+    per_bin: Positive = 12
+    """Concepts that are scored, at most, of each half decade of frequency, and of those that no training sample has."""
+    least_real: Positive = 2
+    """Held-out images that a concept must have, to be scored beside them."""
+    most_real: Positive = 64
+    """Held-out images by which a concept's samples are measured, at most."""
+    samples: Annotated[int, Field(ge=2)] = 16
+    """Samples of each concept and arm."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of which concepts are scored; not the experiment's, so that runs of several seeds score the same ones."""
+    each_expert: bool = True
+    """True where every expert alone draws each concept, too: so many times the samples of an arm."""
+    units: Positive = 1
+    """Units that draw and score the concepts."""

@@ -1,0 +1,74 @@
+"""Base of the taggers: they say how much each concept of a vocabulary is to be seen in an image."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64, UInt8
+
+from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.config import Experiment
+from hpcddm.data.columns import Numbers
+from hpcddm.data.reader import Reader
+from hpcddm.plugins import S, Variant
+
+
+@dataclass(frozen=True)
+class TaggerContext:
+    """What a tagger is made from, beside its settings."""
+
+    experiment: Experiment
+    vocabulary: Vocabulary
+    folder_of: Callable[[str], Path]
+    """Folder of a unit of the run, by its key, for the networks that the tagger's settings name."""
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Training samples of which captions say the concepts: row i of `concepts` belongs to sample `numbers[i]`."""
+
+    numbers: Int64[np.ndarray, " n"]
+    concepts: list[Int64[np.ndarray, " _"]]
+    captions: list[str]
+
+
+class Tagger(Variant[S]):
+    """Tagger of images; its scores are higher the more of a concept is seen, and need not be probabilities.
+
+    Creating it raises `UserError` when weights are missing, a package is not installed, or a concept cannot be tagged
+    at all.
+    """
+
+    def __init__(self, settings: S, context: TaggerContext) -> None:
+        super().__init__(settings)
+        self.context = context
+
+    def fit(
+        self, reader: Reader, mentions: Mentions, seed: int, advance: Callable[[int, int], None]
+    ) -> dict[str, np.ndarray]:
+        """Train what is trained of it, and return it as arrays for `load`; only where the settings say `is_trained`.
+
+        reader: of the training images. advance: called with how much is done, and of how much; it may raise.
+        """
+        raise NotImplementedError(f"{self.settings.name} is not trained")
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take what `fit` returned; called before all below, for a tagger that is trained."""
+        raise NotImplementedError(f"{self.settings.name} is not trained")
+
+    @abstractmethod
+    def scores(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n v"]:
+        """Compute the score of every concept for images that it was not trained on, each independent of the others."""
+
+    def scores_of(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n v"]:
+        """Compute the scores of samples; one that is trained takes a part of it that has not seen them."""
+        return self.scores(reader.images(numbers))
+
+    @property
+    @abstractmethod
+    def thresholds(self) -> Float32[np.ndarray, " v"]:
+        """Score of every concept from which on an image counts as showing it; infinity for what it cannot see."""

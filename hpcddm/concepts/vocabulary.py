@@ -1,0 +1,76 @@
+"""Vocabulary: the concepts whose frequency is counted, and how words of captions become words of concepts."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+from hpcddm.rundir import atomic
+
+
+@dataclass(frozen=True)
+class Concept:
+    """One thing that captions name, or images show."""
+
+    name: str
+    """Lemmas in lower case with one space between them, such as 'fire engine'; of a class its name as it is."""
+    label: int | None = None
+    """Class whose images show it; None for a concept that is no class."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Lemmas of the name."""
+        return tuple(self.name.split())
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Concepts by number, and the lemma of every word that has another one: 'women' is 'woman'."""
+
+    concepts: list[Concept]
+    lemmas: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.concepts)
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        atomic.write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> "Vocabulary":
+        """Read what `write` has written; raises `UserError` naming a file that is missing or torn."""
+        content = atomic.read_json(path) or {}
+        try:
+            return cls([Concept(**entry) for entry in content["concepts"]], content["lemmas"])
+        except (KeyError, TypeError):
+            raise UserError(f"{path}: no readable vocabulary; submit again with --redo concept_vocabulary") from None
+
+
+@dataclass
+class Candidates:
+    """Nouns of some captions, and the forms in which these have them; those of several ranges of captions add up."""
+
+    captions: int = 0
+    """Number of captions that were read."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Number of captions with a noun, by its lemmas: 'fire engine'."""
+    forms: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of times that a word in lower case stands for a lemma, by (word, lemma)."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it, in alphabetical order."""
+        forms = sorted((word, lemma, count) for (word, lemma), count in self.forms.items())
+        return {"captions": self.captions, "counts": dict(sorted(self.counts.items())), "forms": forms}
+
+    @classmethod
+    def merged(cls, parts: Iterable[dict[str, Any]]) -> "Candidates":
+        """Add up what `as_json` made of several ranges."""
+        total = cls()
+        for part in parts:
+            total.captions += part["captions"]
+            total.counts.update(part["counts"])
+            total.forms.update({(word, lemma): count for word, lemma, count in part["forms"]})
+        return total
