@@ -9,7 +9,8 @@ import pytest
 
 from tests import shape_checker
 
-SHAPES_CHECKED = ("clusterings", "conditions", "data", "encoders", "ensemble", "models", "objectives", "spaces")
+SHAPES_CHECKED = ("clusterings", "concepts", "conditions", "data", "encoders", "ensemble", "models", "objectives")
+SHAPES_CHECKED += ("spaces",)
 """Rooms whose annotated shapes are checked at every call while tests run; jobs never check them."""
 jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 

@@ -1,0 +1,169 @@
+"""Quality against frequency: how a concept's score rises with the logarithm of its count (arXiv 2404.04125)."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int64, Num, Shaped
+
+from hpcddm.concepts import jackknife, pooling
+from hpcddm.concepts.jackknife import Estimate, Moments
+
+BINS_PER_DECADE = 2
+LEAST_CONCEPTS = 4
+"""Concepts that a fit needs: its two parameters, and two degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class FittedScore:
+    """Score of the fitted line at a frequency."""
+
+    frequency: float
+    score: Estimate
+
+
+@dataclass(frozen=True)
+class LogLinearFit:
+    """Ordinary least squares of score on log10 frequency, one point per concept."""
+
+    slope: Estimate
+    """Score per decade of frequency."""
+    intercept: Estimate
+    """Score of the line at a frequency of 1."""
+    pearson: Estimate | None
+    """Pearson's r of score and log10 frequency over concepts; None where all scores are equal, as for `spearman`."""
+    spearman: Estimate | None
+    line: tuple[FittedScore, ...]
+    """The line and its 95 % band (of the line, not of single concepts) at half decades, and at both ends."""
+
+
+@dataclass(frozen=True)
+class FrequencyBin:
+    """Mean score of the concepts of half a decade of frequency."""
+
+    low: float
+    high: float
+    """Bounds of frequency; low belongs to the bin."""
+    frequency: float
+    """Geometric mean of the concepts' frequencies."""
+    concepts: int
+    score: Estimate
+    enough: bool
+    """True for as many concepts as a bin needs to count in the r over bin means."""
+
+
+@dataclass(frozen=True)
+class ZeroFrequency:
+    """Concepts that no training sample has; log 0 is no number, so that they are in no fit."""
+
+    concepts: int
+    score: Estimate
+
+
+@dataclass(frozen=True)
+class FrequencyCurve:
+    """Quality against frequency: per concept, by bins, and for the concepts with frequency 0."""
+
+    concepts: int
+    """Concepts with a frequency above 0 and a score."""
+    runs: int
+    dropped: int
+    """Rows without a score."""
+    fit: LogLinearFit | None
+    no_fit: str | None
+    """Reason why there is no fit."""
+    bins: tuple[FrequencyBin, ...]
+    r_of_bin_means: float | None
+    """Pearson's r over the means of bins: mostly much nearer to 1 than that over concepts, and no measure of these."""
+    zeros: ZeroFrequency | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        return asdict(self)
+
+
+def half_decades(frequencies: Num[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    """Return the number of the half decade of frequencies above 0: 0 from 1 on, 1 from 3.16, 2 from 10."""
+    # 1e-9 of a bin keeps a mean of logarithms that rounds to just below a bound on its own side.
+    return np.floor(np.log10(frequencies) * BINS_PER_DECADE + 1e-9).astype(np.int64)
+
+
+def fit_curve(
+    frequencies: Num[np.ndarray, " n"],
+    scores: Num[np.ndarray, " n"],
+    concepts: Shaped[np.ndarray, " n"],
+    runs: Shaped[np.ndarray, " n"] | None = None,
+    least_per_bin: int = 10,
+) -> FrequencyCurve:
+    """Fit score = intercept + slope * log10(frequency) over concepts, with 95 % jackknife intervals over concepts.
+
+    concepts, runs: name or number of each row's; runs have fixed effects, and a concept's rows are averaged, so that
+    it counts once however many seeds scored it. Rows with a NaN score are dropped and counted. The intervals are for
+    other concepts drawn by the same runs. Raises ValueError where no row has a score or a frequency is no count.
+    """
+    pooled = pooling.pool(scores, frequencies[:, None], concepts, runs)
+    positive = pooled.frequencies[:, 0] > 0
+    points = pooled.per_concept(positive)
+    no_fit = _reason_for_no_fit(points)
+    bins = _bin_means(points, least_per_bin)
+    zeros = pooled.scores_per_concept(~positive)
+    return FrequencyCurve(
+        concepts=len(points),
+        runs=pooled.runs,
+        dropped=pooled.dropped,
+        fit=None if no_fit else _fit(points),
+        no_fit=no_fit,
+        bins=bins,
+        r_of_bin_means=_r_of_bin_means([entry for entry in bins if entry.enough]),
+        zeros=ZeroFrequency(len(zeros), jackknife.mean(zeros)) if len(zeros) else None,
+    )
+
+
+def _reason_for_no_fit(points: Float[np.ndarray, "c 2"]) -> str | None:
+    if len(points) < LEAST_CONCEPTS:
+        return (
+            f"a fit needs {LEAST_CONCEPTS} concepts with a frequency above 0 and a score, and there are {len(points)}"
+        )
+    if Moments.of(points).scatter[0, 1, 1] == 0:
+        return f"all {len(points)} concepts have the same frequency"
+    return None
+
+
+def _fit(points: Float[np.ndarray, "c 2"]) -> LogLinearFit:
+    moments = Moments.of(points)
+    degrees = len(points) - 2
+    slopes = moments.slopes(0, [1])[:, 0]
+    intercepts = moments.means[:, 0] - slopes * moments.means[:, 1]
+
+    ends = points[:, 1].min(), points[:, 1].max()
+    inside = np.arange(np.ceil(ends[0] * BINS_PER_DECADE), ends[1] * BINS_PER_DECADE) / BINS_PER_DECADE
+    places = np.unique([ends[0], *inside, ends[1]])
+    return LogLinearFit(
+        slope=jackknife.interval(slopes, degrees),
+        intercept=jackknife.interval(intercepts, degrees),
+        pearson=jackknife.correlation_interval(moments.pearson(0, 1), degrees),
+        spearman=jackknife.spearman(points[:, 0], points[:, 1]),
+        line=tuple(
+            FittedScore(float(10**place), jackknife.interval(intercepts + slopes * place, degrees)) for place in places
+        ),
+    )
+
+
+def _bin_means(points: Float[np.ndarray, "c 2"], least_per_bin: int) -> tuple[FrequencyBin, ...]:
+    scores, logs = points.T
+    numbers = half_decades(10**logs)
+    bins = []
+    for number in np.unique(numbers):
+        inside = numbers == number
+        low, high = (float(10 ** (bound / BINS_PER_DECADE)) for bound in (number, number + 1))
+        centre, count = float(10 ** logs[inside].mean()), int(inside.sum())
+        bins.append(FrequencyBin(low, high, centre, count, jackknife.mean(scores[inside]), count >= least_per_bin))
+    return tuple(bins)
+
+
+def _r_of_bin_means(bins: list[FrequencyBin]) -> float | None:
+    """Return Pearson's r of log frequency and mean score over at least three bins that differ, else None."""
+    if len(bins) < 3:
+        return None
+    r = Moments.of(np.array([[entry.score.value, np.log10(entry.frequency)] for entry in bins])).pearson(0, 1)[0]
+    return float(r) if np.isfinite(r) else None

@@ -1,0 +1,163 @@
+"""Estimates with 95 % intervals over concepts, by the jackknife that leaves out one concept at a time.
+
+The intervals are value +- t * standard error, with the jackknife's standard error (Efron and Stein 1981) and the
+quantile of Student's t; those of correlations are symmetric in Fisher's z (1915). In simulations of slope, r and
+Spearman with 12, 30 and 100 concepts of equal and of unequal variance they held the truth in 93-97 % of the sets,
+percentiles of 1,000 bootstrap samples over concepts in 89-96 % and bias-corrected ones (BCa) in 90-97 %: these are too
+short for few concepts, and need a seed.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from hpcddm.concepts.distributions import t_quantile
+
+CONFIDENCE = 0.95
+_CONCEPTS_PER_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic and its 95 % interval over concepts; no interval where it is undefined without one of them."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        return asdict(self)
+
+
+def interval(statistic: Float[np.ndarray, " c1"], degrees: int) -> Estimate:
+    """Compute the estimate from a statistic of all concepts, first, and those that leave out each of them in turn.
+
+    degrees: concepts less the parameters that were fitted; below 1 there is no interval. Raises ValueError where the
+    statistic of all concepts is undefined.
+    """
+    value, left_out = float(statistic[0]), statistic[1:]
+    if not np.isfinite(value):
+        raise ValueError("the statistic of all concepts is undefined, so that it has no interval")
+    if degrees < 1 or not np.isfinite(left_out).all():
+        return Estimate(value, None, None)
+    error = float(np.sqrt((len(left_out) - 1) * np.mean(np.square(left_out - left_out.mean()))))
+    half = t_quantile(CONFIDENCE, degrees) * error
+    return Estimate(value, value - half, value + half)
+
+
+def correlation_interval(statistic: Float[np.ndarray, " c1"], degrees: int) -> Estimate | None:
+    """Compute it for a correlation, with an interval in Fisher's z = artanh(r); None where it is undefined."""
+    if not np.isfinite(statistic[0]):
+        return None
+    limit = 1 - 1e-15
+    in_z = interval(np.arctanh(np.clip(statistic, -limit, limit)), degrees)
+    low, high = (None if end is None else float(np.tanh(end)) for end in (in_z.low, in_z.high))
+    return Estimate(float(statistic[0]), low, high)
+
+
+def mean(values: Float[np.ndarray, " c"]) -> Estimate:
+    """Estimate the mean of at least one concept; the jackknife's interval of a mean is that of the t test."""
+    value = float(values.mean())
+    if len(values) < 2:
+        return Estimate(value, None, None)
+    half = float(t_quantile(CONFIDENCE, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return Estimate(value, value - half, value + half)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means and scatter of q columns, of all concepts first, then of those that leave out each one.
+
+    means: (c + 1, q); scatter: (c + 1, q, q), the sums of the centred products. Leaving out concept i takes
+    n / (n - 1) d_i d_i^T off the scatter, where d_i is its deviation from the mean of all n (Chan, Golub, LeVeque 1983,
+    eq. 1.5b).
+    """
+
+    means: Float[np.ndarray, "c1 q"]
+    scatter: Float[np.ndarray, "c1 q q"]
+
+    @classmethod
+    def of(cls, columns: Float[np.ndarray, "c q"]) -> "Moments":
+        """Compute them for at least two concepts."""
+        n = len(columns)
+        centre = columns.mean(0)
+        deviations = columns - centre
+        # Equal values differ from their mean by its rounding, which is no spread.
+        deviations[:, np.abs(deviations).max(0) <= 1e-12 * np.abs(columns).max(0)] = 0
+        scatter = deviations.T @ deviations
+        without = scatter - n / (n - 1) * deviations[:, :, None] * deviations[:, None, :]
+        # Nor is what rounding leaves of a column that is constant without one of the concepts.
+        diagonal = np.einsum("cii->ci", without)
+        diagonal[diagonal < 1e-12 * np.diag(scatter)] = 0
+        means = np.concatenate([centre[None], centre - deviations / (n - 1)])
+        return cls(means, np.concatenate([scatter[None], without]))
+
+    def pearson(self, first: int, second: int) -> Float[np.ndarray, " c1"]:
+        """Compute Pearson's r of two columns; NaN where one is constant."""
+        product = self.scatter[:, first, first] * self.scatter[:, second, second]
+        return np.clip(_divided(self.scatter[:, first, second], np.sqrt(product)), -1, 1)
+
+    def partial(self, first: int, second: int, given: int) -> Float[np.ndarray, " c1"]:
+        """Compute the partial correlation of two columns given a third: r of the residuals after regression on it."""
+        ab, ag, bg = self.pearson(first, second), self.pearson(first, given), self.pearson(second, given)
+        return np.clip(_divided(ab - ag * bg, np.sqrt(np.clip((1 - ag**2) * (1 - bg**2), 0, None))), -1, 1)
+
+    def slopes(self, outcome: int, predictors: list[int]) -> Float[np.ndarray, "c1 p"]:
+        """Fit the outcome by ordinary least squares with an intercept; NaN where the predictors are collinear."""
+        within = self.scatter[:, predictors][:, :, predictors]
+        scales = np.sqrt(np.einsum("cii->ci", within))
+        solvable = (scales > 0).all(1)
+        slopes = np.full(scales.shape, np.nan)
+        correlations = within[solvable] / scales[solvable, :, None] / scales[solvable, None, :]
+        solvable[solvable] = np.linalg.det(correlations) > 1e-10
+        shared = self.scatter[solvable][:, predictors, outcome]
+        slopes[solvable] = np.linalg.solve(within[solvable], shared[:, :, None])[:, :, 0]
+        return slopes
+
+    def residual(self, outcome: int, predictors: list[int]) -> float:
+        """Return the sum of squared residuals of that fit to all concepts."""
+        slopes = self.slopes(outcome, predictors)[0]
+        return max(0.0, float(self.scatter[0, outcome, outcome] - slopes @ self.scatter[0, predictors, outcome]))
+
+
+def ranks(values: Num[np.ndarray, " c"]) -> Float[np.ndarray, " c"]:
+    """Return the ranks from 1, equal values sharing the mean of theirs (mid-ranks)."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> Estimate | None:
+    """Estimate Spearman's rank correlation: Pearson's r of the mid-ranks; None where one side is constant.
+
+    Raises ValueError for fewer than two concepts.
+    """
+    if len(first) < 2:
+        raise ValueError(f"a rank correlation needs at least 2 concepts, not {len(first)}")
+    both = np.stack([first, second], axis=1)
+    all_ranks = np.stack([ranks(first), ranks(second)], axis=1)
+    value = Moments.of(all_ranks).pearson(0, 1)[:1]
+    blocks = [_ranks_without(both, all_ranks, start) for start in range(0, len(both), _CONCEPTS_PER_BLOCK)]
+    left_out = [_correlations(block) for block in blocks]
+    return correlation_interval(np.concatenate([value, *left_out]), len(first) - 2)
+
+
+def _ranks_without(both: np.ndarray, all_ranks: np.ndarray, start: int) -> Float[np.ndarray, "b c 2"]:
+    """Rank the concepts without each of a block, whose own place is NaN: those above it move down by one."""
+    out = both[start : start + _CONCEPTS_PER_BLOCK, None]
+    moved = all_ranks - (out < both) - 0.5 * (out == both)
+    moved[np.arange(len(out)), start + np.arange(len(out))] = np.nan
+    return moved
+
+
+def _correlations(columns: Float[np.ndarray, "b c 2"]) -> Float[np.ndarray, " b"]:
+    deviations = np.nan_to_num(columns - np.nanmean(columns, axis=1, keepdims=True))
+    products = np.einsum("bci,bcj->bij", deviations, deviations)
+    return _divided(products[:, 0, 1], np.sqrt(products[:, 0, 0] * products[:, 1, 1]))
+
+
+def _divided(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    return np.divide(numerator, denominator, out=np.full_like(denominator, np.nan), where=denominator > 0)

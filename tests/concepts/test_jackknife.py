@@ -1,0 +1,98 @@
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcddm.concepts.jackknife import Moments, correlation_interval, interval, mean, ranks, spearman
+
+COLUMNS = np.random.default_rng(0).standard_normal((12, 3)) @ np.array([[1, 0.5, 0.2], [0, 1, 0.7], [0, 0, 1.0]]) + 100
+SMALL_COUNTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=12)
+
+
+def left_out(statistic, columns):
+    return np.array([statistic(columns), *(statistic(np.delete(columns, one, 0)) for one in range(len(columns)))])
+
+
+def test_moments_are_those_of_the_concepts_that_are_left():
+    moments = Moments.of(COLUMNS)
+    np.testing.assert_allclose(moments.means, left_out(lambda columns: columns.mean(0), COLUMNS), rtol=1e-12)
+    expected = left_out(lambda columns: np.cov(columns.T) * (len(columns) - 1), COLUMNS)
+    np.testing.assert_allclose(moments.scatter, expected, rtol=1e-9)
+
+
+def test_slopes_are_those_of_numpy():
+    def fit(columns):
+        design = np.column_stack([np.ones(len(columns)), columns[:, [1, 2]]])
+        return np.linalg.lstsq(design, columns[:, 0], rcond=None)[0][1:]
+
+    moments = Moments.of(COLUMNS)
+    np.testing.assert_allclose(moments.slopes(0, [1, 2]), left_out(fit, COLUMNS), rtol=1e-8)
+    line, residuals, *_ = np.polyfit(COLUMNS[:, 1], COLUMNS[:, 0], 1, full=True)
+    assert moments.slopes(0, [1])[0] == pytest.approx(line[0])
+    assert moments.residual(0, [1]) == pytest.approx(residuals[0])
+
+
+def test_correlations_are_those_of_numpy():
+    moments = Moments.of(COLUMNS)
+    np.testing.assert_allclose(
+        moments.pearson(0, 2), left_out(lambda columns: np.corrcoef(columns.T)[0, 2], COLUMNS), rtol=1e-9
+    )
+    residuals = [
+        COLUMNS[:, column] - np.polyval(np.polyfit(COLUMNS[:, 2], COLUMNS[:, column], 1), COLUMNS[:, 2])
+        for column in (0, 1)
+    ]
+    assert moments.partial(0, 1, given=2)[0] == pytest.approx(np.corrcoef(*residuals)[0, 1])
+
+
+def test_constant_and_collinear_columns_have_no_slope():
+    x = np.random.default_rng(0).standard_normal(9)
+    constant, twice = np.full(9, np.log10(7)), 2 * x + 5
+    moments = Moments.of(np.stack([x, constant, twice], axis=1))
+    assert np.isnan(moments.pearson(0, 1)).all()
+    assert np.isnan(moments.slopes(0, [1])).all()
+    assert np.isnan(moments.slopes(1, [0, 2])).all()
+    np.testing.assert_allclose(moments.slopes(2, [0]), 2)
+
+
+@given(SMALL_COUNTS)
+def test_spearman_with_ties_is_that_of_pandas(pairs):
+    first, second = np.array(pairs).T
+    expected = pandas.DataFrame({"first": first, "second": second}).corr(method="spearman").iloc[0, 1]
+    estimate = spearman(first, second)
+    assert (estimate is None) == (len(set(first)) == 1 or len(set(second)) == 1)
+    if estimate is not None:
+        assert estimate.value == pytest.approx(expected, abs=1e-12)
+        assert (
+            estimate.low is None or -1 <= estimate.low <= estimate.value + 1e-12 <= estimate.high + 2e-12 <= 1 + 2e-12
+        )
+
+
+def test_spearman_leaves_out_each_concept_and_ranks_anew():
+    """Beyond one block of concepts, with ties."""
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 40, (300, 2)) + rng.integers(0, 30, (300, 1))
+    statistic = left_out(lambda rows: np.corrcoef(ranks(rows[:, 0]), ranks(rows[:, 1]))[0, 1], columns)
+    expected, estimate = correlation_interval(statistic, 298), spearman(*columns.T)
+    np.testing.assert_allclose([estimate.low, estimate.high], [expected.low, expected.high], rtol=1e-9)
+
+
+def test_interval_of_a_mean_is_that_of_the_t_test():
+    values = np.array([1.0, 4.0, 2.0, 7.0, 3.0])
+    estimate, jackknifed = mean(values), interval(left_out(np.mean, values), 4)
+    # scipy 1.17.1: stats.ttest_1samp(values, 0).confidence_interval()
+    assert (estimate.low, estimate.high) == pytest.approx((0.5414748090129775, 6.258525190987022))
+    assert (jackknifed.low, jackknifed.high) == pytest.approx((estimate.low, estimate.high))
+
+
+def test_there_is_no_interval_where_leaving_out_one_leaves_nothing():
+    assert mean(np.array([3.0])).low is None
+    estimate = spearman(np.array([1, 1, 1, 2]), np.array([1, 2, 3, 4]))
+    assert estimate.value > 0.7 and estimate.low is estimate.high is None
+    with pytest.raises(ValueError, match="undefined"):
+        interval(np.array([np.nan, 1.0]), 3)
+
+
+def test_spearman_needs_two_concepts():
+    with pytest.raises(ValueError, match="at least 2 concepts, not 1"):
+        spearman(np.ones(1), np.ones(1))
