@@ -93,20 +93,22 @@ def prefetch(
 ) -> None:
     """Fetch pretrained weights, and images, on a node with network.
 
-    EXPERIMENT is a name or a YAML file. Its weights are fetched, and the collections of images whose files it names in
-    the cache; weights that it names by a folder are looked at. Without EXPERIMENT the weights that come with variants
-    are fetched. Every file is checked by its SHA-256, and what is there is not fetched again. Jobs read the same folder
-    and never use the network.
+    EXPERIMENT is a name or a YAML file. Its weights are fetched, the collections of images whose files it names in the
+    cache, and those of words that it needs; weights that it names by a folder are looked at. Without EXPERIMENT the
+    weights that come with variants are fetched. Every file is checked by its SHA-256, and what is there is not fetched
+    again. Jobs read the same folder and never use the network.
 
-    The collections are: emoji. With --sets or --from, EXPERIMENT is the name of a collection, of which packages alone
-    are fetched: by npm, or from a folder into which 'npm pack' has fetched them elsewhere. ATTRIBUTION.md in the
-    collection's folder says who made the drawings, and under which licence.
+    The collections are: emoji, wordnet. With --sets or --from, EXPERIMENT is the name of a collection, of which
+    packages alone are fetched: by npm, or from a folder into which 'npm pack' has fetched them elsewhere; wordnet,
+    which is no experiment, needs neither. ATTRIBUTION.md in the collection's folder says who made it, and under which
+    licence.
 
     \b
     Example: hpcddm prefetch fashion_mnist
              hpcddm prefetch emoji
              hpcddm prefetch emoji --sets noto,openmoji
              hpcddm prefetch emoji --from downloads
+             hpcddm prefetch wordnet
     Next:    hpcddm submit fashion_mnist --site my-cluster
     """
     from hpcddm.commands import prefetch as command

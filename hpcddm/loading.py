@@ -220,7 +220,16 @@ def _unreadable_list(path: Path, error: Exception) -> str:
     return f"{path}: no keys of samples ({reason}); experts.joined names this file in `list`: write one key per line"
 
 
-UNREADABLE = {"weights": initial_weights.unreadable, "list": _unreadable_list}
+def _unreadable_concepts(path: Path, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"{path}: no concepts ({reason}); concepts.vocabulary names this file: write one concept per line"
+
+
+UNREADABLE = {
+    "weights": initial_weights.unreadable,
+    "list": _unreadable_list,
+    "concepts": _unreadable_concepts,
+}
 """Errors about files that cannot be hashed, by the keys that name them; other keys name tables."""
 
 

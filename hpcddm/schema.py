@@ -63,6 +63,8 @@ class VariantSettings(StrictModel):
     """Folder of the variants' files below the package or the user's folder, such as 'ensemble/solvers'."""
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
+    collections: ClassVar[tuple[str, ...]] = ()
+    """Names of collections that it needs, though no key names a file of theirs; `hpcddm prefetch` fetches them."""
 
     name: str
 

@@ -75,7 +75,7 @@ MAY_IMPORT = {
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
-    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks"},
+    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "paths", "pretrained", "weights"},
     "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},

@@ -1,5 +1,6 @@
-"""Collections of images that `hpcddm prefetch` fetches: one file says which packages a collection is made of."""
+"""Collections that `hpcddm prefetch` fetches, of images or words: one file says which packages one is made of."""
 
 from hpcddm.collections.emoji import EMOJI
+from hpcddm.collections.wordnet import WORDNET
 
-COLLECTIONS = {collection.name: collection for collection in (EMOJI,)}
+COLLECTIONS = {collection.name: collection for collection in (EMOJI, WORDNET)}

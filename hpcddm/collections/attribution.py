@@ -1,4 +1,4 @@
-"""The file ATTRIBUTION.md of a collection: who made its drawings, and under which licences they are."""
+"""The file ATTRIBUTION.md of a collection: who made its files, and under which licences they are."""
 
 from pathlib import Path
 
@@ -11,7 +11,9 @@ LICENCES = {
     "MIT": "https://opensource.org/license/mit",
     "CC-BY-4.0": "https://creativecommons.org/licenses/by/4.0/",
     "CC-BY-SA-4.0": "https://creativecommons.org/licenses/by-sa/4.0/",
+    "LicenseRef-WordNet-3.0": "https://wordnet.princeton.edu/license-and-commercial-use",
 }
+DRAWN = ["The drawings are unchanged here; runs draw them on white, in another size.", ""]
 DUTIES = {
     "CC-BY-4.0": "names its authors, links to the licence and says what was changed",
     "CC-BY-SA-4.0": "does so, too, and what is adapted from them is under the same licence",
@@ -35,8 +37,7 @@ def write(collection: Collection, packages: list[Package], folder: Path) -> Path
         "| --- | --- | --- | --- | --- |",
         *rows,
         "",
-        "The drawings are unchanged here; runs draw them on white, in another size.",
-        "",
+        *DRAWN * bool(collection.sets),
         *notes,
         *duties,
     ]

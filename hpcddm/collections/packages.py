@@ -17,7 +17,10 @@ class Package:
     folder: str
     """Folder of its files in the collection's."""
     files: tuple[str, ...]
-    """Paths in the package of the files that are needed; they are kept by their last part."""
+    """Paths in the package of the files that are needed; they are kept by their last part.
+
+    'inner.tar.gz!path' is a file of an archive in it.
+    """
     author: str
     licence: str
     """Licence of what is fetched, as an SPDX identifier."""
@@ -42,8 +45,8 @@ class Collection:
 
     name: str
     always: tuple[Package, ...]
-    sets: tuple[Package, ...]
-    default: tuple[str, ...]
+    sets: tuple[Package, ...] = ()
+    default: tuple[str, ...] = ()
 
     def chosen(self, sets: tuple[str, ...]) -> list[Package]:
         """Return the packages to fetch; sets: folders of those of drawings, none for the default ones.
@@ -52,6 +55,8 @@ class Collection:
         """
         of_name = {package.folder: package for package in self.sets}
         for name in sets:
+            if not of_name:
+                raise UserError(f"--sets {name}: {self.name} has no sets; leave it out")
             if name not in of_name:
                 raise UserError(f"--sets {name}: no set of {self.name}; valid names: {', '.join(of_name)}")
         return [*(of_name[name] for name in dict.fromkeys(sets or self.default)), *self.always]

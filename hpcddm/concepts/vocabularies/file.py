@@ -1,0 +1,56 @@
+"""Concepts that a text file lists, one per line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcddm.concepts import plurals
+from hpcddm.concepts.vocabularies.base import VocabularySource
+from hpcddm.concepts.vocabularies.settings import VocabularySettings
+from hpcddm.concepts.vocabulary import Candidates, Concept, Vocabulary
+from hpcddm.concepts.words import name_of
+from hpcddm.errors import UserError, require
+from hpcddm.rundir import atomic
+from hpcddm.schema import PathSetting
+
+
+class Settings(VocabularySettings):
+    """Text in UTF-8 with a concept per line, such as 'fire engine', in the singular; captions may have the plural."""
+
+    concepts: PathSetting
+    content: str | None = None
+    """The SHA-256 of its content; filled in by submit, so that other concepts are never taken for these."""
+
+
+class File(VocabularySource[Settings]):
+    """The concepts, with the plurals of their words; empty lines and those that begin with # say nothing."""
+
+    def vocabulary(self, candidates: Candidates, class_names: Sequence[str]) -> Vocabulary:
+        """Read the file.
+
+        Raises `UserError` naming it when it is another one than was submitted, or has no concept, and the line that is
+        no word or words, or stands there twice.
+        """
+        path = Path(self.settings.concepts)
+        lines: dict[str, int] = {}
+        for number, text in enumerate(_lines(path, self.settings.content), 1):
+            if not text.strip() or text.startswith("#"):
+                continue
+            try:
+                name = name_of(text)
+            except ValueError as error:
+                raise UserError(f"{path}: line {number}: {error}") from None
+            require(
+                name not in lines, f"{path}: line {number}: {name} stands in line {lines.get(name)}, too; remove one"
+            )
+            lines[name] = number
+        require(len(lines) > 0, f"{path}: has no concept; write one per line")
+        return Vocabulary([Concept(name) for name in sorted(lines)], plurals.lemmas(lines))
+
+
+def _lines(path: Path, submitted: str | None) -> list[str]:
+    """Read the lines; what is no UTF-8 is part of no word."""
+    try:
+        atomic.require_submitted(path, submitted, atomic.sha256(path))
+        return path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; concepts.vocabulary.concepts names it") from None
