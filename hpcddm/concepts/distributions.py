@@ -1,10 +1,16 @@
-"""Probabilities of Student's t and of F, by the incomplete beta function."""
+"""Probabilities of Student's t and of F, by the incomplete beta function, and the zeta function of power laws."""
 
 import math
 from functools import cache
 
+import numpy as np
+from jaxtyping import Complex, Integer
+
 _LEAST = 1e-300
 _PRECISION = 1e-16
+_DIRECT_TERMS = 20
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
+"""Bernoulli numbers B_2 to B_12."""
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -76,3 +82,19 @@ def correlation_p_value(r: float, points: int) -> float:
     if abs(r) >= 1:
         return 0.0
     return t_p_value(r * math.sqrt((points - 2) / (1 - r * r)), points - 2)
+
+
+def hurwitz_zeta(exponent: complex, first: Integer[np.ndarray, " m"]) -> Complex[np.ndarray, " m"]:
+    """Return the sum of k^-exponent over k from each first, at least 1, for an exponent with a real part above 1.
+
+    Euler and Maclaurin's formula after twenty terms (DLMF 25.11.28 has the remainder).
+    """
+    s, start = complex(exponent), first.astype(np.float64)
+    direct = (start[:, None] + np.arange(_DIRECT_TERMS)) ** -s
+    rest = start + _DIRECT_TERMS
+    total = direct.sum(1) + rest ** (1 - s) / (s - 1) + rest**-s / 2
+    factor = s * rest ** (-s - 1) / 2
+    for order, bernoulli in enumerate(_BERNOULLI, start=1):
+        total += bernoulli * factor
+        factor = factor * (s + 2 * order - 1) * (s + 2 * order) / ((2 * order + 1) * (2 * order + 2)) / rest**2
+    return total

@@ -118,9 +118,10 @@ class Moments:
         return slopes
 
     def residual(self, outcome: int, predictors: list[int]) -> float:
-        """Return the sum of squared residuals of that fit to all concepts."""
-        slopes = self.slopes(outcome, predictors)[0]
-        return max(0.0, float(self.scatter[0, outcome, outcome] - slopes @ self.scatter[0, predictors, outcome]))
+        """Return the sum of squared residuals of that fit to all concepts; 0 for what is no more than rounding."""
+        whole = float(self.scatter[0, outcome, outcome])
+        residual = whole - float(self.slopes(outcome, predictors)[0] @ self.scatter[0, predictors, outcome])
+        return 0.0 if residual < 1e-12 * whole else residual
 
 
 def ranks(values: Num[np.ndarray, " c"]) -> Float[np.ndarray, " c"]:
@@ -130,19 +131,27 @@ def ranks(values: Num[np.ndarray, " c"]) -> Float[np.ndarray, " c"]:
     return (last - (counts - 1) / 2)[inverse]
 
 
-def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> Estimate | None:
-    """Estimate Spearman's rank correlation: Pearson's r of the mid-ranks; None where one side is constant.
+def rank_correlation(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> float | None:
+    """Compute Spearman's rank correlation, Pearson's r of the mid-ranks; None where one side is constant.
 
     Raises ValueError for fewer than two concepts.
     """
     if len(first) < 2:
         raise ValueError(f"a rank correlation needs at least 2 concepts, not {len(first)}")
+    value = float(_correlations(np.stack([ranks(first), ranks(second)], axis=1)[None])[0])
+    return value if np.isfinite(value) else None
+
+
+def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> Estimate | None:
+    """Estimate Spearman's rank correlation with an interval, in time that grows with the square of the concepts."""
+    value = rank_correlation(first, second)
+    if value is None:
+        return None
     both = np.stack([first, second], axis=1)
     all_ranks = np.stack([ranks(first), ranks(second)], axis=1)
-    value = Moments.of(all_ranks).pearson(0, 1)[:1]
     blocks = [_ranks_without(both, all_ranks, start) for start in range(0, len(both), _CONCEPTS_PER_BLOCK)]
     left_out = [_correlations(block) for block in blocks]
-    return correlation_interval(np.concatenate([value, *left_out]), len(first) - 2)
+    return correlation_interval(np.array([value, *np.concatenate(left_out)]), len(first) - 2)
 
 
 def _ranks_without(both: np.ndarray, all_ranks: np.ndarray, start: int) -> Float[np.ndarray, "b c 2"]:
@@ -156,7 +165,7 @@ def _ranks_without(both: np.ndarray, all_ranks: np.ndarray, start: int) -> Float
 def _correlations(columns: Float[np.ndarray, "b c 2"]) -> Float[np.ndarray, " b"]:
     deviations = np.nan_to_num(columns - np.nanmean(columns, axis=1, keepdims=True))
     products = np.einsum("bci,bcj->bij", deviations, deviations)
-    return _divided(products[:, 0, 1], np.sqrt(products[:, 0, 0] * products[:, 1, 1]))
+    return np.clip(_divided(products[:, 0, 1], np.sqrt(products[:, 0, 0] * products[:, 1, 1])), -1, 1)
 
 
 def _divided(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

@@ -3,10 +3,17 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.concepts.distributions import correlation_p_value, f_p_value, incomplete_beta, t_p_value, t_quantile
+from hpcddm.concepts.distributions import (
+    correlation_p_value,
+    f_p_value,
+    hurwitz_zeta,
+    incomplete_beta,
+    t_p_value,
+    t_quantile,
+)
 
 SHAPES = st.floats(0.5, 200)
 
@@ -35,6 +42,7 @@ def test_f_of_one_and_n_degrees_is_t_squared(t, degrees):
     assert f_p_value(t * t, 1, degrees) == pytest.approx(t_p_value(t, degrees), rel=1e-9)
 
 
+@settings(max_examples=25)
 @given(st.floats(0.5, 0.999), st.integers(1, 3000))
 def test_the_quantile_inverts_the_p_value(confidence, degrees):
     assert t_p_value(t_quantile(confidence, degrees), degrees) == pytest.approx(1 - confidence, rel=1e-8)
@@ -45,3 +53,9 @@ def test_limits():
     assert t_p_value(math.inf, 5) == f_p_value(math.inf, 1, 5) == 0
     assert correlation_p_value(1.0, 5) == correlation_p_value(-1.0, 5) == 0
     assert np.isclose(t_quantile(0.95, 10**6), 1.959966, atol=1e-6)
+
+
+@given(st.floats(1.01, 12), st.integers(1, 300))
+def test_the_zeta_function_is_that_of_mpmath(exponent, first):
+    expected = float(mpmath.zeta(exponent, first))
+    assert hurwitz_zeta(exponent, np.array([first]))[0].real == pytest.approx(expected, rel=1e-10)
