@@ -84,8 +84,7 @@ class FrequencyCurve:
 
 def half_decades(frequencies: Num[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
     """Return the number of the half decade of frequencies above 0: 0 from 1 on, 1 from 3.16, 2 from 10."""
-    # 1e-9 of a bin keeps a mean of logarithms that rounds to just below a bound on its own side.
-    return np.floor(np.log10(frequencies) * BINS_PER_DECADE + 1e-9).astype(np.int64)
+    return np.floor(np.log10(frequencies) * BINS_PER_DECADE).astype(np.int64)
 
 
 def fit_curve(

@@ -107,6 +107,7 @@ def test_zeros_are_a_row_of_their_own():
 def test_bins_are_half_decades():
     frequencies = np.array([1, 3, 4, 9, 10, 31, 32, 999, 1000, 0.5])
     np.testing.assert_array_equal(half_decades(frequencies), [0, 0, 1, 1, 2, 2, 3, 5, 6, -1])
+    np.testing.assert_array_equal(half_decades(10 ** np.arange(12)), 2 * np.arange(12))
     scores = np.arange(10.0)
     bins = fit_curve(frequencies, scores, np.arange(10), least_per_bin=2).bins
     assert [entry.concepts for entry in bins] == [1, 2, 2, 2, 1, 1, 1]
@@ -137,6 +138,14 @@ def test_where_no_line_can_be_fitted_the_curve_says_why(frequencies, reason):
     assert curve.fit is None and reason in curve.no_fit
     assert (curve.zeros.concepts if curve.zeros else 0) == frequencies.count(0)
     assert sum(entry.concepts for entry in curve.bins) == 5 - frequencies.count(0)
+
+
+@pytest.mark.parametrize("concepts", range(5, 25))
+def test_a_line_that_hangs_on_one_concept_has_no_interval(concepts):
+    """Of those without it the logarithms are equal but for rounding."""
+    frequencies = np.append(np.full(concepts - 1, 7), 1000)
+    fit = fit_curve(frequencies, np.random.default_rng(0).random(concepts), np.arange(concepts)).fit
+    assert fit.slope.low is fit.slope.high is fit.pearson.low is fit.spearman.low is None
 
 
 def test_equal_scores_have_a_slope_of_zero_and_no_r():

@@ -117,6 +117,7 @@ def test_what_cannot_be_told_apart_is_said(total, home, models, reason):
     assert result.comparison is None
     assert result.not_identified.startswith("not identified: ") and reason in result.not_identified
     assert [model.name for model in result.models] == models
+    json.dumps(result.as_json(), allow_nan=False)
 
 
 def test_a_share_that_only_rounding_moves_is_no_spread():
@@ -124,6 +125,13 @@ def test_a_share_that_only_rounding_moves_is_no_spread():
     result = home_against_total(total % 7, total, np.round(total / 3), np.arange(200))
     assert result.comparison is None and 0 < result.spread["home given total"] < 0.002
     assert home_against_total(total % 7, total, np.round(total / 3), np.arange(200), least_spread=1e-5).comparison
+
+
+def test_three_pairs_of_counts_tell_total_from_home_and_no_interaction():
+    total, home = np.tile([10, 100, 1000], 6), np.tile([9, 30, 700], 6)
+    result = home_against_total(np.random.default_rng(0).random(18), total, home, np.arange(18))
+    assert [model.name for model in result.models] == ["total", "home", "total and home"]
+    assert result.comparison.p_interaction_added is None and result.comparison.p_home_added > 0
 
 
 def test_few_concepts_are_said():

@@ -45,6 +45,13 @@ def test_correlations_are_those_of_numpy():
     assert moments.partial(0, 1, given=2)[0] == pytest.approx(np.corrcoef(*residuals)[0, 1])
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_rounding_is_no_residual(seed):
+    columns = np.random.default_rng(seed).standard_normal((30, 3))
+    columns[:, 0] = 3 * columns[:, 1] - 0.7 * columns[:, 2] + 5
+    assert Moments.of(columns).residual(0, [1, 2]) == 0
+
+
 def test_constant_and_collinear_columns_have_no_slope():
     x = np.random.default_rng(0).standard_normal(9)
     constant, twice = np.full(9, np.log10(7)), 2 * x + 5

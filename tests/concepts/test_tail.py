@@ -1,5 +1,6 @@
 import json
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,6 +31,15 @@ def test_a_planted_exponent_is_recovered():
     assert 89 <= sum(abs(law.exponent - 2.2) < 1.96 * law.error for law in laws) < 100
     assert np.median([law.distance for law in laws]) < 0.05
     assert power_law(rng.integers(50, 100, 400)).distance > 0.3
+
+
+def test_the_distance_is_the_greatest_over_all_counts():
+    counts = np.random.default_rng(0).integers(50, 100, 300)
+    law = power_law(counts)
+    every = np.arange(1.0, 201)
+    expected = np.cumsum(every**-law.exponent) / float(mpmath.zeta(law.exponent))
+    observed = (counts <= every[:, None]).mean(1)
+    assert law.distance == pytest.approx(np.abs(expected - observed).max(), rel=1e-9)
 
 
 def test_only_counts_from_the_minimum_on_are_fitted():
