@@ -22,11 +22,11 @@ class PooledScores:
 
         Seeds of one concept are no independent concepts: a fit to their rows would claim too much.
         """
-        return _group_means(np.column_stack([self.scores[rows], np.log10(self.frequencies[rows])]), self.concepts[rows])
+        return group_means(np.column_stack([self.scores[rows], np.log10(self.frequencies[rows])]), self.concepts[rows])
 
     def scores_per_concept(self, rows: Bool[np.ndarray, " n"]) -> Float[np.ndarray, " c"]:
         """Average the score over the chosen rows of every concept, whatever their frequency."""
-        return _group_means(self.scores[rows, None], self.concepts[rows])[:, 0]
+        return group_means(self.scores[rows, None], self.concepts[rows])[:, 0]
 
 
 def pool(
@@ -63,12 +63,12 @@ def without_run_effects(
     """
     dummies = np.eye(runs.max() + 1)[runs]
     columns = np.column_stack([dummies, scores])
-    within = columns - _group_means(columns, concepts)[concepts]
+    within = columns - group_means(columns, concepts)[concepts]
     effects = np.linalg.lstsq(within[:, :-1], within[:, -1], rcond=1e-10)[0][runs]
     return scores - (effects - effects.mean())
 
 
-def _group_means(columns: Float[np.ndarray, "n q"], groups: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "g q"]:
+def group_means(columns: Float[np.ndarray, "n q"], groups: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "g q"]:
     """Average rows by group, in the order of their numbers; groups without a row have none."""
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
     sums = np.zeros((len(counts), columns.shape[1]))
