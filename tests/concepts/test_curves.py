@@ -164,6 +164,6 @@ def test_json_holds_the_curve():
 
 def test_a_thousand_concepts_of_three_runs_take_no_time():
     frequencies, quality = planted(np.random.default_rng(0), 1000)
-    start = time.perf_counter()
+    start = time.process_time()
     fit_curve(np.tile(frequencies, 3), np.tile(quality, 3), np.tile(np.arange(1000), 3), np.repeat(np.arange(3), 1000))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
