@@ -29,7 +29,11 @@ class TaggerContext:
 
 @dataclass(frozen=True)
 class Mentions:
-    """Training samples of which captions say the concepts: row i of `concepts` belongs to sample `numbers[i]`."""
+    """Training samples of which captions say the concepts: row i of `concepts` belongs to sample `numbers[i]`.
+
+    Those whose captions name no concept are among them, with an empty row, in their share of the data: thresholds are
+    chosen by how often a score is wrong.
+    """
 
     numbers: Int64[np.ndarray, " n"]
     concepts: list[Int64[np.ndarray, " _"]]
@@ -54,11 +58,11 @@ class Tagger(Variant[S]):
 
         reader: of the training images. advance: called with how much is done, and of how much; it may raise.
         """
-        raise NotImplementedError(f"{self.settings.name} is not trained")
+        raise NotImplementedError(f"{type(self).__name__} is not trained")
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take what `fit` returned; called before all below, for a tagger that is trained."""
-        raise NotImplementedError(f"{self.settings.name} is not trained")
+        raise NotImplementedError(f"{type(self).__name__} is not trained")
 
     @abstractmethod
     def scores(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n v"]:
