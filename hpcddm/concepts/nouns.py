@@ -22,7 +22,7 @@ KEPT = 2**16
 
 
 class Nouns(NamedTuple):
-    """Nouns of a segment of a caption by their lemmas, without repetition, and each of its words with its lemma.
+    """Nouns of a segment of a caption by their lemmas, and each of its words with its lemma.
 
     Words that are a noun nowhere, as those with digits are, are not among the latter.
     """
@@ -55,13 +55,11 @@ class NounTagger:
         for place in range(1, len(words)):
             names += self._pair(words[place - 1], lemmas[place - 1], lemmas[place])
         forms = (form for form in zip(words, lemmas, strict=True) if _may_be_noun(form[0]))
-        return Nouns(tuple(dict.fromkeys(names)), tuple(forms))
+        return Nouns(tuple(names), tuple(forms))
 
     def _pair(self, word: str, lemma: str, last: str) -> list[str]:
         """Return the noun of two words that WordNet has, such as 'fire engine' or 'polar bear', or none."""
-        if last == NO_NOUN:
-            return []
-        pairs = (f"{first} {last}" for first in (lemma, word) if first != NO_NOUN)
+        pairs = (f"{first} {last}" for first in (lemma, word))
         return [pair for pair in pairs if pair in self._wordnet][:1]
 
     def _lemma_of(self, word: str, tag: str) -> str:

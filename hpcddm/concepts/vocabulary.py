@@ -15,13 +15,13 @@ class Concept:
     """One thing that captions name, or images show."""
 
     name: str
-    """Lemmas in lower case with one space between them, such as 'fire engine'; of a class its name as it is."""
+    """Words in lower case with one space between them, such as 'fire engine'; of a class its name as it is."""
     label: int | None = None
     """Class whose images show it; None for a concept that is no class."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Lemmas of the name."""
+        """Words of the name, in the singular where the noun has one."""
         return tuple(self.name.split())
 
 

@@ -18,6 +18,7 @@ ABOVE = {
     "man": "entity",
     "woman": "entity",
     "pants": "entity",
+    "pant": "entity",
     "shoe": "entity",
     "sports_equipment": "entity",
     "sport": "entity",

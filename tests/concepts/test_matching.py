@@ -48,7 +48,7 @@ def naive(vocabulary, mode, caption):
 
 @pytest.mark.parametrize("mode", ["phrase", "bag"])
 @settings(max_examples=150, deadline=None)
-@given(st.lists(names, unique=True, max_size=8), st.lists(captions, max_size=6))
+@given(st.lists(names, unique=True, max_size=30), st.lists(captions, max_size=6))
 def test_it_agrees_with_the_naive_matcher(mode, concepts, texts):
     vocabulary = vocabulary_of(*concepts)
     rows = Matcher(vocabulary, mode).match(texts)

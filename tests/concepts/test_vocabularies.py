@@ -37,6 +37,7 @@ CAPTIONS = [
     "",
     "..., 3d x9",
     "hot dog",
+    "dogs and fires engines",
 ]
 
 
@@ -82,7 +83,7 @@ def chosen(tagging):
 
 def test_nouns_are_counted_once_for_a_caption(tagging):
     counts = tagging.candidates(CAPTIONS, lambda done: None).counts
-    expected = {"dog": 3, "fire engine": 2, "fire": 3, "polar bear": 2, "bear": 2, "leaf": 2, "woman": 2, "man": 1}
+    expected = {"dog": 4, "fire engine": 3, "fire": 4, "polar bear": 2, "bear": 2, "leaf": 2, "woman": 2, "man": 1}
     expected |= {"ski": 1, "child": 1, "pants": 1, "sport": 1, "sports equipment": 1, "hot dog": 1, "shoe": 1}
     assert {name: counts[name] for name in expected} == expected
     assert not {"dogs", "leave", "sky", "women", "3d", "x9", "two", "a", "", "fire fire"} & counts.keys()
@@ -112,6 +113,15 @@ def test_a_word_that_is_mostly_no_noun_is_no_concept():
     counted.forms.update({("saw", "saw"): 3, ("saws", "saw"): 1, ("saw", ""): 4, ("bears", "bear"): 2})
     vocabulary = source(name="captions", least=1, most_share=1).vocabulary(counted, [])
     assert names(vocabulary) == ["bear", "dog", "saw"] and vocabulary.lemmas == {"bears": "bear", "saws": "saw"}
+
+
+def test_a_form_that_is_mostly_no_noun_is_none_of_its_concept():
+    counted = Candidates(10)
+    counted.counts.update({"leaf": 6, "bear": 4})
+    counted.forms.update({("leaf", "leaf"): 5, ("leaves", "leaf"): 1, ("leaves", ""): 3})
+    counted.forms.update({("bear", "bear"): 2, ("bears", "bear"): 2, ("bears", ""): 2})
+    vocabulary = source(name="captions", least=1, most_share=1).vocabulary(counted, [])
+    assert names(vocabulary) == ["bear", "leaf"] and vocabulary.lemmas == {"bears": "bear"}
 
 
 def test_words_of_several_lemmas_have_the_most_frequent_one_and_lemmas_none():

@@ -14,6 +14,7 @@ from hpcddm.concepts.words import is_word, name_of, segments, tokens
         ("Fire - engine", [("fire",), ("engine",)]),
         ("fire -- engine", [("fire",), ("engine",)]),
         ("-fire- engine", [("fire",), ("engine",)]),
+        ("fire -engine", [("fire",), ("engine",)]),
         ("fire/engine; (red) engine: 3d", [("fire",), ("engine",), ("red",), ("engine",), ("3d",)]),
         ("a man's shoe and the dogs' bowls", [("a", "man", "shoe", "and", "the", "dogs", "bowls")]),
         ("a woman\u2019s t-shirt", [("a", "woman", "t", "shirt")]),
