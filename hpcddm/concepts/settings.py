@@ -6,7 +6,8 @@ from pydantic import Field
 
 from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabularies.settings import VocabularySettings
-from hpcddm.schema import Positive, StrictModel
+from hpcddm.encoders.perceptual.settings import PerceptualSettings
+from hpcddm.schema import Positive, StrictModel, default_variant
 
 
 class ConceptSettings(StrictModel):
@@ -26,6 +27,8 @@ class ConceptSettings(StrictModel):
     """Held-out images that a concept must have, to be scored beside them."""
     most_real: Positive = 64
     """Held-out images by which a concept's samples are measured, at most."""
+    perceptual: PerceptualSettings | None = default_variant("lpips_alex")
+    """Distance by which the diversity of a concept's samples is measured; null where its weights cannot be had."""
     samples: Annotated[int, Field(ge=2)] = 16
     """Samples of each concept and arm."""
     seed: Annotated[int, Field(ge=0)] = 0

