@@ -17,9 +17,10 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from hpcddm.arms import missing_experts, units_of
+from hpcddm.combinations import not_kept
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.config import Experiment, not_kept
+from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.named import NamedReader

@@ -1,6 +1,5 @@
 """The schema of an experiment: an unknown key is an error that lists the valid ones."""
 
-import fractions
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -8,17 +7,15 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.combinations import impossible
+from hpcddm.concepts.settings import ConceptSettings
 from hpcddm.data_settings import DataSettings
 from hpcddm.encoders.image.settings import SampleEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
-from hpcddm.ensemble.strategies.settings import is_strategy
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
-from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import Fraction, Name, Positive, StrictModel, variants_of
+from hpcddm.schema import Fraction, Name, Positive, StrictModel
 from hpcddm.training.settings import (
-    LONGEST,
     Expert,
     ExpertOverride,
     ExpertVariation,
@@ -26,11 +23,6 @@ from hpcddm.training.settings import (
     JoinedExpert,
     Training,
 )
-
-FEWEST_IMAGES = 20
-"""Number of images of every arm that the report shows."""
-TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
-"""Names of units and of arms, which no expert that joins may have."""
 
 
 class EncodeSettings(StrictModel):
@@ -173,6 +165,8 @@ class Experiment(StrictModel):
     measuring: MeasuringSettings
     evaluate: EvaluateSettings = EvaluateSettings()
     distill: DistillSettings | None = None
+    concepts: ConceptSettings | None = None
+    """Analysis of the frequency of concepts, and of how well they are drawn; without it there is none."""
 
     @property
     def student(self) -> DistillSettings:
@@ -198,153 +192,6 @@ class Experiment(StrictModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> "Experiment":
-        for place, error in _impossible(self):
+        for place, error in impossible(self):
             raise PydanticCustomError("inner", "{text}", {"text": f"{place}: {error}"})
         return self
-
-
-def _impossible(experiment: Experiment) -> list[tuple[str, str]]:
-    """List combinations of settings that are valid one by one and not together: (key, problem)."""
-    problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
-    problems += [*_of_evaluation(experiment), *_of_kept_weights(experiment)]
-    for place, settings in variants_of(experiment):
-        try:
-            settings.check(experiment)
-        except ValueError as error:
-            problems.append((place, str(error)))
-    return problems
-
-
-def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
-    num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
-    batch, problems = experts.training.batch, []
-    if batch % num_experts:
-        text = f"{batch} images cannot be divided among {num_experts} experts"
-        problems.append(("experts.training.batch", text))
-    if experts.sites is not None and len(experts.sites) != num_experts:
-        problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
-    named = [cluster for override in experts.overrides for cluster in override.clusters]
-    for cluster in named:
-        if cluster >= num_experts:
-            problems.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
-        if named.count(cluster) > 1:
-            problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
-    if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
-        problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
-    return problems
-
-
-def _of_joined(experiment: Experiment) -> list[tuple[str, str]]:
-    joined, sites, problems = experiment.experts.joined, experiment.experts.sites, []
-    names = [entry.name for entry in joined]
-    for number, entry in enumerate(joined):
-        place = f"experts.joined.{number}"
-        if entry.name in TAKEN or entry.name.startswith("expert-") or entry.name.isdecimal() or is_strategy(entry.name):
-            problems.append((f"{place}.name", f"{entry.name} means something else already; take another name"))
-        if names.count(entry.name) > 1:
-            problems.append((f"{place}.name", f"{entry.name} stands there {names.count(entry.name)} times"))
-        if sites is not None and entry.site is None:
-            problems.append((f"{place}.site", "this key is needed, as experts.sites names the sites of the others"))
-    return problems
-
-
-def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
-    router = experiment.router
-    if router.model.trained and router.training is None:
-        return [("router.training", f"this key is needed: {router.model.name} is trained")]
-    if router.samples is not None and experiment.data.condition.reads_captions:
-        return [("router.samples", "are drawn class by class, and a class does not say an image's caption; remove it")]
-    if not router.model.trained:
-        useless = [key for key in ("training", "samples", "refit") if getattr(router, key) is not None]
-        useless += ["frequency"] if router.frequency != "natural" else []
-        return [(f"router.{key}", f"{router.model.name} is not trained; remove it") for key in useless]
-    return []
-
-
-def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
-    """List weights that are kept and nothing could name, or named and not kept."""
-    experts, router, measuring = experiment.experts.training, experiment.router.training, experiment.measuring
-    evaluate, problems = experiment.evaluate, []
-    others = {"measuring.extractor": measuring.extractor.training}
-    if measuring.classifier is not None:
-        others["measuring.classifier"] = measuring.classifier.training
-    for place, training in others.items():
-        text = "nothing reads them: it measures as it ended"
-        problems += [(f"{place}.training.{key}", text) for key in training.kept]
-    for key in ("snapshots", "extra_ema_halflives_images"):
-        own, routed = getattr(experts, key), getattr(router, key, [])
-        if routed and len(routed) != len(own):
-            text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
-            problems.append((f"router.training.{key}", text))
-    problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
-    return problems
-
-
-def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
-    """Return what is wrong with the weights that an evaluation names, by its key: those that no training keeps."""
-    problems = {}
-    halflives = [training.ema_halflife_images, *training.extra_ema_halflives_images]
-    for key, kept in (("snapshot", training.snapshots), ("ema_halflife_images", halflives)):
-        if getattr(evaluate, key) not in (None, *kept):
-            listed = ", ".join(map(str, kept)) or f"none, name some in experts.training.{key}s"
-            problems[key] = f"{getattr(evaluate, key)} is not kept; valid numbers: {listed}"
-    if evaluate.sigma_rel is None:
-        return problems
-    if not training.power_ema:
-        problems["sigma_rel"] = "is made of averages that experts.training.power_ema names, and it names none"
-    elif not 0 < evaluate.sigma_rel < LONGEST:
-        problems["sigma_rel"] = f"{evaluate.sigma_rel:g}: needs a length above 0 and below {LONGEST}"
-    elif evaluate.ema_halflife_images is not None:
-        problems["sigma_rel"] = "and ema_halflife_images: an average has one length; remove one of the two"
-    return problems
-
-
-def _of_measuring(experiment: Experiment) -> list[tuple[str, str]]:
-    has_classes, classifier = experiment.data.num_classes is not None, experiment.measuring.classifier
-    if has_classes and classifier is None:
-        return [("measuring.classifier", "this key is needed: the images have classes")]
-    if classifier is not None and not has_classes:
-        return [("measuring.classifier", "names classes, and data.num_classes is not set; remove one or add the other")]
-    return []
-
-
-def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
-    evaluate, num_experts, problems = experiment.evaluate, experiment.cluster.experts, []
-    if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
-        problems.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
-    waiting = {"distill": experiment.distill, "router.samples": experiment.router.samples}
-    if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
-        useless = [key for key, settings in waiting.items() if settings is not None]
-        problems += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
-    num_classes = experiment.data.num_classes or 1
-    fewest = max(2 * num_classes, FEWEST_IMAGES)
-    if evaluate.images < fewest:
-        problems.append(
-            ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
-        )
-    if evaluate.images % num_classes:
-        text = f"{evaluate.images} cannot be balanced over {num_classes} classes"
-        problems.append(("evaluate.images", text))
-    if evaluate.images % evaluate.batch:
-        problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
-    elif evaluate.units > evaluate.images // evaluate.batch:
-        problems.append(("evaluate.units", f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"))
-    if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
-        problems.append(
-            ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
-        )
-    return problems + _of_strategies(experiment)
-
-
-def _of_strategies(experiment: Experiment) -> list[tuple[str, str]]:
-    problems, labels = [], set()
-    for name in experiment.evaluate.strategies:
-        try:
-            strategy = parse_strategy(name)
-            strategy.check(experiment)
-            if strategy.label in labels:
-                problems.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
-            labels.add(strategy.label)
-        except (ConfigError, ValueError) as error:
-            problems.append(("evaluate.strategies", str(error)))
-    return problems

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from hpcddm.arms import missing_experts, single_models, units_of
+from hpcddm.combinations import not_kept
 from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment, not_kept
+from hpcddm.config import Experiment
 from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.errors import ConfigError, UserError
