@@ -175,6 +175,13 @@ class Experiment(StrictModel):
             raise ValueError("distill: this experiment has no student")
         return self.distill
 
+    @property
+    def concept_settings(self) -> ConceptSettings:
+        """Settings of the concepts; raises `ValueError` for an experiment that counts none."""
+        if self.concepts is None:
+            raise ValueError("concepts: this experiment counts none")
+        return self.concepts
+
     def expert_config(self, expert: Expert | None = None) -> ExpertConfig:
         """Return the settings of an expert; None stands for the monolith and the student."""
         common = self.experts

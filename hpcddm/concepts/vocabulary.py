@@ -60,6 +60,12 @@ class Candidates:
     forms: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of times that a word in lower case stands for a lemma, by (word, lemma)."""
 
+    def add(self, other: "Candidates") -> None:
+        """Add those of other captions."""
+        self.captions += other.captions
+        self.counts.update(other.counts)
+        self.forms.update(other.forms)
+
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it, in alphabetical order."""
         forms = sorted((word, lemma, count) for (word, lemma), count in self.forms.items())
@@ -70,7 +76,6 @@ class Candidates:
         """Add up what `as_json` made of several ranges."""
         total = cls()
         for part in parts:
-            total.captions += part["captions"]
-            total.counts.update(part["counts"])
-            total.forms.update({(word, lemma): count for word, lemma, count in part["forms"]})
+            forms = Counter({(word, lemma): count for word, lemma, count in part["forms"]})
+            total.add(cls(part["captions"], Counter(part["counts"]), forms))
         return total

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hpcddm.data.columns import Column, Numbers, TextColumn
+from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn
 from hpcddm.errors import UserError
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.keys import CATALOG
@@ -142,6 +142,10 @@ class Catalog:
     def made_by(self, stage: str, file: str, name: str) -> Column:
         """Map a column that the units of a stage made, each that of its range; raises `UserError` as `column` does."""
         return Column(name, {self._root / stage / part.name / file: part.samples for part in self._filled})
+
+    def ragged_made_by(self, stage: str, file: str, name: str) -> RaggedColumn:
+        """Map a column of several rows for every sample, as `made_by`."""
+        return RaggedColumn(name, {self._root / stage / part.name / file: part.samples for part in self._filled})
 
     def numbers_of(self, part: str) -> range:
         """Return the numbers of the samples of a range."""

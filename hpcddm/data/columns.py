@@ -142,6 +142,17 @@ class RaggedColumn:
     def __len__(self) -> int:
         return self._starts[-1]
 
+    def flat(self, numbers: range) -> tuple[Shaped[np.ndarray, "m ..."], Int64[np.ndarray, " n"]]:
+        """Copy all rows of consecutive numbers one behind the other, and return how many each number has."""
+        values, lengths = [], []
+        for place, offsets, rows in zip(_places(numbers, self._starts), self._offsets, self._values, strict=True):
+            ends = offsets[place.start : place.stop + 1].astype(np.int64)
+            if len(ends) > 1:
+                values.append(rows[ends[0] : ends[-1]])
+                lengths.append(np.diff(ends))
+        nothing = np.empty((0, *self.item_shape), self.dtype)
+        return np.concatenate([nothing, *values]), np.concatenate([np.empty(0, np.int64), *lengths])
+
     def gather(self, numbers: Numbers, most: int) -> Shaped[np.ndarray, "n {most} ..."]:
         """Copy the first `most` rows of some numbers, in their order, with zeros behind those that have fewer.
 

@@ -19,6 +19,8 @@ MONOLITH = "train/monolith"
 EXPERT = "train/expert-"
 """Key of an expert without its number."""
 STUDENT = "distill/student"
+CONCEPT_VOCABULARY, CONCEPT_TAGGER = "concept_vocabulary/all", "concept_tagger/all"
+CONCEPT_COUNTS, CONCEPT_ALIGNMENT, CONCEPTS = "concept_counts/all", "concept_alignment/all", "concepts/all"
 REPORT = "report/all"
 
 TABLE = "table/all"

@@ -15,7 +15,9 @@ from hpcddm.rundir.manifest import Manifest, flatten
 ORDER = (
     *("shard", "catalog", "autoencoder", "encode", "latents", "latent_scale", "cluster", "assign", "lists"),
     *("inspect", "captions", "texts", "materialise"),
-    *("measuring", "train", "route", "distill", "evaluate", "report"),
+    *("measuring", "train", "route", "distill"),
+    *("concept_words", "concept_vocabulary", "concept_mentions", "concept_tagger", "concept_tags", "concept_counts"),
+    *("evaluate", "concept_scores", "concept_alignment", "concepts", "report"),
 )
 """Where several units could start, the first in this order does: long ones before short ones."""
 

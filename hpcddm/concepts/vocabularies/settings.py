@@ -1,6 +1,6 @@
 """Settings that all vocabularies have in common in an experiment's YAML."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hpcddm.schema import VariantSettings
 
@@ -13,3 +13,8 @@ class VocabularySettings(VariantSettings):
     """True for a vocabulary that is made of the captions, which the stage concept_words reads by ranges."""
     is_matched: ClassVar[bool] = True
     """False for concepts that are looked for in no caption, as classes are."""
+
+    @property
+    def of_candidates(self) -> dict[str, Any]:
+        """Settings of which the nouns of captions are a function; which of them are concepts is none."""
+        return {"name": self.name}

@@ -1,0 +1,70 @@
+"""Choice of the concepts that are scored: as many of each half decade of frequency, and of those that never occur."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm.concepts.settings import ConceptSettings
+from hpcddm.data import draws
+
+NEVER = -1
+"""Bin of concepts that no training sample has."""
+BINS_PER_DECADE = 2
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A concept that is scored."""
+
+    concept: int
+    bin: int
+    real: list[int]
+    """Held-out samples that have it, some at random."""
+    having: list[int]
+    """Places of those among the others of the choice that have it."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Concepts that are scored, in ascending order."""
+
+    others: list[int]
+    """Held-out samples at random; those without a concept tell what its score is by chance."""
+    chosen: list[Chosen]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Choice":
+        """Read what `as_json` made."""
+        return cls(content["others"], [Chosen(**entry) for entry in content["chosen"]])
+
+
+def bins(frequency: Int64[np.ndarray, " v"]) -> Int64[np.ndarray, " v"]:
+    """Return the half decade of every frequency: 0 for 1 to 3, 1 for 4 to 9, 2 for 10 to 31; `NEVER` for 0."""
+    found = np.full(len(frequency), NEVER, dtype=np.int64)
+    occurs = frequency > 0
+    # A power of ten belongs to the bin that it begins, whatever the rounding of its logarithm.
+    found[occurs] = np.floor(BINS_PER_DECADE * np.log10(frequency[occurs]) + 1e-9).astype(np.int64)
+    return found
+
+
+def choose(
+    frequency: Int64[np.ndarray, " v"], heldout: Int64[np.ndarray, " v"], settings: ConceptSettings
+) -> dict[int, int]:
+    """Choose concepts at random, `per_bin` of each bin, or all: bin by concept, in ascending order.
+
+    heldout: numbers of held-out samples that have a concept; it needs `least_real`. The same frequencies give the same
+    choice, whatever the clusters and the experiment's seed.
+    """
+    bin_of, chosen = bins(frequency), dict[int, int]()
+    able = heldout >= settings.least_real
+    for own in np.unique(bin_of):
+        candidates = np.flatnonzero(able & (bin_of == own))
+        taken = draws.chosen(settings.seed, f"concepts/{own}", len(candidates), settings.per_bin)
+        chosen |= dict.fromkeys(candidates[taken].tolist(), int(own))
+    return dict(sorted(chosen.items()))

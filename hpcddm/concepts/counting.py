@@ -1,0 +1,67 @@
+"""Counts of the concepts in every cluster; those of several ranges of samples add up exactly."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import h5py
+import numpy as np
+from jaxtyping import Int64, Integer
+
+from hpcddm.concepts.presence import IMAGE, JOINT, KINDS, TEXT, Pairs
+from hpcddm.rundir import atomic
+
+
+@dataclass
+class Counts:
+    """Numbers of training samples by concept and cluster, and of such whose caption and image disagree.
+
+    text, image, joint: (V, K), samples whose captions name a concept, whose images show it, and both.
+    """
+
+    text: Int64[np.ndarray, "v k"]
+    image: Int64[np.ndarray, "v k"]
+    joint: Int64[np.ndarray, "v k"]
+    samples: Int64[np.ndarray, " k"]
+    """All samples."""
+    any_either: Int64[np.ndarray, " k"]
+    """Samples with a concept in caption or image."""
+    misaligned: Int64[np.ndarray, " k"]
+    """Samples with concepts in both, and none in common (arXiv 2404.04125, sec. 5.2)."""
+
+    @classmethod
+    def zeros(cls, concepts: int, clusters: int) -> "Counts":
+        """Return counts of nothing."""
+        tables = (np.zeros((concepts, clusters), np.int64) for _ in KINDS)
+        return cls(*tables, *(np.zeros(clusters, np.int64) for _ in range(3)))
+
+    def add(self, pairs: dict[str, Pairs], clusters: Integer[np.ndarray, " n"]) -> None:
+        """Count some samples; pairs: of `Presence`, by kind; clusters: of all of them."""
+        own = clusters.astype(np.int64)
+        size, num_clusters = self.text.shape
+        for kind in KINDS:
+            both = pairs[kind].concepts * num_clusters + own[pairs[kind].samples]
+            self.table(kind)[:] += np.bincount(both, minlength=size * num_clusters).reshape(size, num_clusters)
+        has = {kind: np.bincount(pairs[kind].samples, minlength=len(own)) > 0 for kind in KINDS}
+        for counted, which in (
+            (self.samples, np.ones(len(own), bool)),
+            (self.any_either, has[TEXT] | has[IMAGE]),
+            (self.misaligned, has[TEXT] & has[IMAGE] & ~has[JOINT]),
+        ):
+            counted += np.bincount(own[which], minlength=num_clusters)
+
+    def table(self, kind: str) -> Int64[np.ndarray, "v k"]:
+        """Return the counts of one kind by concept and cluster."""
+        tables = {TEXT: self.text, IMAGE: self.image, JOINT: self.joint}
+        return tables[kind]
+
+    def write(self, path: Path) -> None:
+        """Write them as HDF5, a dataset of each."""
+        with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+            for field in fields(self):
+                file.create_dataset(field.name, data=getattr(self, field.name))
+
+    @classmethod
+    def read(cls, path: Path) -> "Counts":
+        """Read what `write` has written."""
+        with h5py.File(path) as file:
+            return cls(**{field.name: file[field.name][()] for field in fields(cls)})

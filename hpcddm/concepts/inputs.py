@@ -1,0 +1,76 @@
+"""What units of a run have made of its concepts, opened for those that read it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+
+from hpcddm import plugins
+from hpcddm.concepts.counting import Counts
+from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
+from hpcddm.concepts.taggers.base import Tagger, TaggerContext
+from hpcddm.concepts.taggers.settings import TaggerSettings
+from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.columns import RaggedColumn
+from hpcddm.pipeline.concept_counts import COUNTS_FILE
+from hpcddm.pipeline.concept_mentions import MENTIONS_FILE
+from hpcddm.pipeline.concept_tagger import TAGGER_FILE
+from hpcddm.pipeline.concept_tags import TAGS_FILE, THRESHOLDS_FILE, tags_keys
+from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
+from hpcddm.pipeline.keys import CONCEPT_COUNTS, CONCEPT_TAGGER, CONCEPT_VOCABULARY
+from hpcddm.rundir import atomic
+from hpcddm.runtime.unit import Unit
+
+
+def vocabulary(unit: Unit) -> Vocabulary:
+    """Read the concepts."""
+    return Vocabulary.read(unit.input(CONCEPT_VOCABULARY, VOCABULARY_FILE))
+
+
+def mentions(unit: Unit, split: str) -> RaggedColumn | None:
+    """Map the concepts that captions of a split name; None where no caption was looked at."""
+    if not unit.inputs_of("concept_mentions"):
+        return None
+    return samples.catalog(unit, split).ragged_made_by("concept_mentions", MENTIONS_FILE, MENTIONED)
+
+
+def presence(settings: Experiment, unit: Unit, split: str) -> Presence:
+    """Map which samples of a split have which concepts."""
+    catalog = samples.catalog(unit, split)
+    tags = (catalog.made_by("concept_tags", TAGS_FILE, name) for name in (TAGGED, TAG_SCORE))
+    concepts, scores = tags
+    # All ranges were tagged with the same ones.
+    thresholds = atomic.read_json(unit.input(tags_keys(settings)[0], THRESHOLDS_FILE)) or {}
+    return Presence(len(vocabulary(unit)), mentions(unit, split), (concepts, scores), _from_json(thresholds["scores"]))
+
+
+def homes(settings: Experiment, unit: Unit) -> np.ndarray:
+    """Return the home expert of every concept: the one whose cluster has it most often."""
+    counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
+    return counts.table(settings.concept_settings.frequency).argmax(1)
+
+
+def new_tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[TaggerSettings]:
+    """Create the tagger, not trained yet."""
+    context = TaggerContext(settings, vocabulary(unit), unit.run.unit, device)
+    return plugins.create(Tagger, settings.concept_settings.tagger, context)
+
+
+def tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[TaggerSettings]:
+    """Open the tagger, ready for use."""
+    own = new_tagger(settings, unit, device)
+    if settings.concept_settings.tagger.is_trained:
+        own.load(load_file(unit.input(CONCEPT_TAGGER, TAGGER_FILE)))
+    return own
+
+
+def as_json(thresholds: np.ndarray) -> dict[str, list[float | None]]:
+    """Return thresholds as JSON holds them, which knows no infinity."""
+    return {"scores": [float(score) if np.isfinite(score) else None for score in thresholds]}
+
+
+def _from_json(scores: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.inf if score is None else score for score in scores], dtype=np.float32)

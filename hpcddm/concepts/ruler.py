@@ -1,0 +1,101 @@
+"""Ruler of images of one concept: what the tagger sees, how near they are to real ones, and how unlike each other."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64, UInt8
+
+from hpcddm.concepts.scores import Score
+from hpcddm.concepts.taggers.base import Tagger
+from hpcddm.concepts.taggers.settings import TaggerSettings
+from hpcddm.metrics.kid import kernel_distance
+from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, blocks, overlap
+
+Images = UInt8[np.ndarray, "n h w c"]
+FEWEST_REAL = 50
+"""Real images of a concept from which on distances to them are measured."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Training images, or some of them, among which the nearest is looked for.
+
+    features: of these images; encode: computes those of others.
+    """
+
+    features: Float32[np.ndarray, "m d"]
+    encode: Callable[[Images], Float32[np.ndarray, "n d"]]
+
+    def measure(self, images: Images) -> tuple[float, float]:
+        """Return the mean distance to the nearest training image, and the share of copies.
+
+        A copy is nearer to a training image than that is to the nearest other one (arXiv 2102.08921, sec. 2.3).
+        """
+        nearest, place = _nearest(self.encode(images), self.features)
+        wanted = np.unique(place)
+        others, _ = _nearest(self.features[wanted], self.features, wanted)
+        reach = dict(zip(wanted.tolist(), others, strict=True))
+        copies = nearest < np.array([reach[own] for own in place.tolist()])
+        return float(np.sqrt(nearest).mean()), float(copies.mean())
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Networks that measure images of a concept.
+
+    extract: features of the run's extractor; pairwise: mean perceptual distance of the pairs of some images. nearest
+    and pairwise are None where they cannot be measured.
+    """
+
+    tagger: Tagger[TaggerSettings]
+    extract: Callable[[Images], np.ndarray]
+    nearest: Nearest | None
+    pairwise: Callable[[Images], float] | None
+
+    def score(self, images: Images, concept: int, arm: str) -> Score:
+        """Score images of a concept by the tagger alone."""
+        return self.scored(self.tagger.scores(images), concept, arm)
+
+    def scored(self, scores: Float32[np.ndarray, "n v"], concept: int, arm: str) -> Score:
+        """Return the score of images whose scores for all concepts are known."""
+        own = scores[:, concept].astype(np.float64)
+        can_be_seen = np.isfinite(self.thresholds)
+        higher = (scores[:, can_be_seen] > scores[:, [concept]]).sum(1)
+        rank, hits = higher / max(int(can_be_seen.sum()), 1), own >= self.thresholds[concept]
+        return Score(concept, arm, len(own), own.mean(), own.std(), float(hits.mean()), float(rank.mean()))
+
+    @cached_property
+    def thresholds(self) -> Float32[np.ndarray, " v"]:
+        """Scores from which on an image shows a concept."""
+        return self.tagger.thresholds
+
+    def details(self, images: Images, real: Images | None) -> dict[str, float | None]:
+        """Measure what needs more networks, by the names of `Score`; real: real images of the concept, or None."""
+        measured: dict[str, float | None] = {}
+        if self.pairwise is not None and len(images) > 1:
+            measured["diversity"] = self.pairwise(images)
+        if self.nearest is not None:
+            measured["nearest"], measured["copies"] = self.nearest.measure(images)
+        if real is not None and len(real) >= FEWEST_REAL and len(images) > 1:
+            own, theirs = self.extract(images), self.extract(real)
+            measured["kid"] = kernel_distance(own, theirs)
+            if len(own) > DENSITY_NEIGHBOURS:
+                measured["coverage"] = float(overlap(theirs, own).real_holds_fake.mean())
+        return measured
+
+
+def _nearest(
+    points: Float32[np.ndarray, "n d"],
+    among: Float32[np.ndarray, "m d"],
+    own: Int64[np.ndarray, " n"] | None = None,
+) -> tuple[Float64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+    """Return the squared distance of points to the nearest of others, and its place; own: places that do not count."""
+    distances, places = np.empty(len(points)), np.empty(len(points), dtype=np.int64)
+    for rows, block in blocks(points, among):
+        if own is not None:
+            block[np.arange(len(block)), own[rows]] = np.inf
+        places[rows] = block.argmin(1)
+        distances[rows] = block.min(1)
+    return distances, places

@@ -1,0 +1,132 @@
+"""Table of the concepts: how often each occurs and where, and how well each arm draws it."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from hpcddm.concepts.choosing import bins
+from hpcddm.concepts.counting import Counts
+from hpcddm.concepts.presence import KINDS
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, relative
+from hpcddm.concepts.tail import entropy_bits
+from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.rundir import atomic
+
+HOME_ARM = "home"
+"""Arm of a concept's home expert, alone."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One concept. frequency: training samples that have it, as the experiment counts them."""
+
+    concept: int
+    name: str
+    frequency: int
+    text: int
+    image: int
+    joint: int
+    experts: list[int]
+    """Frequency in the cluster of every expert; they add up to that in all data."""
+    home: int | None
+    """Expert whose cluster has it most often; None for a concept that no training sample has."""
+    entropy: float | None
+    """Entropy over the experts, in bits: 0 where one expert has all of it."""
+    bin: int
+    scores: dict[str, dict[str, Any]]
+    """Of a concept that is scored, what `Score` holds by arm, and its `relative` score."""
+
+    @property
+    def at_home(self) -> int:
+        """Frequency in the cluster of its home expert."""
+        return self.experts[self.home] if self.home is not None else 0
+
+    @property
+    def share_at_home(self) -> float | None:
+        """Share of its samples that its home expert has."""
+        return self.at_home / self.frequency if self.frequency else None
+
+    def relative(self, arm: str) -> float | None:
+        """Return an arm's score relative to that of real images; None where there is none."""
+        score: float | None = self.scores.get(arm, {}).get("relative")
+        return score
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        derived = {"at_home": self.at_home, "share_at_home": self.share_at_home}
+        return vars(self) | derived
+
+    def flat(self) -> dict[str, Any]:
+        """Return it as a row of a table, a column of each number."""
+        plain = {key: value for key, value in self.as_json().items() if key not in ("experts", "scores")}
+        plain |= {f"expert-{expert:02d}": count for expert, count in enumerate(self.experts)}
+        return plain | {f"{arm}.{key}": value for arm, own in self.scores.items() for key, value in own.items()}
+
+
+def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int, Mapping[str, Score]]) -> list[Row]:
+    """Make the table; kind: of the samples that count; scores: by concept and arm."""
+    own = counts.table(kind)
+    totals = {name: counts.table(name).sum(1) for name in KINDS}
+    bin_of, entropies, homes = bins(own.sum(1)), entropy_bits(own), own.argmax(1)
+    table = []
+    for concept, entry in enumerate(vocabulary.concepts):
+        frequency = int(own[concept].sum())
+        occurs = frequency > 0
+        table.append(
+            Row(
+                concept,
+                entry.name,
+                frequency,
+                *(int(totals[name][concept]) for name in KINDS),
+                own[concept].tolist(),
+                int(homes[concept]) if occurs else None,
+                float(entropies[concept]) if occurs else None,
+                int(bin_of[concept]),
+                _scores(scores[concept], homes[concept] if occurs else None) if concept in scores else {},
+            )
+        )
+    return table
+
+
+def _scores(of_concept: Mapping[str, Score], home: int | None) -> dict[str, dict[str, Any]]:
+    """Return the scores of one concept by arm, those of its home expert alone once more under its own name."""
+    known = {arm: score.as_json() | {"relative": relative(of_concept, arm)} for arm, score in of_concept.items()}
+    for arm in (REAL_ARM, OTHER_ARM):
+        del known[arm]["relative"]
+    alone = f"expert-{home:02d}" if home is not None else ""
+    if alone in known:
+        known[HOME_ARM] = known[alone]
+    return {
+        arm: {key: value for key, value in own.items() if key not in ("concept", "arm")} for arm, own in known.items()
+    }
+
+
+def write(folder: Path, stem: str, table: Sequence[Row]) -> list[str]:
+    """Write the table as CSV, and as parquet where polars is installed; return the files' names."""
+    flat = [row.flat() for row in table]
+    columns = list(dict.fromkeys(key for row in flat for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    atomic.write_text(folder / f"{stem}.csv", text.getvalue())
+    try:
+        import polars
+    except ImportError:
+        print("no parquet: polars is not installed; pip install polars, and submit with --redo concepts", flush=True)
+        return [f"{stem}.csv"]
+    complete = {column: [row.get(column) for row in flat] for column in columns}
+    with atomic.replacing(folder / f"{stem}.parquet") as staged:
+        polars.DataFrame(complete, strict=False).write_parquet(staged)
+    return [f"{stem}.csv", f"{stem}.parquet"]
+
+
+def frequencies(table: Sequence[Row]) -> Int64[np.ndarray, " v"]:
+    """Return the frequency of every concept."""
+    return np.array([row.frequency for row in table], dtype=np.int64)

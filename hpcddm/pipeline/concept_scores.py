@@ -1,0 +1,92 @@
+"""Stage concept_scores: samples of some concepts in every arm, beside real images of them."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.captions import uncounted_captions
+from hpcddm.pipeline.concept_tagger import tagger_keys
+from hpcddm.pipeline.disk import values_per_image
+from hpcddm.pipeline.evaluate import arm_names, evaluation_settings, gpus_to_sample, sampling_units
+from hpcddm.pipeline.fingerprints import SAMPLES
+from hpcddm.pipeline.keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, name_of
+from hpcddm.pipeline.latent_scale import space_parts
+from hpcddm.pipeline.ranges import TRAIN, range_keys
+from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.train import expert_keys
+from hpcddm.schema import hashed
+
+SCORES_FILE, PICTURES_FILE = "scores.json", "pictures.h5"
+"""Scores of each concept in each arm; some samples of each."""
+SHOWN, ROW_BYTES = 4, 600
+"""Samples of each concept and arm that are kept as pictures; bytes of the scores of one concept in one arm."""
+BINS = 14
+"""Half decades of frequency that are expected, zeros among them."""
+
+
+def scores_keys(experiment: Experiment) -> list[str]:
+    """List the units of the stage, parts of the concepts that are scored."""
+    concepts = experiment.concepts
+    return [f"concept_scores/{part:03d}" for part in range(concepts.units)] if concepts else []
+
+
+def part_of_unit(experiment: Experiment, key: str) -> tuple[int, int]:
+    """Return which part of the concepts a unit scores, and of how many."""
+    return int(name_of(key)), experiment.concept_settings.units
+
+
+def scored_arms(experiment: Experiment) -> list[str]:
+    """List the arms that draw the concepts: those of the evaluation, and each expert alone where that is asked for."""
+    alone = range(experiment.cluster.experts) if experiment.concept_settings.each_expert else ()
+    return [*arm_names(experiment), *(name_of(expert_keys(experiment)[expert]) for expert in alone)]
+
+
+def nearest_keys(experiment: Experiment) -> list[str]:
+    """List the units of the training images' features, among which the nearest of a sample is looked for."""
+    needs_features = experiment.cluster.clustering.needs_features and experiment.encode.encoder.reads_images
+    return range_keys(experiment, "encode", (TRAIN,)) if needs_features else []
+
+
+class ConceptScoresStage(Stage):
+    """A unit draws and scores some of the concepts."""
+
+    name = "concept_scores"
+    reads = (
+        *("catalog", "autoencoder", "latent_scale", "encode", "lists", "captions", "texts", "measuring", "train"),
+        *("route", "distill", "concept_vocabulary", "concept_tagger", "concept_counts"),
+    )
+    gpus = Gpus.NODE
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the parts."""
+        return scores_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return what drawing and measuring samples reads, the tagger, and the concepts."""
+        networks = [*sampling_units(experiment), *tagger_keys(experiment)]
+        return list(dict.fromkeys([*networks, *nearest_keys(experiment), CONCEPT_VOCABULARY, CONCEPT_COUNTS]))
+
+    def optional(self, experiment: Experiment) -> list[str]:
+        """List the experts."""
+        return expert_keys(experiment)
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples, not where they lie."""
+        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover how images are drawn and scored; of the evaluation neither its number of images nor its batch."""
+        settings, concepts = evaluation_settings(experiment), experiment.concept_settings
+        evaluate = {name: value for name, value in settings["evaluate"].items() if name not in ("images", "batch")}
+        own = {"samples": concepts.samples, "each_expert": concepts.each_expert, "tagger": hashed(concepts.tagger)}
+        part = f"{name_of(key)} of {concepts.units}"
+        return settings | {"evaluate": evaluate, "concepts": own, "part": part, "encode": hashed(experiment.encode)}
+
+    def gpus_in(self, experiment: Experiment) -> Gpus:
+        """Return the GPUs of the placement."""
+        return gpus_to_sample(experiment)
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate scores and pictures of the most concepts that can be chosen."""
+        concepts = experiment.concept_settings
+        rows = -(-concepts.per_bin * BINS // concepts.units) * (len(scored_arms(experiment)) + 1)
+        return DiskSpace(rows * (ROW_BYTES + SHOWN * values_per_image(experiment)), 0, 2)

@@ -1,0 +1,55 @@
+"""Stage concepts: how the scores of concepts follow from their frequency, and what to change in the partition."""
+
+from typing import Any
+
+from hpcddm.config import Experiment
+from hpcddm.pipeline.concept_alignment import alignment_keys
+from hpcddm.pipeline.concept_mentions import mentions_keys
+from hpcddm.pipeline.concept_scores import ROW_BYTES, scored_arms, scores_keys
+from hpcddm.pipeline.concept_tags import tags_keys
+from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS
+from hpcddm.pipeline.fingerprints import SAMPLES
+from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
+from hpcddm.pipeline.stage import DiskSpace, Stage
+
+CONCEPTS_FILE, TABLE, FITS_FILE, PROPOSAL_FILE = "concepts.json", "concepts", "fits.json", "proposal.csv"
+"""All that is known of each concept; the same as tables, without their suffix; fits; proposed clusters of samples."""
+
+
+def concepts_keys(experiment: Experiment) -> list[str]:
+    """List the unit of the stage; nothing for an experiment that counts no concepts."""
+    return [CONCEPTS] if experiment.concepts else []
+
+
+class ConceptsStage(Stage):
+    """Its one unit merges the scores, fits them to the frequencies, and proposes another partition."""
+
+    name = "concepts"
+    reads = (
+        *("catalog", "lists", "concept_vocabulary", "concept_mentions", "concept_tags", "concept_counts"),
+        *("concept_scores", "concept_alignment"),
+    )
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """Return the stage's only unit, or nothing."""
+        return concepts_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return counts and scores, and for the proposal the concepts and clusters of all samples."""
+        samples = [CATALOG, LISTS, *mentions_keys(experiment), *tags_keys(experiment)]
+        return [*samples, CONCEPT_VOCABULARY, CONCEPT_COUNTS, *scores_keys(experiment), *alignment_keys(experiment)]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count the samples and their clusters, not where they lie."""
+        return SAMPLES
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Cover which frequency the scores are compared with, and the arms."""
+        concepts = experiment.concept_settings
+        return {"concepts.frequency": concepts.frequency, "concepts.seed": concepts.seed} | {
+            "arms": scored_arms(experiment)
+        }
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the tables of the most concepts, and a line of the proposal for each sample."""
+        return DiskSpace(3 * ROW_BYTES * MOST_CONCEPTS + 80 * sum(images.values()), 0, 6)

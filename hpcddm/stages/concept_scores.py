@@ -1,0 +1,156 @@
+"""Stage concept_scores: samples of some concepts in every arm, scored beside real images of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+import h5py
+import numpy as np
+import torch
+
+from hpcddm import plugins
+from hpcddm.concepts import inputs
+from hpcddm.concepts.choosing import Choice, Chosen
+from hpcddm.concepts.ruler import Images, Nearest, Ruler
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score
+from hpcddm.conditions import base as conditions
+from hpcddm.config import Experiment
+from hpcddm.data import draws, samples
+from hpcddm.devices import own_device
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.ensemble.sampler import sample
+from hpcddm.networks import loading, measuring
+from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
+from hpcddm.pipeline.concept_counts import CHOSEN_FILE
+from hpcddm.pipeline.concept_scores import (
+    BINS,
+    PICTURES_FILE,
+    SCORES_FILE,
+    SHOWN,
+    nearest_keys,
+    part_of_unit,
+    scored_arms,
+)
+from hpcddm.pipeline.evaluate import arm_names
+from hpcddm.pipeline.keys import CONCEPT_COUNTS, EXTRACTOR, name_of
+from hpcddm.pipeline.ranges import HELDOUT, TRAIN
+from hpcddm.pipeline.snapshots import chosen as chosen_weights
+from hpcddm.pipeline.train import missing_experts
+from hpcddm.rundir import atomic
+from hpcddm.runtime.unit import Result, Unit
+from hpcddm.spaces.base import space_of
+
+MOST_COMPARED = 1 << 16
+"""Training images, at most, among which the nearest of a sample is looked for."""
+
+
+def run(settings: Experiment, unit: Unit) -> Result:
+    """Draw and score some of the concepts, in every arm whose networks are there."""
+    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
+    part, parts = part_of_unit(settings, unit.key)
+    own = choice.chosen[len(choice.chosen) * part // parts : len(choice.chosen) * (part + 1) // parts]
+    missing = missing_experts(settings, unit.inputs)
+    arms = [arm for arm in scored_arms(settings) if arm not in map(name_of, missing)]
+    device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
+    drawing, scoring = Drawing(settings, unit, device), Scoring(settings, unit, device, choice.others)
+    rows: list[Score] = []
+    with atomic.replacing(unit.folder / PICTURES_FILE, durable=False) as staged, h5py.File(staged, "w") as pictures:
+        for number, concept in enumerate(own):
+            unit.stop_if_requested()
+            real = drawing.reader.images(concept.real)
+            rows += scoring.of_real(concept, real)
+            pictures.create_dataset(f"{REAL_ARM}/{concept.concept}", data=real[:SHOWN])
+            for arm in arms:
+                unit.stop_if_requested()
+                images, home = drawing.draw(concept, arm)
+                rows.append(scoring.of_samples(concept, arm, images, real, home))
+                pictures.create_dataset(f"{arm}/{concept.concept}", data=images[:SHOWN])
+            unit.heartbeat.beat(number + 1, len(own))
+    atomic.write_json(unit.folder / SCORES_FILE, {"scores": [row.as_json() for row in rows]})
+    return Result([SCORES_FILE, PICTURES_FILE], {"concepts": len(own), "arms": arms, "missing_experts": missing})
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the drawing of as many concepts as can be chosen, in all arms."""
+    settings = workload.settings
+    concepts = settings.concept_settings
+    images = -(-concepts.per_bin * BINS // concepts.units) * concepts.samples
+    arms, alone = arm_names(settings), len(scored_arms(settings)) - len(arm_names(settings))
+    of_one = workload.sampling(["expert-0"], images * alone, concepts.samples) if alone else []
+    decoding = workload.through_autoencoder(DECODE_LATENTS, images * (len(arms) + alone), concepts.samples)
+    return [*workload.sampling(arms, images, concepts.samples), *of_one, *decoding]
+
+
+class Drawing:
+    """Draws samples of a concept: with the conditions of held-out images that have it, in turn."""
+
+    def __init__(self, settings: Experiment, unit: Unit, device: torch.device) -> None:
+        self._settings, self._device = settings, device
+        folder_of, choice = unit.run.unit, chosen_weights(settings)
+        self._ensemble = loading.load_ensemble(settings, folder_of, unit.inputs, device, choice)
+        self._space, self._condition = space_of(settings.data, unit.input), conditions.build(settings.data, unit.input)
+        self.reader = samples.reader(unit, HELDOUT)
+
+    def draw(self, concept: Chosen, arm: str) -> tuple[Images, np.ndarray | None]:
+        """Draw its images; return the weight of every expert, too, over samples and steps; None for one model alone.
+
+        The noise of a sample follows from its number, so that it is the same in all arms, and in runs of one seed.
+        """
+        settings, count = self._settings, self._settings.concept_settings.samples
+        rows = range(concept.concept * count, (concept.concept + 1) * count)
+        shown = np.resize(concept.real, count)
+        asked = self._condition.of(self.reader, shown).to(self._device)
+        clusters = self.reader.clusters(shown).to(self._device)
+        field = self._ensemble.field(arm, settings.evaluate, clusters)
+        x = sample(field, settings.seed, rows, asked, self._space, settings.evaluate)
+        usage = torch.stack(field.usage).double().mean(0).cpu().numpy() / count
+        return self._space.to_images(x), usage if len(usage) == settings.cluster.experts > 1 else None
+
+
+class Scoring:
+    """Scores images of a concept."""
+
+    def __init__(self, settings: Experiment, unit: Unit, device: torch.device, others: list[int]) -> None:
+        self._settings, self._others = settings, others
+        self._homes = inputs.homes(settings, unit)
+        extractor, pixels = (
+            loading.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
+            measuring.pixels(settings),
+        )
+
+        @torch.no_grad()
+        def extract(images: Images) -> np.ndarray:
+            features: np.ndarray = (
+                extractor.features(pixels.to_model(torch.from_numpy(images).to(device))).cpu().numpy()
+            )
+            return features
+
+        nearest = _nearest(settings, unit) if nearest_keys(settings) else None
+        self._ruler = Ruler(inputs.tagger(settings, unit, device), extract, nearest, None)
+        self._reader = samples.reader(unit, HELDOUT)
+
+    @cached_property
+    def _scores_of_others(self) -> np.ndarray:
+        return self._ruler.tagger.scores(self._reader.images(self._others))
+
+    def of_real(self, concept: Chosen, real: Images) -> Iterator[Score]:
+        """Score real images of the concept, and such that do not have it."""
+        scored = self._ruler.score(real, concept.concept, REAL_ARM)
+        yield replace(scored, **self._ruler.details(real, None))
+        others = np.delete(self._scores_of_others, concept.having, axis=0)
+        yield self._ruler.scored(others, concept.concept, OTHER_ARM)
+
+    def of_samples(self, concept: Chosen, arm: str, images: Images, real: Images, usage: np.ndarray | None) -> Score:
+        """Score samples; those of an expert alone by the tagger only."""
+        scored = self._ruler.score(images, concept.concept, arm)
+        if usage is not None:
+            scored = replace(scored, home_usage=float(usage[self._homes[concept.concept]]))
+        return replace(scored, **self._ruler.details(images, real)) if arm in arm_names(self._settings) else scored
+
+
+def _nearest(settings: Experiment, unit: Unit) -> Nearest:
+    """Read the features of the training images, or of some at random."""
+    catalog = samples.catalog(unit, TRAIN)
+    numbers = np.sort(draws.chosen(settings.concept_settings.seed, "nearest", len(catalog), MOST_COMPARED))
+    encoder = plugins.create(ImageEncoder, settings.encode.encoder)
+    return Nearest(samples.features(catalog).gather(numbers).astype(np.float32), encoder.encode)

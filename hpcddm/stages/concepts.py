@@ -1,0 +1,97 @@
+"""Stage concepts: the table of all concepts, fits of quality to frequency, advice, and a page about them."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpcddm.concepts import analysis, inputs, table
+from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
+from hpcddm.concepts.counting import Counts
+from hpcddm.concepts.presence import Pairs
+from hpcddm.concepts.scores import Score, by_concept
+from hpcddm.concepts.table import Row
+from hpcddm.config import Experiment
+from hpcddm.data import samples
+from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
+from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
+from hpcddm.pipeline.concept_counts import COUNTS_FILE, SUMMARY_FILE
+from hpcddm.pipeline.concept_scores import SCORES_FILE
+from hpcddm.pipeline.concepts import CONCEPTS_FILE, PROPOSAL_FILE, TABLE
+from hpcddm.pipeline.evaluate import MONOLITH_ARM, strategy_labels
+from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
+from hpcddm.pipeline.ranges import SPLITS
+from hpcddm.rundir import atomic
+from hpcddm.runtime.unit import Result, Unit
+
+
+def run(settings: Experiment, unit: Unit) -> Result:
+    """Merge counts and scores, fit, and advise."""
+    kind, arm = settings.concept_settings.frequency, strategy_labels(settings)[0]
+    counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
+    rows = table.rows(inputs.vocabulary(unit), counts, kind, by_concept(_scores(unit)))
+    dense = MONOLITH_ARM if settings.monolith.enabled else None
+    alignment = atomic.read_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE)) if _has_alignment(unit) else None
+    advice = advise(rows, counts.samples.tolist(), arm, dense)
+    content = {
+        "experiment": settings.name,
+        "seed": settings.seed,
+        "frequency": kind,
+        "arm": arm,
+        "dense": dense,
+        "summary": atomic.read_json(unit.input(CONCEPT_COUNTS, SUMMARY_FILE)),
+        "concepts": [row.as_json() for row in rows],
+        "alignment": alignment,
+        "advice": advice.as_json(),
+    }
+    content["proposal"] = _propose(settings, unit, rows, advice)
+    content["fits"] = analysis.fits([content])
+    atomic.write_json(unit.folder / CONCEPTS_FILE, content)
+    tables = table.write(unit.folder, TABLE, rows)
+    return Result([CONCEPTS_FILE, PROPOSAL_FILE, *tables], {"concepts": len(rows), "proposal": content["proposal"]})
+
+
+def _has_alignment(unit: Unit) -> bool:
+    return CONCEPT_ALIGNMENT in unit.inputs
+
+
+def _scores(unit: Unit) -> Iterator[Score]:
+    """Read the scores of all units, in the order of the concepts."""
+    for key in sorted(unit.inputs_of("concept_scores")):
+        content = atomic.read_json(unit.input(key, SCORES_FILE)) or {"scores": []}
+        yield from (Score(**entry) for entry in content["scores"])
+
+
+def _propose(settings: Experiment, unit: Unit, rows: Sequence[Row], advice: Advice) -> dict[str, Any]:
+    """Write the clusters of all samples with those of the worst drawn concepts moved, as the clustering `file` reads.
+
+    Returns how many are moved, by split.
+    """
+    homes = {concept: home for concept in advice.worst if (home := rows[concept].home) is not None}
+    counts = {}
+    with atomic.replacing(unit.folder / PROPOSAL_FILE, durable=False) as staged, open(staged, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["key", "cluster"])
+        for split in SPLITS:
+            catalog = samples.catalog(unit, split)
+            clusters = samples.clusters(catalog).gather(range(len(catalog))).astype(np.int64)
+            pairs = _pairs(settings, unit, split, list(homes))
+            proposed = moved(pairs, clusters, homes, round(MOST_MOVED * len(clusters)))
+            counts[split] = int((proposed != clusters).sum())
+            for block in blocks_of(range(len(catalog)), TEXTS_AT_ONCE):
+                unit.stop_if_requested()
+                keys = catalog.texts("key").gather(block)
+                writer.writerows(zip(keys, proposed[block.start : block.stop].tolist(), strict=True))
+    return {"moved": counts, "concepts": list(homes), "file": PROPOSAL_FILE}
+
+
+def _pairs(settings: Experiment, unit: Unit, split: str, concepts: list[int]) -> Pairs:
+    """Return the samples of a split that have some concepts."""
+    numbers, own = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for block, pairs in inputs.presence(settings, unit, split).blocks(len(samples.catalog(unit, split))):
+        of_kind = pairs[settings.concept_settings.frequency]
+        wanted = np.isin(of_kind.concepts, concepts)
+        numbers.append(of_kind.samples[wanted] + block.start)
+        own.append(of_kind.concepts[wanted])
+    return Pairs(np.concatenate(numbers), np.concatenate(own))
