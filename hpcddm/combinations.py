@@ -3,6 +3,7 @@
 import fractions
 from typing import TYPE_CHECKING
 
+from hpcddm.conditions.settings import Form
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.strategies.settings import is_strategy
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
@@ -22,7 +23,7 @@ TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 def impossible(experiment: "Experiment") -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
     problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
-    problems += [*_of_evaluation(experiment), *_of_kept_weights(experiment)]
+    problems += [*_of_evaluation(experiment), *_of_kept_weights(experiment), *_of_concepts(experiment)]
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
@@ -113,6 +114,12 @@ def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
     elif evaluate.ema_halflife_images is not None:
         problems["sigma_rel"] = "and ema_halflife_images: an average has one length; remove one of the two"
     return problems
+
+
+def _of_concepts(experiment: "Experiment") -> list[tuple[str, str]]:
+    if experiment.concepts is None or experiment.data.condition.form is not Form.NONE:
+        return []
+    return [("concepts", "no concept can be asked for where data.condition is none; remove one of the two")]
 
 
 def _of_measuring(experiment: "Experiment") -> list[tuple[str, str]]:

@@ -1,0 +1,117 @@
+"""Scores of concepts beside real images, the table, and the advice that follows."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from hpcddm.concepts import advice, table
+from hpcddm.concepts.advice import advise, moved
+from hpcddm.concepts.counting import Counts
+from hpcddm.concepts.presence import Pairs
+from hpcddm.concepts.ruler import Nearest, Ruler
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, by_concept, relative
+from hpcddm.concepts.vocabulary import Concept, Vocabulary
+
+
+def score(concept, arm, value, images=16, deviation=0.1):
+    return Score(concept, arm, images, value, deviation, 0.5, 0.1)
+
+
+def of_concept(concept, arm_score, real=1.0, others=0.2, **more):
+    scores = [score(concept, REAL_ARM, real), score(concept, OTHER_ARM, others), score(concept, "top-1", arm_score)]
+    return scores + [score(concept, arm, value) for arm, value in more.items()]
+
+
+def test_a_relative_score_is_one_for_real_images_and_nothing_for_others():
+    known = by_concept(of_concept(0, 0.6))[0]
+    assert relative(known, "top-1") == pytest.approx(0.5)
+    assert relative(known, REAL_ARM) == pytest.approx(1) and relative(known, OTHER_ARM) == pytest.approx(0)
+    assert relative(known, "monolith") is None
+
+
+def test_nothing_is_relative_to_real_images_that_do_not_stand_out():
+    # 3 standard errors of 16 images are 0.075.
+    assert relative(by_concept(of_concept(0, 0.25, real=0.27))[0], "top-1") is None
+    assert relative(by_concept(of_concept(0, 0.25, real=0.28))[0], "top-1") is not None
+    assert relative(by_concept(of_concept(0, 0.25, real=0.1))[0], "top-1") is None
+
+
+class OfPixels:
+    """A tagger whose scores are the images' first pixels."""
+
+    thresholds = np.array([0.5, 0.5, np.inf], np.float32)
+
+    def scores(self, images):
+        return images[:, 0, :, 0].astype(np.float32)
+
+
+def images_of(*rows):
+    return np.array(rows, np.uint8)[:, None, :, None]
+
+
+def test_rank_and_hits_are_those_among_the_concepts_that_can_be_seen():
+    ruler = Ruler(OfPixels(), lambda images: images[:, 0, :, 0], None, None)
+    found = ruler.score(images_of([1, 2, 9], [3, 0, 9]), 0, "top-1")
+    assert (found.score, found.deviation, found.hit_rate, found.images) == (2.0, 1.0, 1.0, 2)
+    assert found.rank == pytest.approx((0.5 + 0) / 2), "the third concept can be seen nowhere"
+    assert ruler.score(images_of([1, 2, 9]), 2, "top-1").hit_rate == 0
+
+
+def test_copies_are_nearer_to_a_training_image_than_any_other_one_is():
+    features = np.array([[0.0, 0], [10, 0], [0, 10]], np.float32)
+    nearest = Nearest(features, lambda images: images[:, 0, :, 0].astype(np.float32))
+    distance, copies = nearest.measure(images_of([1, 0], [200, 0]))
+    assert distance == pytest.approx((1 + 190) / 2) and copies == 0.5
+
+
+COUNTED = np.array([[8, 0], [5, 15], [0, 0], [2, 2]])
+VOCABULARY = Vocabulary([Concept(name) for name in ("cat", "dog", "never", 'odd, "name"')])
+
+
+def rows():
+    counts = Counts(COUNTED, COUNTED, COUNTED, np.array([60, 20]), np.array([20, 17]), np.array([1, 0]))
+    scores = [*of_concept(0, 0.9, **{"expert-00": 0.8}), *of_concept(1, 0.3, monolith=0.5), *of_concept(2, 0.2)]
+    return table.rows(VOCABULARY, counts, "joint", by_concept(scores))
+
+
+def test_the_table_says_where_each_concept_is_at_home():
+    cat, dog, never, odd = rows()
+    assert (cat.home, cat.at_home, cat.share_at_home, cat.entropy) == (0, 8, 1.0, 0.0)
+    assert (dog.home, dog.frequency, dog.share_at_home) == (1, 20, 0.75)
+    assert (never.home, never.share_at_home, never.bin, never.at_home) == (None, None, -1, 0)
+    assert odd.entropy == pytest.approx(1) and odd.scores == {}
+    assert cat.relative(table.HOME_ARM) == pytest.approx(0.75), "that of expert 0 alone"
+    assert all(sum(row.experts) == row.frequency for row in rows())
+
+
+def test_the_table_is_written_for_other_programs(tmp_path):
+    polars = pytest.importorskip("polars")
+    assert table.write(tmp_path, "concepts", rows()) == ["concepts.csv", "concepts.parquet"]
+    read = list(csv.DictReader((tmp_path / "concepts.csv").read_text().splitlines()))
+    assert [row["name"] for row in read] == ["cat", "dog", "never", 'odd, "name"']
+    assert (read[0]["top-1.relative"], read[2]["home"]) == ("0.8750000000000001", "")
+    columns = polars.read_parquet(tmp_path / "concepts.parquet")
+    assert columns["frequency"].to_list() == [8, 20, 0, 4] and columns["home"].to_list() == [0, 1, None, 0]
+    assert json.loads(json.dumps([row.as_json() for row in rows()]))[1]["at_home"] == 15
+
+
+def test_the_advice_names_split_concepts_starving_experts_and_what_is_drawn_worst(monkeypatch):
+    found = advise(rows(), [60, 20], "top-1", "monolith")
+    assert found.split == [] and [expert.starves for expert in found.experts] == [False, False]
+    assert [expert.concepts for expert in found.experts] == [2, 1]
+    assert found.experts[1].relative == pytest.approx(0.125) and found.experts[1].dense == pytest.approx(0.375)
+    assert found.worst == [1], "the only one that is scored, occurs, and is not all at home"
+    monkeypatch.setattr(advice, "SPLIT", 0.8)
+    assert advise(rows(), [70, 10], "top-1", None).split == [1]
+    assert [expert.starves for expert in advise(rows(), [70, 10], "top-1", None).experts] == [False, True]
+
+
+def test_moved_samples_go_home_the_worst_concept_first_and_no_more_than_allowed():
+    pairs = Pairs(np.array([0, 1, 2, 2, 3]), np.array([7, 7, 7, 9, 9]))
+    clusters = np.array([0, 1, 1, 1, 0])
+    assert moved(pairs, clusters, {7: 0, 9: 1}, 5).tolist() == [0, 0, 0, 1, 0]
+    assert moved(pairs, clusters, {9: 0, 7: 0}, 5).tolist() == [0, 0, 0, 0, 0]
+    assert moved(pairs, clusters, {7: 0, 9: 0}, 2).tolist() == [0, 0, 0, 1, 0], "the second would need a third move"
+    assert clusters.tolist() == [0, 1, 1, 1, 0]
