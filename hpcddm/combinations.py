@@ -117,9 +117,12 @@ def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
 
 
 def _of_concepts(experiment: "Experiment") -> list[tuple[str, str]]:
-    if experiment.concepts is None or experiment.data.condition.form is not Form.NONE:
+    if experiment.concepts is None:
         return []
-    return [("concepts", "no concept can be asked for where data.condition is none; remove one of the two")]
+    problems = _of_strategies(experiment, "concepts.strategies", experiment.concepts.strategies)
+    if experiment.data.condition.form is Form.NONE:
+        problems.append(("concepts", "none can be asked for where data.condition is none; remove one of the two"))
+    return problems
 
 
 def _of_measuring(experiment: "Experiment") -> list[tuple[str, str]]:
@@ -156,18 +159,18 @@ def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
         problems.append(
             ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
         )
-    return problems + _of_strategies(experiment)
+    return problems + _of_strategies(experiment, "evaluate.strategies", evaluate.strategies)
 
 
-def _of_strategies(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_strategies(experiment: "Experiment", place: str, names: list[str]) -> list[tuple[str, str]]:
     problems, labels = [], set()
-    for name in experiment.evaluate.strategies:
+    for name in names:
         try:
             strategy = parse_strategy(name)
             strategy.check(experiment)
             if strategy.label in labels:
-                problems.append(("evaluate.strategies", f"{strategy.label} stands there twice"))
+                problems.append((place, f"{strategy.label} stands there twice"))
             labels.add(strategy.label)
         except (ConfigError, ValueError) as error:
-            problems.append(("evaluate.strategies", str(error)))
+            problems.append((place, str(error)))
     return problems

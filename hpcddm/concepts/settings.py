@@ -33,6 +33,8 @@ class ConceptSettings(StrictModel):
     """Samples of each concept and arm."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of which concepts are scored; not the experiment's, so that runs of several seeds score the same ones."""
+    strategies: list[str] = []
+    """Strategies of the ensemble that draw the concepts; by default the first one of the evaluation."""
     each_expert: bool = True
     """True where every expert alone draws each concept, too: so many times the samples of an arm."""
     units: Positive = 1

@@ -3,10 +3,11 @@
 from typing import Any
 
 from hpcddm.config import Experiment
+from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.concept_tagger import tagger_keys
 from hpcddm.pipeline.disk import values_per_image
-from hpcddm.pipeline.evaluate import arm_names, evaluation_settings, gpus_to_sample, sampling_units
+from hpcddm.pipeline.evaluate import arm_names, evaluation_settings, gpus_to_sample, sampling_units, strategy_labels
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, name_of
 from hpcddm.pipeline.latent_scale import space_parts
@@ -34,10 +35,22 @@ def part_of_unit(experiment: Experiment, key: str) -> tuple[int, int]:
     return int(name_of(key)), experiment.concept_settings.units
 
 
+def concept_strategies(experiment: Experiment) -> list[str]:
+    """List the canonical names of the strategies that draw the concepts."""
+    named = experiment.concept_settings.strategies
+    return [parse_strategy(name).label for name in named] or strategy_labels(experiment)[:1]
+
+
+def whole_arms(experiment: Experiment) -> list[str]:
+    """List the arms that draw the concepts, but experts alone: dense models, then strategies of the ensemble."""
+    dense = [arm for arm in arm_names(experiment) if arm not in strategy_labels(experiment)]
+    return [*dense, *concept_strategies(experiment)]
+
+
 def scored_arms(experiment: Experiment) -> list[str]:
-    """List the arms that draw the concepts: those of the evaluation, and each expert alone where that is asked for."""
-    alone = range(experiment.cluster.experts) if experiment.concept_settings.each_expert else ()
-    return [*arm_names(experiment), *(name_of(expert_keys(experiment)[expert]) for expert in alone)]
+    """List the arms that draw the concepts, with each expert alone where that is asked for."""
+    alone = expert_keys(experiment) if experiment.concept_settings.each_expert else []
+    return [*whole_arms(experiment), *map(name_of, alone)]
 
 
 def nearest_keys(experiment: Experiment) -> list[str]:
@@ -76,8 +89,9 @@ class ConceptScoresStage(Stage):
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover how images are drawn and scored; of the evaluation neither its number of images nor its batch."""
         settings, concepts = evaluation_settings(experiment), experiment.concept_settings
-        evaluate = {name: value for name, value in settings["evaluate"].items() if name not in ("images", "batch")}
-        own = {"samples": concepts.samples, "each_expert": concepts.each_expert, "tagger": hashed(concepts.tagger)}
+        left_out = ("images", "batch", "strategies")
+        evaluate = {name: value for name, value in settings["evaluate"].items() if name not in left_out}
+        own = {"samples": concepts.samples, "arms": scored_arms(experiment), "tagger": hashed(concepts.tagger)}
         part = f"{name_of(key)} of {concepts.units}"
         return settings | {"evaluate": evaluate, "concepts": own, "part": part, "encode": hashed(experiment.encode)}
 

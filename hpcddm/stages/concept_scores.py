@@ -30,8 +30,8 @@ from hpcddm.pipeline.concept_scores import (
     nearest_keys,
     part_of_unit,
     scored_arms,
+    whole_arms,
 )
-from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.keys import CONCEPT_COUNTS, EXTRACTOR, name_of
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.snapshots import chosen as chosen_weights
@@ -75,7 +75,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     settings = workload.settings
     concepts = settings.concept_settings
     images = -(-concepts.per_bin * BINS // concepts.units) * concepts.samples
-    arms, alone = arm_names(settings), len(scored_arms(settings)) - len(arm_names(settings))
+    arms = whole_arms(settings)
+    alone = len(scored_arms(settings)) - len(arms)
     of_one = workload.sampling(["expert-0"], images * alone, concepts.samples) if alone else []
     decoding = workload.through_autoencoder(DECODE_LATENTS, images * (len(arms) + alone), concepts.samples)
     return [*workload.sampling(arms, images, concepts.samples), *of_one, *decoding]
@@ -145,7 +146,7 @@ class Scoring:
         scored = self._ruler.score(images, concept.concept, arm)
         if usage is not None:
             scored = replace(scored, home_usage=float(usage[self._homes[concept.concept]]))
-        return replace(scored, **self._ruler.details(images, real)) if arm in arm_names(self._settings) else scored
+        return replace(scored, **self._ruler.details(images, real)) if arm in whole_arms(self._settings) else scored
 
 
 def _nearest(settings: Experiment, unit: Unit) -> Nearest:

@@ -17,9 +17,9 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import COUNTS_FILE, SUMMARY_FILE
-from hpcddm.pipeline.concept_scores import SCORES_FILE
+from hpcddm.pipeline.concept_scores import SCORES_FILE, concept_strategies
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PROPOSAL_FILE, TABLE
-from hpcddm.pipeline.evaluate import MONOLITH_ARM, strategy_labels
+from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.rundir import atomic
@@ -28,7 +28,7 @@ from hpcddm.runtime.unit import Result, Unit
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Merge counts and scores, fit, and advise."""
-    kind, arm = settings.concept_settings.frequency, strategy_labels(settings)[0]
+    kind, arm = settings.concept_settings.frequency, concept_strategies(settings)[0]
     counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
     rows = table.rows(inputs.vocabulary(unit), counts, kind, by_concept(_scores(unit)))
     dense = MONOLITH_ARM if settings.monolith.enabled else None
