@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.concepts.curves import half_decades
 from hpcddm.concepts.settings import ConceptSettings
 from hpcddm.data import draws
 
 NEVER = -1
 """Bin of concepts that no training sample has."""
-BINS_PER_DECADE = 2
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,9 @@ class Choice:
 
 def bins(frequency: Int64[np.ndarray, " v"]) -> Int64[np.ndarray, " v"]:
     """Return the half decade of every frequency: 0 for 1 to 3, 1 for 4 to 9, 2 for 10 to 31; `NEVER` for 0."""
-    found = np.full(len(frequency), NEVER, dtype=np.int64)
-    occurs = frequency > 0
-    # A power of ten belongs to the bin that it begins, whatever the rounding of its logarithm.
-    found[occurs] = np.floor(BINS_PER_DECADE * np.log10(frequency[occurs]) + 1e-9).astype(np.int64)
-    return found
+    numbers = np.full(len(frequency), NEVER, dtype=np.int64)
+    numbers[frequency > 0] = half_decades(frequency[frequency > 0])
+    return numbers
 
 
 def choose(

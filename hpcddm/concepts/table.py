@@ -14,7 +14,7 @@ from hpcddm.concepts.choosing import bins
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, relative
-from hpcddm.concepts.tail import entropy_bits
+from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.rundir import atomic
 
@@ -73,7 +73,7 @@ def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int,
     """Make the table; kind: of the samples that count; scores: by concept and arm."""
     own = counts.table(kind)
     totals = {name: counts.table(name).sum(1) for name in KINDS}
-    bin_of, entropies, homes = bins(own.sum(1)), entropy_bits(own), own.argmax(1)
+    bin_of, entropies, homes = bins(own.sum(1)), entropy_over_experts(own), own.argmax(1)
     table = []
     for concept, entry in enumerate(vocabulary.concepts):
         frequency = int(own[concept].sum())
