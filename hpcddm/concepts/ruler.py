@@ -1,7 +1,7 @@
 """Ruler of images of one concept: what the tagger sees, how near they are to real ones, and how unlike each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,26 +64,25 @@ class Ruler:
         can_be_seen = np.isfinite(self.thresholds)
         higher = (scores[:, can_be_seen] > scores[:, [concept]]).sum(1)
         rank, hits = higher / max(int(can_be_seen.sum()), 1), own >= self.thresholds[concept]
-        return Score(concept, arm, len(own), own.mean(), own.std(), float(hits.mean()), float(rank.mean()))
+        return Score(
+            concept, arm, len(own), float(own.mean()), float(own.std()), float(hits.mean()), float(rank.mean())
+        )
 
     @cached_property
     def thresholds(self) -> Float32[np.ndarray, " v"]:
         """Scores from which on an image shows a concept."""
         return self.tagger.thresholds
 
-    def details(self, images: Images, real: Images | None) -> dict[str, float | None]:
-        """Measure what needs more networks, by the names of `Score`; real: real images of the concept, or None."""
-        measured: dict[str, float | None] = {}
-        if self.pairwise is not None and len(images) > 1:
-            measured["diversity"] = self.pairwise(images)
-        if self.nearest is not None:
-            measured["nearest"], measured["copies"] = self.nearest.measure(images)
-        if real is not None and len(real) >= FEWEST_REAL and len(images) > 1:
-            own, theirs = self.extract(images), self.extract(real)
-            measured["kid"] = kernel_distance(own, theirs)
-            if len(own) > DENSITY_NEIGHBOURS:
-                measured["coverage"] = float(overlap(theirs, own).real_holds_fake.mean())
-        return measured
+    def detailed(self, scored: Score, images: Images, real: Images | None) -> Score:
+        """Add what needs more networks; real: real images of the concept, or None where the images are these."""
+        diversity = self.pairwise(images) if self.pairwise is not None and len(images) > 1 else None
+        nearest, copies = self.nearest.measure(images) if self.nearest is not None else (None, None)
+        scored = replace(scored, diversity=diversity, nearest=nearest, copies=copies)
+        if real is None or len(real) < FEWEST_REAL or len(images) < 2:
+            return scored
+        own, theirs = self.extract(images), self.extract(real)
+        covered = float(overlap(theirs, own).real_holds_fake.mean()) if len(own) > DENSITY_NEIGHBOURS else None
+        return replace(scored, kid=kernel_distance(own, theirs), coverage=covered)
 
 
 def _nearest(

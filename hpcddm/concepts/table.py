@@ -72,7 +72,7 @@ class Row:
 def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int, Mapping[str, Score]]) -> list[Row]:
     """Make the table; kind: of the samples that count; scores: by concept and arm."""
     own = counts.table(kind)
-    totals = {name: counts.table(name).sum(1) for name in KINDS}
+    text, image, joint = (counts.table(name).sum(1) for name in KINDS)
     bin_of, entropies, homes = bins(own.sum(1)), entropy_over_experts(own), own.argmax(1)
     table = []
     for concept, entry in enumerate(vocabulary.concepts):
@@ -80,15 +80,17 @@ def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int,
         occurs = frequency > 0
         table.append(
             Row(
-                concept,
-                entry.name,
-                frequency,
-                *(int(totals[name][concept]) for name in KINDS),
-                own[concept].tolist(),
-                int(homes[concept]) if occurs else None,
-                float(entropies[concept]) if occurs else None,
-                int(bin_of[concept]),
-                _scores(scores[concept], homes[concept] if occurs else None) if concept in scores else {},
+                concept=concept,
+                name=entry.name,
+                frequency=frequency,
+                text=int(text[concept]),
+                image=int(image[concept]),
+                joint=int(joint[concept]),
+                experts=own[concept].tolist(),
+                home=int(homes[concept]) if occurs else None,
+                entropy=float(entropies[concept]) if occurs else None,
+                bin=int(bin_of[concept]),
+                scores=_scores(scores[concept], int(homes[concept]) if occurs else None) if concept in scores else {},
             )
         )
     return table

@@ -19,17 +19,17 @@ from hpcddm.objectives.conversions import Images
 class Recorded:
     """Velocity field that records, once per step, its estimate of x0 and the weights of the experts."""
 
-    field: EnsembleVelocity
+    inner: EnsembleVelocity
     estimates: list[Images] = field(default_factory=list)
     """x0 = x - t v on the linear path, (N, C, H, W)."""
     weights: list[Weights] = field(default_factory=list)
 
     def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
         """Return the field's velocity at (x, t)."""
-        velocity = self.field(x, t, condition, context)
+        velocity = self.inner(x, t, condition, context)
         if context.step == len(self.estimates):
             self.estimates.append(x - t.view(-1, 1, 1, 1) * velocity)
-            self.weights.append(self.field.weights(x, t, condition, context)[: len(x)])
+            self.weights.append(self.inner.weights(x, t, condition, context)[: len(x)])
         return velocity
 
 

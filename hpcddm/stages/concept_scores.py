@@ -136,8 +136,7 @@ class Scoring:
 
     def of_real(self, concept: Chosen, real: Images) -> Iterator[Score]:
         """Score real images of the concept, and such that do not have it."""
-        scored = self._ruler.score(real, concept.concept, REAL_ARM)
-        yield replace(scored, **self._ruler.details(real, None))
+        yield self._ruler.detailed(self._ruler.score(real, concept.concept, REAL_ARM), real, None)
         others = np.delete(self._scores_of_others, concept.having, axis=0)
         yield self._ruler.scored(others, concept.concept, OTHER_ARM)
 
@@ -146,7 +145,7 @@ class Scoring:
         scored = self._ruler.score(images, concept.concept, arm)
         if usage is not None:
             scored = replace(scored, home_usage=float(usage[self._homes[concept.concept]]))
-        return replace(scored, **self._ruler.details(images, real)) if arm in whole_arms(self._settings) else scored
+        return self._ruler.detailed(scored, images, real) if arm in whole_arms(self._settings) else scored
 
 
 def _nearest(settings: Experiment, unit: Unit) -> Nearest:

@@ -12,6 +12,7 @@ from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.ruler import Nearest, Ruler
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, by_concept, relative
+from hpcddm.concepts.taggers.base import Tagger
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
 
 
@@ -38,10 +39,15 @@ def test_nothing_is_relative_to_real_images_that_do_not_stand_out():
     assert relative(by_concept(of_concept(0, 0.25, real=0.1))[0], "top-1") is None
 
 
-class OfPixels:
+class OfPixels(Tagger):
     """A tagger whose scores are the images' first pixels."""
 
-    thresholds = np.array([0.5, 0.5, np.inf], np.float32)
+    def __init__(self):
+        pass
+
+    @property
+    def thresholds(self):
+        return np.array([0.5, 0.5, np.inf], np.float32)
 
     def scores(self, images):
         return images[:, 0, :, 0].astype(np.float32)
@@ -91,7 +97,7 @@ def test_the_table_is_written_for_other_programs(tmp_path):
     assert table.write(tmp_path, "concepts", rows()) == ["concepts.csv", "concepts.parquet"]
     read = list(csv.DictReader((tmp_path / "concepts.csv").read_text().splitlines()))
     assert [row["name"] for row in read] == ["cat", "dog", "never", 'odd, "name"']
-    assert (read[0]["top-1.relative"], read[2]["home"]) == ("0.8750000000000001", "")
+    assert float(read[0]["top-1.relative"]) == pytest.approx(0.875) and read[2]["home"] == ""
     columns = polars.read_parquet(tmp_path / "concepts.parquet")
     assert columns["frequency"].to_list() == [8, 20, 0, 4] and columns["home"].to_list() == [0, 1, None, 0]
     assert json.loads(json.dumps([row.as_json() for row in rows()]))[1]["at_home"] == 15
