@@ -19,6 +19,10 @@ from hpcddm.pipeline.keys import (
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import DATA_STAGES, EXPERIMENT, JOINED, LATENT_SPACE, REPOSITORY, tiny
 
+NOUNS = {"vocabulary": {"name": "captions"}, "tagger": {"name": "lit", "image": {"name": "pixels"}}}
+CLASSES = {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}}
+"""Concepts of captions, and of classes."""
+
 
 def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline():
     files = [file for file in (REPOSITORY / "hpcddm" / "stages").glob("*.py") if "\ndef run(" in file.read_text()]
@@ -31,6 +35,7 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
     others = {"distill", "materialise", "captions", "texts", "autoencoder", "latents", "latent_scale"}
+    others |= {name for name in STAGE_NAMES if name.startswith("concept")}
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - others
 
 
@@ -41,13 +46,20 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
         "monolith": {"enabled": True},
         "data__reading": {"name": "materialised"},
     }
-    captions = {"name": "text", "encoder": {"name": "words"}, "cached": True}
+    captions, student = (
+        {"name": "text", "encoder": {"name": "words"}, "cached": True},
+        {"distill": {"teacher": "router"}},
+    )
     read: dict[str, set[str]] = {name: set() for name in STAGES}
-    told = plan(tiny(tmp_path, data__condition=captions, distill={"teacher": "router"}))
+    told = plan(tiny(tmp_path, data__condition=captions, **student))
     pixels = plan(tiny(tmp_path, **changes))
+    concepts = [
+        *plan(tiny(tmp_path, data__condition=captions, data__space=LATENT_SPACE, concepts=NOUNS, **student)),
+        *plan(tiny(tmp_path, concepts=CLASSES)),
+    ]
     del changes["data__reading"]
     latents = plan(tiny(tmp_path, data__space=LATENT_SPACE, **changes))
-    for unit in [*pixels, *told, *latents]:
+    for unit in [*pixels, *told, *latents, *concepts]:
         read[unit.stage] |= {key.split("/")[0] for key in unit.inputs}
     assert {name: set(stage.reads) for name, stage in STAGES.items()} == read
 

@@ -109,24 +109,24 @@ def _scores(of_concept: Mapping[str, Score], home: int | None) -> dict[str, dict
     }
 
 
-def write(folder: Path, stem: str, table: Sequence[Row]) -> list[str]:
-    """Write the table as CSV, and as parquet where polars is installed; return the files' names."""
+def write(plain: Path, parquet: Path, table: Sequence[Row]) -> list[Path]:
+    """Write the table as CSV, and as parquet where polars is installed; return what was written."""
     flat = [row.flat() for row in table]
     columns = list(dict.fromkeys(key for row in flat for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
-    atomic.write_text(folder / f"{stem}.csv", text.getvalue())
+    atomic.write_text(plain, text.getvalue())
     try:
         import polars
     except ImportError:
         print("no parquet: polars is not installed; pip install polars, and submit with --redo concepts", flush=True)
-        return [f"{stem}.csv"]
+        return [plain]
     complete = {column: [row.get(column) for row in flat] for column in columns}
-    with atomic.replacing(folder / f"{stem}.parquet") as staged:
+    with atomic.replacing(parquet) as staged:
         polars.DataFrame(complete, strict=False).write_parquet(staged)
-    return [f"{stem}.csv", f"{stem}.parquet"]
+    return [plain, parquet]
 
 
 def frequencies(table: Sequence[Row]) -> Int64[np.ndarray, " v"]:

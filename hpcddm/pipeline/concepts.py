@@ -12,8 +12,10 @@ from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 from hpcddm.pipeline.stage import DiskSpace, Stage
 
-CONCEPTS_FILE, TABLE, FITS_FILE, PROPOSAL_FILE = "concepts.json", "concepts", "fits.json", "proposal.csv"
-"""All that is known of each concept; the same as tables, without their suffix; fits; proposed clusters of samples."""
+CONCEPTS_FILE, PAGE, PROPOSAL_FILE = "concepts.json", "concepts.html", "proposal.csv"
+"""All that is known of each concept, with fits and advice; a page about them; proposed clusters of all samples."""
+TABLE, PARQUET = "concepts.csv", "concepts.parquet"
+"""A row of each concept, for other programs."""
 
 
 def concepts_keys(experiment: Experiment) -> list[str]:

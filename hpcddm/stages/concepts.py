@@ -18,7 +18,7 @@ from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import COUNTS_FILE, SUMMARY_FILE
 from hpcddm.pipeline.concept_scores import SCORES_FILE, concept_strategies
-from hpcddm.pipeline.concepts import CONCEPTS_FILE, PROPOSAL_FILE, TABLE
+from hpcddm.pipeline.concepts import CONCEPTS_FILE, PARQUET, PROPOSAL_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.pipeline.ranges import SPLITS
@@ -48,8 +48,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     content["proposal"] = _propose(settings, unit, rows, advice)
     content["fits"] = analysis.fits([content])
     atomic.write_json(unit.folder / CONCEPTS_FILE, content)
-    tables = table.write(unit.folder, TABLE, rows)
-    return Result([CONCEPTS_FILE, PROPOSAL_FILE, *tables], {"concepts": len(rows), "proposal": content["proposal"]})
+    tables = table.write(unit.folder / TABLE, unit.folder / PARQUET, rows)
+    return Result(
+        [CONCEPTS_FILE, PROPOSAL_FILE, *(path.name for path in tables)],
+        {"concepts": len(rows), "proposal": content["proposal"]},
+    )
 
 
 def _has_alignment(unit: Unit) -> bool:

@@ -94,7 +94,8 @@ def test_the_table_says_where_each_concept_is_at_home():
 
 def test_the_table_is_written_for_other_programs(tmp_path):
     polars = pytest.importorskip("polars")
-    assert table.write(tmp_path, "concepts", rows()) == ["concepts.csv", "concepts.parquet"]
+    files = [tmp_path / "concepts.csv", tmp_path / "concepts.parquet"]
+    assert table.write(*files, rows()) == files
     read = list(csv.DictReader((tmp_path / "concepts.csv").read_text().splitlines()))
     assert [row["name"] for row in read] == ["cat", "dog", "never", 'odd, "name"']
     assert float(read[0]["top-1.relative"]) == pytest.approx(0.875) and read[2]["home"] == ""
