@@ -92,6 +92,7 @@ class ConceptScoresStage(Stage):
         left_out = ("images", "batch", "strategies")
         evaluate = {name: value for name, value in settings["evaluate"].items() if name not in left_out}
         own = {"samples": concepts.samples, "arms": scored_arms(experiment), "tagger": hashed(concepts.tagger)}
+        own["perceptual"] = hashed(concepts.perceptual) if concepts.perceptual else None
         part = f"{name_of(key)} of {concepts.units}"
         return settings | {"evaluate": evaluate, "concepts": own, "part": part, "encode": hashed(experiment.encode)}
 

@@ -1,6 +1,6 @@
 """Stage concept_scores: samples of some concepts in every arm, scored beside real images of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import loading, measuring
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
@@ -127,7 +128,7 @@ class Scoring:
             return features
 
         nearest = _nearest(settings, unit) if nearest_keys(settings) else None
-        self._ruler = Ruler(inputs.tagger(settings, unit, device), extract, nearest, None)
+        self._ruler = Ruler(inputs.tagger(settings, unit, device), extract, nearest, _pairwise(settings))
         self._reader = samples.reader(unit, HELDOUT)
 
     @cached_property
@@ -154,3 +155,12 @@ def _nearest(settings: Experiment, unit: Unit) -> Nearest:
     numbers = np.sort(draws.chosen(settings.concept_settings.seed, "nearest", len(catalog), MOST_COMPARED))
     encoder = plugins.create(ImageEncoder, settings.encode.encoder)
     return Nearest(samples.features(catalog).gather(numbers).astype(np.float32), encoder.encode)
+
+
+def _pairwise(settings: Experiment) -> Callable[[Images], float] | None:
+    """Return the mean perceptual distance of the pairs of some images; None where the experiment wants none."""
+    own = settings.concept_settings.perceptual
+    if own is None:
+        return None
+    perceptual = plugins.create(Perceptual, own)
+    return lambda images: perceptual.diversity(perceptual.features(images))

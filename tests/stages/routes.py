@@ -30,7 +30,24 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.stages import assign, captions, catalog, cluster, encode, inspect, lists, materialise, route, shard, texts
+from hpcddm.stages import (
+    assign,
+    captions,
+    catalog,
+    cluster,
+    concept_counts,
+    concept_mentions,
+    concept_tagger,
+    concept_tags,
+    concept_vocabulary,
+    encode,
+    inspect,
+    lists,
+    materialise,
+    route,
+    shard,
+    texts,
+)
 from tests.helpers import ALL_DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -57,6 +74,11 @@ STAGES = {
     "texts": texts,
     "materialise": materialise,
     "route": route,
+    "concept_vocabulary": concept_vocabulary,
+    "concept_mentions": concept_mentions,
+    "concept_tagger": concept_tagger,
+    "concept_tags": concept_tags,
+    "concept_counts": concept_counts,
 }
 
 

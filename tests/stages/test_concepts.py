@@ -1,0 +1,93 @@
+"""Concepts of captioned pictures are counted: the same for any number of ranges, and made again after a requeue."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hpcddm.concepts.counting import Counts
+from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.data import samples
+from hpcddm.data.catalog import open_catalog
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from tests import pictures
+from tests.stages.routes import Bench
+
+WORDS = ("face", "cat face", "black", "with", "moon", "cloud", "symbol", "bell", "bottle", "car", "zeppelin")
+LIT = {"name": "lit", "image": {"name": "pixels", "size": 8}, "text": {"name": "words"}, "width": 16, "images": 2560}
+CHANGES = {
+    "data__source": {"name": "image_folder", "folder": "pictures"},
+    "data__image_size": 16,
+    "data__channels": 3,
+    "data__num_classes": None,
+    "data__condition": {"name": "text", "encoder": {"name": "words", "width": 8}, "tokens": 6},
+    "measuring__classifier": None,
+    "concepts": {"vocabulary": {"name": "file", "concepts": "words.txt"}, "tagger": LIT, "frequency": "text"},
+}
+STAGES = ("concept_vocabulary", "concept_mentions", "concept_tagger", "concept_tags", "concept_counts")
+
+
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory):
+    """Runs of 1, 3 and 17 ranges of training images."""
+    root = tmp_path_factory.mktemp("concepts")
+    pictures.write_folder(root / "pictures")
+    (root / "words.txt").write_text("".join(f"{word}\n" for word in WORDS))
+    made = {}
+    for ranges in (1, 3, 17):
+        made[ranges] = Bench(root, f"run-{ranges}", data__shards=ranges, data__heldout_shards=min(ranges, 3), **CHANGES)
+        made[ranges].make_data()
+        made[ranges].make(*(unit.key for unit in plan(made[ranges].settings) if unit.stage in STAGES))
+    return made
+
+
+def counts_of(bench):
+    return Counts.read(bench.run.unit("concept_counts/all") / "counts.h5")
+
+
+def test_any_number_of_ranges_counts_the_same(benches):
+    first = counts_of(benches[1])
+    for bench in benches.values():
+        assert all((getattr(first, name) == getattr(counts_of(bench), name)).all() for name in vars(first))
+        chosen = bench.run.unit("concept_counts/all") / "chosen.json"
+        assert json.loads(chosen.read_text()) == json.loads(
+            (benches[1].run.unit("concept_counts/all") / "chosen.json").read_text()
+        )
+
+
+def test_counts_are_those_of_the_captions_and_the_experts_add_up(benches):
+    run, counts = benches[3].run, counts_of(benches[3])
+    vocabulary = Vocabulary.read(run.unit("concept_vocabulary/all") / "vocabulary.json")
+    catalog = open_catalog(run, "train")
+    every = range(len(catalog))
+    clusters, captions = samples.clusters(catalog).gather(every), catalog.texts("caption").gather(every)
+    for concept, name in enumerate(entry.name for entry in vocabulary.concepts):
+        having = [int(own) for own, text in zip(clusters, captions, strict=True) if f" {name} " in f" {text.lower()} "]
+        by_cluster = Counter(having)
+        assert counts.text[concept].tolist() == [by_cluster[own] for own in range(counts.text.shape[1])], name
+    assert counts.text.sum(1).min() == 0 and counts.text.sum(1).max() >= 8, "zeppelin, and with"
+    assert (counts.joint <= counts.text).all() and (counts.joint <= counts.image).all()
+    assert counts.samples.tolist() == np.bincount(clusters, minlength=4).tolist()
+
+
+def test_a_unit_that_is_made_again_makes_the_same(benches):
+    bench = benches[3]
+    keys = ["concept_mentions/train-001", "concept_tags/train-002", "concept_tags/heldout-000", "concept_counts/all"]
+    before = {key: manifest.read(bench.run.unit(key)).digest for key in keys}
+    for key in keys:
+        (bench.run.unit(key) / "manifest.json").unlink()
+    bench.make(*keys)
+    assert {key: manifest.read(bench.run.unit(key)).digest for key in keys} == before
+
+
+def test_what_is_tagged_are_the_largest_scores(benches):
+    from hpcddm.stages.concept_tags import largest
+
+    scores = np.array([[0.1, 0.9, 0.9, 0.2], [0.5, 0.4, 0.3, 0.2]], np.float32)
+    concepts, kept = largest(scores, 2)
+    assert concepts.tolist() == [[1, 2], [0, 1]] and np.allclose(kept, [[0.9, 0.9], [0.5, 0.4]], atol=1e-3)
+    folder = benches[1].run.unit("concept_tags/train-000")
+    thresholds = json.loads((folder / "thresholds.json").read_text())["scores"]
+    assert len(thresholds) == len(WORDS)
