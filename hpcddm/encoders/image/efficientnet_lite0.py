@@ -142,6 +142,11 @@ class ImageNetFeatures(ImageEncoder[Settings]):
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
         return torch.cat([self.network.features(part) for part in self._resized(images)]).cpu().numpy()
 
+    @torch.no_grad()
+    def probabilities(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n 1000"]:
+        """Compute the probabilities of ImageNet's classes, in the order of their synsets' numbers."""
+        return torch.cat([self.network(part).softmax(1) for part in self._resized(images)]).cpu().numpy()
+
     def _resized(self, images: UInt8[np.ndarray, "n h w c"]) -> Iterator[Tensor]:
         """Yield the images as the network takes them, some at once."""
         side = (self.settings.size, self.settings.size)

@@ -1,5 +1,6 @@
 """The lit-score on planted images: a concept is a pattern, and an image shows those of its concepts with noise."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +12,11 @@ from hpcddm.concepts.taggers import lit
 from hpcddm.concepts.taggers.base import Mentions, Tagger, TaggerContext
 from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
+from hpcddm.config import Experiment
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
-from tests.helpers import tiny
+from hpcddm.schema import validate
+from tests.helpers import EXPERIMENT, changed
 
 NAMES = ["ant", "bee", "cat", "dog", "eel", "fox", "fire engine", "gnu"]
 SMALL = {
@@ -26,6 +29,7 @@ SMALL = {
     "learning_rate": 0.01,
 }
 CPU = torch.device("cpu")
+COLOURED = validate(Experiment, changed(EXPERIMENT, data__channels=3), "test")
 PATTERNS = np.random.default_rng(5).integers(0, 256, (len(NAMES), 4, 4, 3))
 
 
@@ -64,10 +68,8 @@ class Planted:
 
 def tagger(names=NAMES, **changes):
     settings = TaggerSettings.model_validate(SMALL | changes)
-    experiment = SimpleNamespace(data=SimpleNamespace(image_size=8, channels=3))
-    return plugins.create(
-        Tagger, settings, TaggerContext(experiment, Vocabulary([Concept(name) for name in names]), None, CPU)
-    )
+    context = TaggerContext(COLOURED, Vocabulary([Concept(name) for name in names]), Path, CPU)
+    return plugins.create(Tagger, settings, context)
 
 
 def fitted(planted, seed=0, **changes):
@@ -173,10 +175,8 @@ def test_features_beyond_float16_are_told(monkeypatch):
         own.fit(Planted(40).reader, Planted(40).mentions, 0, lambda done, total: None)
 
 
-def test_concepts_that_no_caption_mentions_are_refused_before_anything_runs(tmp_path):
-    settings, experiment = TaggerSettings.model_validate(SMALL), tiny(tmp_path)
-    asked = SimpleNamespace(
-        data=experiment.data, concepts=SimpleNamespace(vocabulary=SimpleNamespace(name="classes", is_matched=False))
-    )
+def test_concepts_that_no_caption_mentions_are_refused_before_anything_runs():
+    settings = TaggerSettings.model_validate(SMALL)
+    asked = SimpleNamespace(concepts=SimpleNamespace(vocabulary=SimpleNamespace(name="classes", is_matched=False)))
     with pytest.raises(ValueError, match="the vocabulary classes are looked for in none; take the tagger labels"):
         settings.check(asked)

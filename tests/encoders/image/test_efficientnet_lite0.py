@@ -84,3 +84,10 @@ def test_weights_of_other_bytes_are_not_loaded(tmp_path, monkeypatch):
     path.write_bytes(bytes(one.size))
     with pytest.raises(UserError, match="foreign: SHA-256"):
         encoder.network()
+
+
+def test_probabilities_are_those_of_the_networks_logits(network):
+    images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
+    encode = encoder.ImageNetFeatures(encoder.Settings(name="efficientnet_lite0"))
+    logits = network.fc(torch.from_numpy(encode.encode(images)))
+    np.testing.assert_allclose(encode.probabilities(images), logits.softmax(1).numpy(), atol=1e-6)
