@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 from safetensors.numpy import load_file
 
 from hpcddm import plugins
@@ -47,10 +48,9 @@ def presence(settings: Experiment, unit: Unit, split: str) -> Presence:
     return Presence(len(vocabulary(unit)), mentions(unit, split), (concepts, scores), _from_json(thresholds["scores"]))
 
 
-def homes(settings: Experiment, unit: Unit) -> np.ndarray:
-    """Return the home expert of every concept: the one whose cluster has it most often."""
-    counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
-    return counts.table(settings.concept_settings.frequency).argmax(1)
+def counts(settings: Experiment, unit: Unit) -> Int64[np.ndarray, "v k"]:
+    """Read the frequency of every concept in every cluster, as the experiment counts it."""
+    return Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE)).table(settings.concept_settings.frequency)
 
 
 def new_tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[TaggerSettings]:

@@ -36,6 +36,7 @@ class ConceptSettings(StrictModel):
     strategies: list[str] = []
     """Strategies of the ensemble that draw the concepts; by default the first one of the evaluation."""
     each_expert: bool = True
-    """True where every expert alone draws each concept, too: so many times the samples of an arm."""
+    """True where every expert alone draws each concept, too: so many times the samples of an arm. False where only its
+    home expert does."""
     units: Positive = 1
     """Units that draw and score the concepts."""

@@ -16,10 +16,8 @@ from hpcddm.concepts.presence import KINDS
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, relative
 from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.pipeline.concept_scores import HOME_ARM
 from hpcddm.rundir import atomic
-
-HOME_ARM = "home"
-"""Arm of a concept's home expert, alone."""
 
 
 @dataclass(frozen=True)

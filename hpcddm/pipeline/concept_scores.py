@@ -18,6 +18,8 @@ from hpcddm.schema import hashed
 
 SCORES_FILE, PICTURES_FILE = "scores.json", "pictures.h5"
 """Scores of each concept in each arm; some samples of each."""
+HOME_ARM = "home"
+"""Arm of a concept's home expert, alone: the one whose cluster has it most often."""
 SHOWN, ROW_BYTES = 4, 600
 """Samples of each concept and arm that are kept as pictures; bytes of the scores of one concept in one arm."""
 BINS = 14
@@ -48,9 +50,9 @@ def whole_arms(experiment: Experiment) -> list[str]:
 
 
 def scored_arms(experiment: Experiment) -> list[str]:
-    """List the arms that draw the concepts, with each expert alone where that is asked for."""
-    alone = expert_keys(experiment) if experiment.concept_settings.each_expert else []
-    return [*whole_arms(experiment), *map(name_of, alone)]
+    """List the arms that draw the concepts: each expert alone, too, or of each concept its home expert."""
+    each = experiment.concept_settings.each_expert
+    return [*whole_arms(experiment), *(map(name_of, expert_keys(experiment)) if each else [HOME_ARM])]
 
 
 def nearest_keys(experiment: Experiment) -> list[str]:

@@ -25,6 +25,7 @@ from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE
 from hpcddm.pipeline.concept_scores import (
     BINS,
+    HOME_ARM,
     PICTURES_FILE,
     SCORES_FILE,
     SHOWN,
@@ -50,8 +51,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
     part, parts = part_of_unit(settings, unit.key)
     own = choice.chosen[len(choice.chosen) * part // parts : len(choice.chosen) * (part + 1) // parts]
-    missing = missing_experts(settings, unit.inputs)
-    arms = [arm for arm in scored_arms(settings) if arm not in map(name_of, missing)]
+    arms, missing = scored_arms(settings), missing_experts(settings, unit.inputs)
     device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
     drawing, scoring = Drawing(settings, unit, device), Scoring(settings, unit, device, choice.others)
     rows: list[Score] = []
@@ -63,8 +63,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
             pictures.create_dataset(f"{REAL_ARM}/{concept.concept}", data=real[:SHOWN])
             for arm in arms:
                 unit.stop_if_requested()
-                images, home = drawing.draw(concept, arm)
-                rows.append(scoring.of_samples(concept, arm, images, real, home))
+                model = scoring.home_of(concept) if arm == HOME_ARM else arm
+                if model is None or f"train/{model}" in missing:
+                    continue
+                images, usage = drawing.draw(concept, model)
+                rows.append(scoring.of_samples(concept, arm, images, real, usage))
                 pictures.create_dataset(f"{arm}/{concept.concept}", data=images[:SHOWN])
             unit.heartbeat.beat(number + 1, len(own))
     atomic.write_json(unit.folder / SCORES_FILE, {"scores": [row.as_json() for row in rows]})
@@ -114,7 +117,7 @@ class Scoring:
 
     def __init__(self, settings: Experiment, unit: Unit, device: torch.device, others: list[int]) -> None:
         self._settings, self._others = settings, others
-        self._homes = inputs.homes(settings, unit)
+        self._counts = inputs.counts(settings, unit)
         extractor, pixels = (
             loading.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
             measuring.pixels(settings),
@@ -141,11 +144,16 @@ class Scoring:
         others = np.delete(self._scores_of_others, concept.having, axis=0)
         yield self._ruler.scored(others, concept.concept, OTHER_ARM)
 
+    def home_of(self, concept: Chosen) -> str | None:
+        """Return the home expert of a concept; None for one that no training sample has."""
+        own = self._counts[concept.concept]
+        return f"expert-{own.argmax():02d}" if own.any() else None
+
     def of_samples(self, concept: Chosen, arm: str, images: Images, real: Images, usage: np.ndarray | None) -> Score:
         """Score samples; those of an expert alone by the tagger only."""
         scored = self._ruler.score(images, concept.concept, arm)
-        if usage is not None:
-            scored = replace(scored, home_usage=float(usage[self._homes[concept.concept]]))
+        if usage is not None and self._counts[concept.concept].any():
+            scored = replace(scored, home_usage=float(usage[self._counts[concept.concept].argmax()]))
         return self._ruler.detailed(scored, images, real) if arm in whole_arms(self._settings) else scored
 
 
