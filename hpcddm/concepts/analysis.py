@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from hpcddm.concepts.curves import fit_curve
+from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
+from hpcddm.concepts.jackknife import spearman
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM
 
 FREQUENCIES = {"total": "frequency", "home": "at_home", "text": "text", "image": "image"}
@@ -44,6 +45,26 @@ def fits(contents: Contents) -> dict[str, Any]:
         for arm, outcomes in scored.items()
     }
     return {"runs": len(contents), "arms": curves, "against": against}
+
+
+def disagreement_against_score(
+    disagreement: Mapping[str, float], rows: Sequence[Mapping[str, Any]], arm: str
+) -> dict[str, Any] | None:
+    """Estimate Spearman's rho of the experts' disagreement about a concept's real images and its score by an arm.
+
+    disagreement: by the concept's number; rows: the table. Below 0, concepts that experts disagree about are drawn worse
+    (arXiv 2602.02685). None for fewer than four concepts.
+    """
+    pairs = [
+        (disagreement[str(row["concept"])], score)
+        for row in rows
+        if str(row["concept"]) in disagreement and (score := row["scores"].get(arm, {}).get("relative")) is not None
+    ]
+    if len(pairs) < LEAST_CONCEPTS:
+        return None
+    first, second = (np.array(values) for values in zip(*pairs, strict=True))
+    estimate = spearman(first, second)
+    return estimate.as_json() | {"concepts": len(pairs)} if estimate else None
 
 
 def _relative(rows: Iterable[tuple[int, Mapping[str, Any]]], arm: str) -> Float64[np.ndarray, " n"]:

@@ -34,7 +34,7 @@ from hpcddm.pipeline.concept_scores import (
     scored_arms,
     whole_arms,
 )
-from hpcddm.pipeline.keys import CONCEPT_COUNTS, EXTRACTOR, name_of
+from hpcddm.pipeline.keys import CONCEPT_COUNTS, EXTRACTOR
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.snapshots import chosen as chosen_weights
 from hpcddm.pipeline.train import missing_experts

@@ -32,7 +32,6 @@ def run(settings: Experiment, unit: Unit) -> Result:
     counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
     rows = table.rows(inputs.vocabulary(unit), counts, kind, by_concept(_scores(unit)))
     dense = MONOLITH_ARM if settings.monolith.enabled else None
-    alignment = atomic.read_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE)) if _has_alignment(unit) else None
     advice = advise(rows, counts.samples.tolist(), arm, dense)
     content = {
         "experiment": settings.name,
@@ -42,7 +41,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         "dense": dense,
         "summary": atomic.read_json(unit.input(CONCEPT_COUNTS, SUMMARY_FILE)),
         "concepts": [row.as_json() for row in rows],
-        "alignment": alignment,
+        "alignment": _alignment(unit, rows, arm),
         "advice": advice.as_json(),
     }
     content["proposal"] = _propose(settings, unit, rows, advice)
@@ -55,8 +54,16 @@ def run(settings: Experiment, unit: Unit) -> Result:
     )
 
 
-def _has_alignment(unit: Unit) -> bool:
-    return CONCEPT_ALIGNMENT in unit.inputs
+def _alignment(unit: Unit, rows: Sequence[Row], arm: str) -> dict[str, Any] | None:
+    """Read what is known of the experts that are asked, and compare their disagreement with the scores."""
+    if CONCEPT_ALIGNMENT not in unit.inputs:
+        return None
+    content: dict[str, Any] = atomic.read_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE)) or {}
+    if "disagreement" in content:
+        table = [row.as_json() for row in rows]
+        against = analysis.disagreement_against_score(content["disagreement"], table, arm)
+        content["disagreement_against_score"] = against
+    return content
 
 
 def _scores(unit: Unit) -> Iterator[Score]:
