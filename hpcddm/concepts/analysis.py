@@ -52,8 +52,8 @@ def disagreement_against_score(
 ) -> dict[str, Any] | None:
     """Estimate Spearman's rho of the experts' disagreement about a concept's real images and its score by an arm.
 
-    disagreement: by the concept's number; rows: the table. Below 0, concepts that experts disagree about are drawn worse
-    (arXiv 2602.02685). None for fewer than four concepts.
+    disagreement: by the concept's number; rows: the table. Below 0, what experts disagree about is drawn worse (arXiv
+    2602.02685). None for fewer than four concepts.
     """
     pairs = [
         (disagreement[str(row["concept"])], score)
