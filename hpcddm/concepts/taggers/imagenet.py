@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from pydantic import Field
 
-from hpcddm import pretrained
+from hpcddm import plugins, pretrained
 from hpcddm.concepts import wordnet
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
 from hpcddm.concepts.taggers.settings import TaggerSettings
@@ -17,6 +17,8 @@ from hpcddm.encoders.image import efficientnet_lite0
 from hpcddm.errors import require
 from hpcddm.pretrained import PretrainedFile
 
+# Settings need the names of the files, and no torch, which the encoder's own module imports.
+WEIGHTS = plugins.settings_class("encoders/image", "efficientnet_lite0").pretrained
 CLASSES = PretrainedFile(
     name="imagenet_synsets.txt",
     sha256="70002b0ff5de60a3a17a82dbfcff291931f96225ddf941ad2e182fc39e183d15",
@@ -30,7 +32,7 @@ CLASSES = PretrainedFile(
 class Settings(TaggerSettings):
     """Side `size` to which images are resized, and probability from which on an image counts as showing a concept."""
 
-    pretrained: ClassVar[tuple[PretrainedFile, ...]] = (*efficientnet_lite0.Settings.pretrained, CLASSES)
+    pretrained: ClassVar[tuple[PretrainedFile, ...]] = (*WEIGHTS, CLASSES)
     collections: ClassVar[tuple[str, ...]] = ("wordnet",)
 
     size: Literal[64, 96, 128] = 128
