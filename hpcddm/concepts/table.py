@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,11 @@ class Row:
         """Return it as JSON holds it."""
         derived = {"at_home": self.at_home, "share_at_home": self.share_at_home}
         return vars(self) | derived
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Row":
+        """Read what `as_json` made."""
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
 
     def flat(self) -> dict[str, Any]:
         """Return it as a row of a table, a column of each number."""
