@@ -194,6 +194,24 @@ def sample(run: Path, output: Path, **options: Any) -> None:
 
 
 @main.command()
+@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN...")
+@click.option("--json", "json_file", type=PATH, metavar="FILE", help="Also write what was computed.")
+def concepts(runs: tuple[Path, ...], json_file: Path | None) -> None:
+    """Tell which frequency of a concept counts.
+
+    Is a concept drawn well because it is frequent in all the data, or inside the expert that serves it? Several RUNs,
+    which differ in their seed, are fitted together.
+
+    \b
+    Example: hpcddm concepts runs/emoji-0 runs/emoji-1 runs/emoji-2 --json concepts.json
+    Next:    the page and the proposal that it names for one run
+    """
+    from hpcddm.commands import concepts as command
+
+    command.concepts(runs, json_file)
+
+
+@main.command()
 @click.argument("run", type=PATH)
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")

@@ -93,7 +93,7 @@ MAY_IMPORT = {
     | {"arms", "collections"},
     "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
-    "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks"},
+    "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep", "concepts"},
@@ -105,7 +105,7 @@ LATE = {
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
     "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"}
-    | {"data", "clusterings", "encoders"},
+    | {"data", "clusterings", "encoders", "concepts"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,16 @@ class Row:
         derived = {"at_home": self.at_home, "share_at_home": self.share_at_home}
         return vars(self) | derived
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Row":
+        """Read what `as_json` made."""
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
+
     def flat(self) -> dict[str, Any]:
         """Return it as a row of a table, a column of each number."""
         plain = {key: value for key, value in self.as_json().items() if key not in ("experts", "scores")}
+        # Names of classes need not be UTF-8, as names of folders need not; other programs want nothing else.
+        plain["name"] = self.name.encode(errors="replace").decode()
         plain |= {f"expert-{expert:02d}": count for expert, count in enumerate(self.experts)}
         return plain | {f"{arm}.{key}": value for arm, own in self.scores.items() for key, value in own.items()}
 

@@ -8,6 +8,7 @@ from hpcddm.pipeline.concept_mentions import mentions_keys
 from hpcddm.pipeline.concept_scores import ROW_BYTES, scored_arms, scores_keys
 from hpcddm.pipeline.concept_tags import tags_keys
 from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS
+from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 from hpcddm.pipeline.stage import DiskSpace, Stage
@@ -16,11 +17,21 @@ CONCEPTS_FILE, PAGE, PROPOSAL_FILE = "concepts.json", "concepts.html", "proposal
 """All that is known of each concept, with fits and advice; a page about them; proposed clusters of all samples."""
 TABLE, PARQUET = "concepts.csv", "concepts.parquet"
 """A row of each concept, for other programs."""
+SHOWN_FILE = "shown.h5"
+"""Pictures on the page, from which the report makes a part of its own."""
+PAGE_BYTES, SHOWN_PICTURES = 500_000, 16 * 4 * 4
+"""Bytes of the page without pictures; pictures on it: four of a concept in each of four arms."""
 
 
 def concepts_keys(experiment: Experiment) -> list[str]:
     """List the unit of the stage; nothing for an experiment that counts no concepts."""
     return [CONCEPTS] if experiment.concepts else []
+
+
+def page_bytes(experiment: Experiment) -> int:
+    """Estimate the page and its pictures, once more as Base64, which makes four bytes of three; 0 without concepts."""
+    pictures = SHOWN_PICTURES * values_per_image(experiment)
+    return PAGE_BYTES + pictures + pictures * 4 // 3 if experiment.concepts else 0
 
 
 class ConceptsStage(Stage):
@@ -53,5 +64,5 @@ class ConceptsStage(Stage):
         }
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate the tables of the most concepts, and a line of the proposal for each sample."""
-        return DiskSpace(3 * ROW_BYTES * MOST_CONCEPTS + 80 * sum(images.values()), 0, 6)
+        """Estimate the tables of the most concepts, a line of the proposal for each sample, and the page."""
+        return DiskSpace(3 * ROW_BYTES * MOST_CONCEPTS + 80 * sum(images.values()) + page_bytes(experiment), 0, 8)

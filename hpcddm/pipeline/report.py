@@ -4,6 +4,7 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.pipeline.captions import uncounted_captions
+from hpcddm.pipeline.concepts import concepts_keys, page_bytes
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
@@ -26,7 +27,7 @@ class ReportStage(Stage):
     name = "report"
     reads = (
         *("catalog", "autoencoder", "latent_scale", "lists", "inspect", "captions", "texts"),
-        *("measuring", "train", "route", "distill", "evaluate"),
+        *("measuring", "train", "route", "distill", "evaluate", "concepts"),
     )
     gpus = Gpus.NODE
 
@@ -43,8 +44,8 @@ class ReportStage(Stage):
         return expert_keys(experiment)
 
     def extras(self, experiment: Experiment) -> list[str]:
-        """List what is known of the clusters: without it the page comes all the same."""
-        return [INSPECT]
+        """List what is known of clusters and concepts: without it the page comes all the same."""
+        return [INSPECT, *concepts_keys(experiment)]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count the samples, not where they lie."""
@@ -62,4 +63,5 @@ class ReportStage(Stage):
         """Estimate the page with its pictures, of which Base64 makes four bytes of three."""
         experts, arms = experiment.cluster.experts, len(arm_names(experiment))
         pictures = pictures_per_cluster(experiment) * experts + GALLERY_PICTURES * (arms + experts)
-        return DiskSpace(PAGE_BYTES + pictures * values_per_image(experiment) * 4 // 3, 0, 2)
+        encoded = pictures * values_per_image(experiment) * 4 // 3
+        return DiskSpace(PAGE_BYTES + encoded + page_bytes(experiment), 0, 2)

@@ -8,6 +8,8 @@ import numpy as np
 
 from hpcddm.report import pictures
 from hpcddm.report.cluster_facts import Facts
+from hpcddm.report.concept_facts import ConceptFacts
+from hpcddm.report.concept_pictures import Pictures
 
 CLUSTER_PIXELS = 64
 """Largest side of a cluster's images: a page with sixteen experts' pictures should open quickly."""
@@ -71,6 +73,14 @@ class Router:
 
 
 @dataclass(frozen=True)
+class Concepts:
+    """Facts about the concepts, and pictures of those that are shown."""
+
+    facts: ConceptFacts
+    pictures: Pictures
+
+
+@dataclass(frozen=True)
 class Content:
     """Content of the whole report."""
 
@@ -97,3 +107,5 @@ class Content:
     router: Router | None
     usage: dict[str, np.ndarray]
     """For every ensemble arm, each expert's share of the samples at each sampling step: (steps, K), rows sum to 1."""
+    concepts: Concepts | None = None
+    """None for a run that counts none, or whose stage concepts is not complete."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Metric
-from hpcddm.report import pictures, plots, rendering
+from hpcddm.report import concepts_page, pictures, plots, rendering
 from hpcddm.report.content import Content
 from hpcddm.rundir import atomic
 
@@ -55,6 +55,7 @@ def render(content: Content) -> str:
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_texts),
         gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
+        concepts=concepts_page.part(content.concepts.facts, content.concepts.pictures) if content.concepts else None,
         label_of=plots.label_of, expert_of=plots.expert_of,
     )  # fmt: skip
 

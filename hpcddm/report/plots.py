@@ -60,9 +60,9 @@ def label_of(name: str) -> str:
 
 def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
     """Plot loss against images seen, both logarithmic, one line per unit; `name` must differ among a page's plots."""
-    with _style(name):
+    with page_style(name):
         rows = -(-len(curves) // LEGEND_COLUMNS)
-        figure, axes = _figure(2.9 + 0.2 * rows)
+        figure, axes = new_figure(2.9 + 0.2 * rows)
         points = [_averaged(curve) for curve in curves.values()]
         for number, (unit, line) in enumerate(zip(curves, points, strict=True)):
             marker = "o" if len(line) == 1 else None
@@ -71,7 +71,7 @@ def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
         axes.set(xlabel="images seen", ylabel="mean loss")
         figure.legend(loc="outside lower center", ncols=min(len(curves), LEGEND_COLUMNS), handlelength=1.6)
         reached = ", ".join(f"{label_of(unit)} {line[-1, 1]:.3g}" for unit, line in zip(curves, points, strict=True))
-        return _svg(figure, name, f"Loss against images seen; the last values are: {reached}.")
+        return as_svg(figure, name, f"Loss against images seen; the last values are: {reached}.")
 
 
 def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, list[float]], experts: int) -> str:
@@ -94,8 +94,8 @@ def by_time(
     levels: values of dashed lines by name; limit: end of the axis, by default above the highest point.
     """
     levels = levels or {}
-    with _style(name):
-        figure, axes = _figure(2.7 + 0.2 * -(-(len(lines) + len(levels)) // LEGEND_COLUMNS))
+    with page_style(name):
+        figure, axes = new_figure(2.7 + 0.2 * -(-(len(lines) + len(levels)) // LEGEND_COLUMNS))
         for number, (way, values) in enumerate(lines.items()):
             axes.plot(times, values, **_line_style(way, number), label=way, marker="o", markersize=3)
         for way, level in levels.items():
@@ -112,7 +112,7 @@ def by_time(
             f"{way} from {values[order[0]]:{form}} to {values[order[-1]]:{form}}" for way, values in lines.items()
         )
         more = "".join(f"; {way}: {level:{form}}" for way, level in levels.items())
-        return _svg(figure, name, f"{label.capitalize()} from little to much noise: {ends}{more}.")
+        return as_svg(figure, name, f"{label.capitalize()} from little to much noise: {ends}{more}.")
 
 
 def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
@@ -120,10 +120,10 @@ def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
 
     shares: (steps, K); times: start of each step; it ends at the start of the next one, the last at 0.
     """
-    with _style(name):
+    with page_style(name):
         # Axes and labels take 0.7 inches; with many experts the areas need height for their numbers.
         height = 1.9 + 0.1 * max(4, shares.shape[1])
-        figure, axes = _figure(height)
+        figure, axes = new_figure(height)
         axes.grid(False)
         edges = np.array([*times, 0.0])
         tops = np.concatenate([np.zeros((len(shares), 1)), shares.cumsum(axis=1)], axis=1)
@@ -137,7 +137,7 @@ def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
         axes.set(xlabel="t, from noise to image", ylabel="share of samples", xlim=(1, 0), ylim=(0, 1))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         means = ", ".join(f"expert {expert} {share:.0%}" for expert, share in enumerate(shares.mean(axis=0)))
-        return _svg(figure, name, f"Expert usage over sampling time; the means are: {means}.")
+        return as_svg(figure, name, f"Expert usage over sampling time; the means are: {means}.")
 
 
 def swatch(expert: int) -> str:
@@ -148,12 +148,13 @@ def swatch(expert: int) -> str:
     return f"repeating-linear-gradient(135deg, {colour} 0 3px, var(--paper) 3px 4px)"
 
 
-def _style(name: str) -> AbstractContextManager:
+def page_style(name: str) -> AbstractContextManager:
     """Return the plots' style on top of matplotlib's defaults: a user's matplotlibrc must not change the page."""
     return style.context(["default", STYLE | {"svg.hashsalt": name}])
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def new_figure(height: float) -> tuple[Figure, Axes]:
+    """Return a figure as wide as all plots, `height` inches high, and its only axes."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.add_subplot()
 
@@ -191,12 +192,12 @@ def _logarithmic(axes: Axes, points: np.ndarray) -> None:
         return
     axes.set(xscale="log", yscale="log")
     for axis, values, form in ((axes.xaxis, points[:, 0], EngFormatter(sep="")), (axes.yaxis, points[:, 1], "{x:g}")):
-        axis.set_major_locator(FixedLocator(_round_values(values.min(), values.max())))
+        axis.set_major_locator(FixedLocator(round_values(values.min(), values.max())))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(form)
 
 
-def _round_values(low: float, high: float) -> list[float]:
+def round_values(low: float, high: float) -> list[float]:
     """Return at least four round values from low to high where there are so many."""
     if low == high:
         return [low]
@@ -221,7 +222,7 @@ def _name_area(axes: Axes, expert: int, edges: np.ndarray, lower: np.ndarray, up
         axes.text(centres[place], middle, str(expert), color=ink, ha="center", va="center_baseline", weight="bold")
 
 
-def _svg(figure: Figure, name: str, description: str) -> str:
+def as_svg(figure: Figure, name: str, description: str) -> str:
     """Render the figure as an <svg> element for an HTML page: no prolog or metadata, unique ids, the page's colours."""
     file = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))

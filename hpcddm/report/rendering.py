@@ -49,14 +49,14 @@ def _cluster_picture(images: np.ndarray) -> dict[str, Any]:
     return picture(images[: len(images) // columns * columns], columns, CLUSTER_ROOM)
 
 
-def picture(images: np.ndarray, columns: int, room: int) -> dict[str, Any]:
+def picture(images: np.ndarray, columns: int, room: int, full: int = CLUSTER_COLUMNS[-1]) -> dict[str, Any]:
     """Make a grid with its size on the page; the browser enlarges it by a whole factor, which keeps the file small.
 
-    images: uint8 (N, H, W, C); room: its largest width in CSS pixels.
+    images: uint8 (N, H, W, C); room: its largest width in CSS pixels; full: least columns of a row that fills it.
     """
     grid = pictures.grid(images, columns, scale=1)
     # Fewer images than columns must not be larger than those of a full row.
-    factor = pictures.enlargement(images.shape[2], max(columns, CLUSTER_COLUMNS[-1]), room)
+    factor = pictures.enlargement(images.shape[2], max(columns, full), room)
     return {
         "uri": pictures.data_uri(grid), "width": grid.width * factor, "height": grid.height * factor,
         "count": len(images), "pixelated": max(images.shape[1:3]) < PIXELATED_BELOW,

@@ -17,11 +17,13 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import COUNTS_FILE, SUMMARY_FILE
-from hpcddm.pipeline.concept_scores import SCORES_FILE, concept_strategies
-from hpcddm.pipeline.concepts import CONCEPTS_FILE, PARQUET, PROPOSAL_FILE, TABLE
+from hpcddm.pipeline.concept_scores import PICTURES_FILE, SCORES_FILE, concept_strategies
+from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.pipeline.ranges import SPLITS
+from hpcddm.report import concept_pictures, concepts_page
+from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 
@@ -48,8 +50,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     content["fits"] = analysis.fits([content])
     atomic.write_json(unit.folder / CONCEPTS_FILE, content)
     tables = table.write(unit.folder / TABLE, unit.folder / PARQUET, rows)
+    _show(unit, ConceptFacts(content))
     return Result(
-        [CONCEPTS_FILE, PROPOSAL_FILE, *(path.name for path in tables)],
+        [CONCEPTS_FILE, PROPOSAL_FILE, *(path.name for path in tables), SHOWN_FILE, PAGE],
         {"concepts": len(rows), "proposal": content["proposal"]},
     )
 
@@ -66,6 +69,14 @@ def _alignment(unit: Unit, rows: Sequence[Row], arm: str) -> dict[str, Any] | No
     return content
 
 
+def _show(unit: Unit, facts: ConceptFacts) -> None:
+    """Write the page, and its pictures for the report."""
+    files = [unit.input(key, PICTURES_FILE) for key in sorted(unit.inputs_of("concept_scores"))]
+    shown = concept_pictures.gather(files, facts.pictured())
+    concept_pictures.write(shown, unit.folder / SHOWN_FILE)
+    concepts_page.write(facts, shown, unit.folder / PAGE)
+
+
 def _scores(unit: Unit) -> Iterator[Score]:
     """Read the scores of all units, in the order of the concepts."""
     for key in sorted(unit.inputs_of("concept_scores")):
@@ -80,7 +91,10 @@ def _propose(settings: Experiment, unit: Unit, rows: Sequence[Row], advice: Advi
     """
     homes = {concept: home for concept in advice.worst if (home := rows[concept].home) is not None}
     counts = {}
-    with atomic.replacing(unit.folder / PROPOSAL_FILE, durable=False) as staged, open(staged, "w", newline="") as file:
+    with (
+        atomic.replacing(unit.folder / PROPOSAL_FILE, durable=False) as staged,
+        open(staged, "w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["key", "cluster"])
         for split in SPLITS:

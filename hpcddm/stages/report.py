@@ -21,17 +21,19 @@ from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import loading, nfe
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.catalog import class_names
+from hpcddm.pipeline.concepts import CONCEPTS_FILE, SHOWN_FILE
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.inspect import CLUSTERS_FILE, RANDOM_PICTURES
-from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, INSPECT, MONOLITH, ROUTER, STUDENT
+from hpcddm.pipeline.keys import CLASSIFIER, CONCEPTS, EXTRACTOR, INSPECT, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
 from hpcddm.pipeline.snapshots import chosen, trained_to
 from hpcddm.pipeline.train import expert_keys, missing_experts
-from hpcddm.report import page, run_summary
+from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
-from hpcddm.report.content import Cluster, Content, Gallery, Router
+from hpcddm.report.concept_facts import ConceptFacts
+from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
@@ -182,6 +184,7 @@ def _content(
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].results),
         usage={arm: _usage(unit, arm) for arm in arm_names(settings) if arm not in dense},
+        concepts=_concepts(unit),
     )
 
 
@@ -217,6 +220,14 @@ def _facts(unit: Unit) -> Facts | None:
     """Read what is known of the clusters; None where the stage inspect is not complete."""
     content = atomic.read_json(unit.input(INSPECT, CLUSTERS_FILE)) if INSPECT in unit.inputs else None
     return None if content is None else Facts.parsed(content)
+
+
+def _concepts(unit: Unit) -> Concepts | None:
+    """Read what is known of the concepts; None where there are none, or their stage is not complete."""
+    content = atomic.read_json(unit.input(CONCEPTS, CONCEPTS_FILE)) if CONCEPTS in unit.inputs else None
+    if content is None:
+        return None
+    return Concepts(ConceptFacts(content), concept_pictures.read(unit.input(CONCEPTS, SHOWN_FILE)))
 
 
 def _clusters(settings: Experiment, unit: Unit, facts: Facts | None) -> list[Cluster]:

@@ -92,11 +92,11 @@ def test_long_curves_are_thinned_and_keep_first_point_and_end():
 
 @pytest.mark.parametrize(("low", "high"), [(1024, 2e5), (0.1, 1.4), (0.15, 0.2), (0.101, 0.103), (1, 1e8)])
 def test_logarithmic_axes_have_a_readable_number_of_ticks(low, high):
-    assert 2 <= sum(low <= value <= high for value in plots._round_values(low, high)) <= 12
+    assert 2 <= sum(low <= value <= high for value in plots.round_values(low, high)) <= 12
 
 
 def test_an_axis_of_one_value_has_one_tick():
-    assert plots._round_values(1024, 1024) == [1024]
+    assert plots.round_values(1024, 1024) == [1024]
 
 
 def test_chance_is_one_of_k():

@@ -1,0 +1,205 @@
+"""The verb concepts: which frequency counts, what is drawn badly and what to change, of one run or of several seeds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from hpcddm.commands.terminal import needed_columns, table_console
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.loading import stored_experiment
+from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, TABLE
+from hpcddm.pipeline.keys import CONCEPTS
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.unit_states import State, survey
+
+if TYPE_CHECKING:
+    from hpcddm.concepts.table import Row
+    from hpcddm.report.concept_facts import ConceptFacts
+
+MUST_AGREE = {"frequency": "concepts.frequency", "arm": "the first strategy", "dense": "the monolith"}
+"""What several runs must have in common, beside their vocabulary: keys of their files, and what they are."""
+
+
+def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
+    """Print what is known of the concepts of some runs, together; also write it as JSON.
+
+    Raises `UserError` where a run has no complete stage concepts, and `ConfigError` for runs that do not compare.
+    """
+    contents = [_content(RunDir(root)) for root in roots]
+    _check_alike(roots, contents)
+    from hpcddm.concepts import analysis
+    from hpcddm.report.concept_facts import ConceptFacts
+
+    first = ConceptFacts(contents[0])
+    if len(contents) > 1:
+        first = ConceptFacts({**contents[0], "fits": analysis.fits(contents)})
+    _print_fits(first)
+    if len(contents) == 1:
+        _print_concepts(first)
+        _print_advice(first, roots[0])
+    else:
+        click.echo(f"each run alone: {', '.join(f'hpcddm concepts {root}' for root in roots)}")
+    if json_file:
+        atomic.write_json(json_file, _as_json(roots, contents, first))
+        click.echo(f"written: {json_file}")
+
+
+def _content(run: RunDir) -> dict[str, Any]:
+    """Read the file of a run; raises `UserError` with the next command where its stage is not complete."""
+    experiment = stored_experiment(run)
+    if experiment.concepts is None:
+        raise UserError(f"{run.root}: its experiment has no key 'concepts'; add it (docs/method.md), and submit again")
+    status = survey(plan(experiment), run)[CONCEPTS]
+    if status.state is not State.COMPLETE:
+        reason = f" ({status.reason})" if status.reason else ""
+        raise UserError(f"{run.root}: {CONCEPTS} is {status.state}{reason}; see 'hpcddm status {run.root}'")
+    path = run.output(CONCEPTS, CONCEPTS_FILE)
+    content = atomic.read_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: not readable; submit again with --redo concepts")
+    return content
+
+
+def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `ConfigError` for runs that count something else, or that stand there twice."""
+    if len({root.resolve() for root in roots}) < len(roots):
+        raise ConfigError("a run stands there twice; several runs are to differ in their seed")
+    seeds = [content["seed"] for content in contents]
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if repeated:
+        named = ", ".join(map(str, repeated))
+        click.echo(f"warning: seed {named} stands there twice: such runs say no more than one of them", err=True)
+    for root, content in zip(roots[1:], contents[1:], strict=True):
+        for key, what in MUST_AGREE.items():
+            if content[key] != contents[0][key]:
+                both = f"{contents[0][key]} in {roots[0]}, {content[key]} in {root}"
+                raise ConfigError(f"these runs do not compare: {what} is {both}")
+        names = [[row["name"] for row in one["concepts"]] for one in (contents[0], content)]
+        if names[0] != names[1]:
+            sizes = f"{len(names[0]):,} and {len(names[1]):,} concepts"
+            raise ConfigError(
+                f"these runs do not compare: {roots[0]} and {root} have different vocabularies ({sizes}); give both the"
+                " same concepts.vocabulary and data"
+            )
+
+
+def _print_fits(facts: "ConceptFacts") -> None:
+    """Print the answer, the table of all arms, and the means by half decade."""
+    from hpcddm.report.concept_facts import FIT_COLUMNS
+
+    _print_text(facts.answer.headline, style="bold")
+    for reason in facts.answer.reasons:
+        _print_text(f"  {reason}")
+    if not facts.fitted:
+        return
+    runs = facts.content["fits"]["runs"]
+    fits = _table(f"relative score and frequency, {runs} {'run' if runs == 1 else 'runs'}, 95 % intervals")
+    fits.add_column("arm", no_wrap=True, vertical="bottom")
+    for title in FIT_COLUMNS.values():
+        fits.add_column(title.replace(", ", ",\n"), justify="right", no_wrap=True, vertical="bottom")
+    for arm, row in facts.fit_rows().items():
+        fits.add_row(arm, *(row[column] for column in FIT_COLUMNS))
+    _print_table(fits)
+    bins = _table("mean relative score by frequency in all data; concepts that never occur are in no fit")
+    shown = [arm for arm in facts.arms if arm in facts.fitted]
+    for title in ("training samples", "n", *shown):
+        bins.add_column(title, justify="left" if title == "training samples" else "right", no_wrap=True)
+    for row in facts.bins():
+        bins.add_row(row["label"], row["concepts"], *(row.get(arm, "-") for arm in shown))
+    _print_table(bins)
+
+
+def _print_concepts(facts: "ConceptFacts") -> None:
+    """Print the long tail, and the worst drawn, the rarest, and the split concepts."""
+    from hpcddm.report.concept_facts import MOST_NEVER, MOST_SPLIT, tail_rows
+
+    tails = facts.tails()
+    tail = _table(f"long tail of {len(facts.rows):,} concepts in {facts.content['summary']['samples']:,} samples")
+    for title in ("counted by", *tails):
+        tail.add_column(title, justify="left" if title == "counted by" else "right", no_wrap=True)
+    for label, values in tail_rows(tails):
+        tail.add_row(label, *values)
+    _print_table(tail)
+    for said in facts.agreement():
+        _print_text(said)
+    if facts.indistinct:
+        _print_text(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
+    groups = (
+        (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
+        (f"rarest of {len(facts.occurring)} concepts with a score", facts.rarest),
+        (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MOST_NEVER]),
+        (f"split across experts, the most frequent of {len(facts.split)}", facts.split[:MOST_SPLIT]),
+    )
+    for title, rows in groups:
+        if rows:
+            _print_rows(facts, title, rows)
+
+
+def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["Row"]) -> None:
+    from hpcddm.concepts.table import HOME_ARM
+    from hpcddm.report.concept_facts import shown_name, title_of
+
+    table = _table(title)
+    table.add_column("concept", max_width=40, no_wrap=True)
+    arms = [*facts.arms, HOME_ARM]
+    for heading in ("samples", "expert", "of them", *map(title_of, arms)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        share = "-" if row.share_at_home is None else f"{row.share_at_home:.0%}"
+        scores = ["-" if (score := row.relative(arm)) is None else f"{score:.2f}" for arm in arms]
+        home = "-" if row.home is None else str(row.home)
+        table.add_row(Text(shown_name(row.name)), f"{row.frequency:,}", home, share, *scores)
+    _print_table(table)
+
+
+def _print_advice(facts: "ConceptFacts", root: Path) -> None:
+    """Print starving experts, the proposal and how to use it, and where the files lie."""
+    run, starving = RunDir(root), ", ".join(map(str, facts.starving))
+    _print_text(f"starving experts: {starving}" if starving else "no expert starves")
+    moved = facts.moved
+    if sum(moved.values()):
+        click.echo(
+            f"proposal: the samples of {len(facts.moved_concepts)} badly drawn concepts to the expert that has most of"
+            f" them: {moved['train']:,} training and {moved['heldout']:,} held-out samples move; to try it:"
+        )
+        table = run.output(CONCEPTS, facts.content["proposal"]["file"])
+        setting = f"{{name: file, table: {{file: {table.resolve()}}}, column: cluster}}"
+        # The run's experiment says where all of it lies, relative to its folder.
+        click.echo(f"  hpcddm submit {run.experiment} --run-dir {root}-moved 'cluster.clustering={setting}'")
+    else:
+        click.echo("no proposal: no badly drawn concept lies in several experts")
+    click.echo(f"page {run.output(CONCEPTS, PAGE)}")
+    tables = [path for name in (TABLE, PARQUET) if (path := run.output(CONCEPTS, name)).exists()]
+    click.echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPTS, CONCEPTS_FILE)]))}")
+
+
+def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:
+    """Return what was computed: the answer and its fits, and of one run alone its summary, advice and proposal too."""
+    alone = ("summary", "advice", "proposal") if len(contents) == 1 else ()
+    same = ("experiment", "frequency", "arm", "dense", *alone)
+    return {
+        "runs": [str(root) for root in roots],
+        "seeds": [content["seed"] for content in contents],
+        **{key: contents[0][key] for key in same},
+        "answer": {"headline": facts.answer.headline, "reasons": facts.answer.reasons},
+        "fits": facts.content["fits"],
+    }
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+
+
+def _print_table(table: Table) -> None:
+    table_console(needed_columns(table), wraps_lines=True).print(table)
+
+
+def _print_text(text: str, style: str = "") -> None:
+    table_console().print(Text(text, style=style), soft_wrap=True)

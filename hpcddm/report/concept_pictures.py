@@ -1,0 +1,42 @@
+"""Pictures of the concepts that the page shows, taken from those of all concepts that were drawn."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcddm.rundir import atomic
+
+Pictures = dict[int, dict[str, np.ndarray]]
+"""Pictures by concept and arm, uint8 (N, H, W, C); an arm that drew none is not there."""
+
+
+def gather(files: Iterable[Path], wanted: Mapping[int, Sequence[tuple[str, str]]]) -> Pictures:
+    """Read some concepts' pictures; wanted: the arms of each, by the name that they get, and that in the files."""
+    gathered: Pictures = {}
+    for path in files:
+        with h5py.File(path) as file:
+            for concept, arms in wanted.items():
+                own = {arm: file[f"{stored}/{concept}"][()] for arm, stored in arms if f"{stored}/{concept}" in file}
+                if own:
+                    gathered.setdefault(concept, {}).update(own)
+    return gathered
+
+
+def write(pictures: Pictures, path: Path) -> None:
+    """Write them as `gather` finds them again, under the arms' new names."""
+    with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
+        for concept, by_arm in pictures.items():
+            for arm, images in by_arm.items():
+                file.create_dataset(f"{arm}/{concept}", data=images)
+
+
+def read(path: Path) -> Pictures:
+    """Read what `write` has written."""
+    with h5py.File(path) as file:
+        wanted: dict[int, list[tuple[str, str]]] = {}
+        for arm in file:
+            for concept in file[arm]:
+                wanted.setdefault(int(concept), []).append((arm, arm))
+    return gather([path], wanted)

@@ -1,0 +1,143 @@
+"""The verb concepts: the answer of a run, or of several together, and why there is none."""
+
+import functools
+import json
+
+import pytest
+
+from hpcddm.launch.submission import store_experiment
+from hpcddm.pipeline.keys import CONCEPTS
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from tests.concept_contents import content
+from tests.helpers import finish, hpcddm, tiny
+
+COUNTED = {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}}
+made = functools.cache(content)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs whose stages are complete, and one that counts no concepts."""
+    folder = tmp_path_factory.mktemp("concepts")
+    made_runs = [RunDir(folder / name) for name in ("first", "second", "bare")]
+    for run, changes in zip(made_runs, ({"concepts": COUNTED}, {"concepts": COUNTED}, {}), strict=True):
+        experiment = tiny(folder, **changes)
+        store_experiment(experiment, run)
+        if changes:
+            finish(plan(experiment), run)
+    return made_runs
+
+
+def knows(run, content):
+    """Let this be the content of a run's concepts.json."""
+    atomic.write_json(run.unit(CONCEPTS) / "concepts.json", content, durable=False)
+    return run.root
+
+
+def said(*arguments, code=0):
+    done = hpcddm("concepts", *arguments)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def row_of(text, name):
+    """The words of the first row of a table that begins with a name."""
+    return next(line for line in text.splitlines() if line.strip().startswith(f"{name} ")).split()
+
+
+def test_one_run_is_shown_with_its_concepts_and_its_proposal(runs):
+    run, known = runs[0], made()
+    text = said(knows(run, known))
+    assert text.startswith("What counts is the frequency inside the expert.")
+    slope = known["fits"]["arms"]["top-2"]["total"]["fit"]["slope"]
+    assert f"{slope['value']:+.2f} ({slope['low']:+.2f} to {slope['high']:+.2f})" in " ".join(row_of(text, "top-2"))
+    assert row_of(text, "top-2")[1] == str(known["fits"]["arms"]["top-2"]["total"]["concepts"])
+    never = [row for row in known["concepts"] if not row["frequency"] and row["scores"]]
+    assert row_of(text, "never")[1] == str(len(never))
+    worst = min(
+        (row for row in known["concepts"] if row["frequency"] and row["scores"]),
+        key=lambda row: row["scores"]["top-2"]["relative"],
+    )
+    told = row_of(text[text.index("worst drawn") :], worst["name"])
+    assert told[2:4] == [f"{worst['frequency']:,}", str(worst["home"])]
+    assert told[5] == f"{worst['scores']['top-2']['relative']:.2f}"
+    assert "starving experts: 0" in text and "120 training and 11 held-out samples move" in text
+    table = run.unit(CONCEPTS).resolve() / "proposal.csv"
+    assert f"'cluster.clustering={{name: file, table: {{file: {table}}}, column: cluster}}'" in text
+    assert f"page {run.unit(CONCEPTS)}/concepts.html" in text
+
+
+def test_several_runs_are_fitted_together_and_written(runs, tmp_path):
+    roots = [knows(run, made(seed=seed)) for seed, run in enumerate(runs[:2])]
+    text = said(*roots, "--json", tmp_path / "pooled.json")
+    pooled = json.loads((tmp_path / "pooled.json").read_text())
+    assert pooled["seeds"] == [0, 1] and pooled["runs"] == list(map(str, roots)) and pooled["fits"]["runs"] == 2
+    assert pooled["answer"]["headline"] in text and "56 concepts and 2 runs" in text and "warning" not in text
+    assert (
+        "relative score and frequency, 2 runs, 95 % intervals" in text
+        and "proposal" not in text
+        and "summary" not in pooled
+    )
+    said(roots[0], "--json", tmp_path / "alone.json")
+    alone = json.loads((tmp_path / "alone.json").read_text())
+    assert alone["fits"] == json.loads(json.dumps(made(seed=0)["fits"])) != pooled["fits"]
+
+
+def test_runs_of_one_seed_are_warned_of(runs):
+    assert "warning: seed 0 stands there twice" in said(*(knows(run, made()) for run in runs[:2]))
+
+
+@pytest.mark.parametrize(
+    "known, wanted",
+    [
+        (dict(scored=0), "This run cannot tell.\n  No concept has a score by top-2."),
+        (dict(dense=False), "unless concepts of one expert are just easy"),
+        (dict(experts=1), "This run cannot tell: "),
+        (dict(experts=2), "What counts is"),
+        (dict(noise=3.0), "This run cannot tell: frequent concepts are not drawn better for sure."),
+    ],
+)
+def test_what_a_run_lacks_is_said(runs, known, wanted):
+    assert wanted in said(knows(runs[0], made(**known)))
+
+
+def test_names_that_are_no_words_are_shown(runs):
+    named = "[red]\x1b[31m\ud83d \u2028" + 60 * "\u732b " + "{}"
+    text = said(knows(runs[0], made(named=named)))
+    assert "[red]\ufffd[31m\ufffd \ufffd" in text and "\x1b[31m" not in text
+
+
+def changed(**changes):
+    return made() | changes
+
+
+@pytest.mark.parametrize(
+    "other, wanted",
+    [
+        (lambda: made(concepts=91), "different vocabularies (90 and 91 concepts)"),
+        (lambda: changed(frequency="text"), "concepts.frequency is joint in"),
+        (lambda: changed(arm="top-1"), "the first strategy is top-2 in"),
+        (lambda: changed(dense=None), "the monolith is monolith in"),
+    ],
+)
+def test_runs_that_do_not_compare_are_refused(runs, other, wanted):
+    first, second = knows(runs[0], made()), knows(runs[1], other())
+    text = said(first, second, code=2)
+    assert wanted in text and str(second) in text and "Traceback" not in text
+
+
+def test_a_run_that_stands_there_twice_is_refused(runs):
+    root = knows(runs[0], made())
+    assert "stands there twice" in said(root, root / ".", code=2)
+
+
+def test_what_is_not_there_is_said_with_the_next_command(runs, tmp_path):
+    _, run, bare = runs
+    assert f"{bare.root}: its experiment has no key 'concepts'" in said(bare.root, code=1)
+    (run.unit(CONCEPTS) / "concepts.json").write_text("{")
+    assert "not readable; submit again with --redo concepts" in said(run.root, code=1)
+    (run.unit(CONCEPTS) / "manifest.json").unlink()
+    assert f"concepts/all is missing; see 'hpcddm status {run.root}'" in said(run.root, code=1)
+    assert "no run here" in said(tmp_path, code=2)
