@@ -10,6 +10,7 @@ from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
 from hpcddm.concepts.jackknife import spearman
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM
+from hpcddm.concepts.within_concepts import home_within_concepts
 
 FREQUENCIES = {"total": "frequency", "home": "at_home", "text": "text", "image": "image"}
 """Frequencies that scores are fitted to, by their keys in the table."""
@@ -23,8 +24,9 @@ Contents = Sequence[Mapping[str, Any]]
 def fits(contents: Contents) -> dict[str, Any]:
     """Fit the relative score of every arm, and what each has more than the monolith, to every frequency.
 
-    Returns `arms`, the curves by arm and frequency, and `against`: by arm, total and home frequency compared. Of an arm
-    without a score there is neither. The difference is what decentralising adds: that a concept is easy cancels.
+    Returns, by arm, `arms`: the curves by frequency; `against`: total and home frequency compared; and of several runs
+    `within`: a concept's scores compared with its home frequencies there. Of an arm without a score there is nothing. The
+    difference is what decentralising adds: that a concept is easy cancels.
     """
     rows = [(run, row) for run, content in enumerate(contents) for row in content["concepts"] if row["scores"]]
     known = {arm for _, row in rows for arm, own in row["scores"].items() if own.get("relative") is not None}
@@ -44,7 +46,12 @@ def fits(contents: Contents) -> dict[str, Any]:
         arm: home_against_total(outcomes, counts["total"], counts["home"], names, runs).as_json()
         for arm, outcomes in scored.items()
     }
-    return {"runs": len(contents), "arms": curves, "against": against}
+    within = {
+        arm: home_within_concepts(outcomes, counts["home"], names, runs).as_json()
+        for arm, outcomes in scored.items()
+        if len(contents) > 1
+    }
+    return {"runs": len(contents), "arms": curves, "against": against, "within": within}
 
 
 def disagreement_against_score(

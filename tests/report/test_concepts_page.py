@@ -52,7 +52,9 @@ def fits(home, total, gain=None, slope=0.5, runs=1):
         return {"concepts": 40, "comparison": {"home_given_total": estimate(home), "total_given_home": estimate(total)}}
 
     found = {"top-2": against(home, total)} | ({} if gain is None else {"top-2 minus monolith": against(gain, 0.0)})
-    return {"runs": runs, "against": found, "arms": {"top-2": {"total": {"fit": {"slope": estimate(slope)}}}}}
+    within = {"top-2": {"slope": estimate(home)}} if runs > 1 else {}
+    arms = {"top-2": {"total": {"fit": {"slope": estimate(slope)}}}}
+    return {"runs": runs, "against": found, "within": within, "arms": arms}
 
 
 @pytest.mark.parametrize(
