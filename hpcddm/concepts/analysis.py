@@ -24,8 +24,8 @@ Contents = Sequence[Mapping[str, Any]]
 def fits(contents: Contents) -> dict[str, Any]:
     """Fit the relative score of every arm, and what each has more than the monolith, to every frequency.
 
-    Returns, by arm, `arms`: the curves by frequency; `against`: total and home frequency compared; and of several runs
-    `within`: a concept's scores compared with its home frequencies there. Of an arm without a score there is nothing. The
+    Returns, by arm, `arms`: the curves by frequency; `against`: total and home frequency compared; of several runs also
+    `within`: a concept's scores compared with its home frequencies there. An arm without a score is left out. The
     difference is what decentralising adds: that a concept is easy cancels.
     """
     rows = [(run, row) for run, content in enumerate(contents) for row in content["concepts"] if row["scores"]]
