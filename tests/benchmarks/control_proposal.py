@@ -1,0 +1,58 @@
+"""Write the control of a run's proposal: python -m tests.benchmarks.control_proposal RUN FILE
+
+As many samples move from each cluster to each other one as in RUN/concepts/proposal.csv, but random ones, so that sizes
+and FLOPs are the same. A run that is trained on each of them, and scored with other seeds, tells what the advice is
+worth, beside what moving samples is worth. FILE is what `cluster.clustering={name: file, table: {file: FILE}}` reads.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+
+import hpcddm
+from hpcddm.data.samples import CLUSTER
+from hpcddm.pipeline.concepts import PROPOSAL_FILE
+from hpcddm.pipeline.keys import CONCEPTS
+from hpcddm.pipeline.ranges import SPLITS
+from hpcddm.rundir.layout import RunDir
+
+
+def control(
+    clusters: Int64[np.ndarray, " n"], proposed: Int64[np.ndarray, " n"], generator: np.random.Generator
+) -> Int64[np.ndarray, " n"]:
+    """Move as many random samples from each cluster to each other one."""
+    moved = clusters.copy()
+    for start in np.unique(clusters):
+        leaving = proposed[(clusters == start) & (proposed != start)]
+        # Random samples of the cluster, in random order, take the places of those that leave it.
+        moved[generator.permutation(np.flatnonzero(clusters == start))[: len(leaving)]] = leaving
+    return moved
+
+
+def main() -> None:
+    """Read both partitions and write the control."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    run, generator = hpcddm.open(options.run), np.random.default_rng(options.seed)
+    with open(RunDir(options.run).unit(CONCEPTS) / PROPOSAL_FILE, newline="") as file:
+        proposal = {row["key"]: int(row["cluster"]) for row in csv.DictReader(file)}
+    with open(options.file, "x", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["key", "cluster"])
+        for split in SPLITS:
+            reader = run.data(split)
+            keys, clusters = (reader.column(name, range(len(reader))) for name in ("key", CLUSTER))
+            proposed = np.array([proposal[key] for key in keys])
+            moved = control(np.asarray(clusters).astype(np.int64), proposed, generator)
+            writer.writerows(zip(keys, moved.tolist(), strict=True))
+            print(f"{split}: {(moved != clusters).sum()} of {len(moved)} moved")
+
+
+if __name__ == "__main__":
+    main()
