@@ -22,6 +22,8 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.networks import loading
 from hpcddm.networks.inputs import x0_of
+from hpcddm.networks.nfe import NetworkEvaluations
+from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE
@@ -62,6 +64,14 @@ def run(settings: Experiment, unit: Unit) -> Result:
     return Result([ALIGNMENT_FILE], {"images": len(numbers), "samples": DRAWN})
 
 
+def work(workload: Workload, key: str) -> list[Work]:
+    """List all experts' run on noisy images, and the drawing of samples by every strategy."""
+    settings = workload.settings
+    every = NetworkEvaluations(settings.cluster.experts * len(LEVELS), len(LEVELS))
+    asked = workload.of_experts(MOST_REAL, IMAGES_AT_ONCE, every)
+    return [*asked, *workload.sampling(strategy_labels(settings), DRAWN, DRAWN)]
+
+
 def _errors(
     settings: Experiment, unit: Unit, ensemble: Ensemble, numbers: np.ndarray, device: torch.device
 ) -> tuple[dict[str, list[float]], dict[int, float]]:
@@ -73,7 +83,7 @@ def _errors(
     measured: dict[str, list[float]] = {}
     total = np.zeros(len(numbers))
     for done, level in enumerate(LEVELS):
-        unit.heartbeat.beat(done, len(LEVELS) + 1)
+        unit.heartbeat.beat(done, len(LEVELS) + len(strategy_labels(settings)))
         parts = []
         for block in blocks_of(numbers, IMAGES_AT_ONCE):
             unit.stop_if_requested()
@@ -97,8 +107,10 @@ def _distances(settings: Experiment, unit: Unit, ensemble: Ensemble, device: tor
     shown = samples.evaluated(unit, settings)[:DRAWN]
     asked, clusters = condition.of(reader, shown).to(device), reader.clusters(shown).to(device)
     arms: dict[str, dict[str, list[float]]] = {}
-    for arm in strategy_labels(settings):
+    labels = strategy_labels(settings)
+    for number, arm in enumerate(labels):
         unit.stop_if_requested()
+        unit.heartbeat.beat(len(LEVELS) + number, len(LEVELS) + len(labels))
         recorded = Recorded(ensemble.field(arm, evaluate, clusters))
         sample(recorded, settings.seed, range(len(shown)), asked, space, evaluate)
         for estimate, weights in zip(recorded.estimates, recorded.weights, strict=True):
