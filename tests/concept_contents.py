@@ -48,7 +48,8 @@ def content(
     rows = table.rows(Vocabulary([Concept(name) for name in names]), counts, JOINT, scores)
     dense_arm = DENSE if dense else None
     made = {
-        "experiment": "emoji", "seed": seed, "frequency": JOINT, "arm": ARM, "dense": dense_arm,
+        "experiment": "emoji", "seed": seed, "settings": {"samples": 16},
+        "frequency": JOINT, "arm": ARM, "dense": dense_arm,
         "summary": summary(counts, JOINT),
         "concepts": [row.as_json() for row in rows], "alignment": alignment(rows) if experts > 1 else None,
     }  # fmt: skip

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from hpcddm.concepts.table import Row
     from hpcddm.report.concept_facts import ConceptFacts
 
-MUST_AGREE = {"frequency": "concepts.frequency", "arm": "the first strategy", "dense": "the monolith"}
+MUST_AGREE = {
+    "frequency": "concepts.frequency",
+    "arm": "the first strategy",
+    "dense": "the monolith",
+    "settings": "the key 'concepts'",
+}
 """What several runs must have in common, beside their vocabulary: keys of their files, and what they are."""
 
 

@@ -60,11 +60,11 @@ def advise(table: Sequence[Row], samples: Sequence[int], arm: str, dense: str | 
 
 
 def worst(table: Sequence[Row], arm: str) -> list[int]:
-    """Return the worst tenth of the concepts that an arm draws and several experts have."""
+    """Return those of the worst drawn tenth of the concepts that several experts have."""
     scored = [(score, row) for row in table if (score := row.relative(arm)) is not None and row.frequency]
     scored.sort(key=lambda pair: (pair[0], pair[1].name))
     count = max(round(WORST * len(scored)), 1)
-    return [row.concept for _, row in scored if row.at_home < row.frequency][:count]
+    return [row.concept for _, row in scored[:count] if row.at_home < row.frequency]
 
 
 def _expert(table: Sequence[Row], expert: int, samples: Sequence[int], arm: str, dense: str | None) -> Expert:
@@ -89,13 +89,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def moved(
     pairs: Pairs, clusters: Int64[np.ndarray, " n"], homes: Mapping[int, int], most: int
-) -> Int64[np.ndarray, " n"]:
-    """Return the clusters of some samples where those that have a concept go to its home expert.
+) -> tuple[Int64[np.ndarray, " n"], list[int]]:
+    """Return the clusters of some samples where those that have a concept go to its home expert, and these concepts.
 
     pairs: of all these samples; homes: by concept, the worst drawn first: a sample that has several goes to the home of
     the first. most: number of samples that are moved at most; concepts that would need more are left as they are.
     """
-    proposed, count = clusters.copy(), 0
+    proposed, count, taken = clusters.copy(), 0, list[int]()
     untouched = np.ones(len(clusters), dtype=bool)
     for concept, home in homes.items():
         having = pairs.samples[pairs.concepts == concept]
@@ -106,4 +106,5 @@ def moved(
         proposed[away] = home
         untouched[own] = False
         count += len(away)
-    return proposed
+        taken.append(concept)
+    return proposed, taken

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
 from hpcddm.concepts.jackknife import spearman
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM
 from hpcddm.concepts.within_concepts import home_within_concepts
 
 FREQUENCIES = {"total": "frequency", "home": "at_home", "text": "text", "image": "image"}
@@ -33,10 +33,10 @@ def fits(contents: Contents) -> dict[str, Any]:
     arms = {arm: _relative(rows, arm) for arm in sorted(known - {REAL_ARM, OTHER_ARM})}
     dense = contents[0]["dense"]
     if dense in arms:
-        others = [arm for arm in arms if arm != dense and not arm.startswith("expert-")]
+        others = [arm for arm in arms if arm not in (dense, TRAIN_ARM) and not arm.startswith("expert-")]
         arms |= {f"{arm}{MINUS}{dense}": arms[arm] - arms[dense] for arm in others}
     scored = {arm: outcomes for arm, outcomes in arms.items() if np.isfinite(outcomes).any()}
-    runs, names = np.array([run for run, _ in rows]), np.array([row["name"] for _, row in rows])
+    runs, names = np.array([run for run, _ in rows]), np.array([row["concept"] for _, row in rows])
     counts = {name: _column(rows, key) for name, key in FREQUENCIES.items()}
     curves = {
         arm: {name: fit_curve(count, outcomes, names, runs).as_json() for name, count in counts.items()}

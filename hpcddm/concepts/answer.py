@@ -53,14 +53,14 @@ def answer(fits: Fits, arm: str, difference: str) -> Answer:
         return Answer(f"{cannot}.", [f"No concept has a score by {arm}."])
     slope = (fits["arms"][arm]["total"]["fit"] or {}).get("slope")
     over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts" + (
-        f" and {runs} runs." if runs > 1 else "."
+        f", of each the mean of {runs} runs." if runs > 1 else "."
     )
     if against["comparison"] is None:
         reason = against["not_identified"].removeprefix("not identified: ")
         return Answer(f"{cannot}: {reason}.", [*_rise(slope), over])
     home, total = (against["comparison"][key] for key in ("home_given_total", "total_given_home"))
     beyond = (fits["against"].get(difference) or {}).get("comparison")
-    gain = beyond["home_given_total"] if beyond else None
+    gain, spread = (beyond[key] if beyond else None for key in ("home_given_total", "total_given_home"))
     reasons = [
         f"Equally frequent in all the data, more so inside the expert: {_drawn(home)}.",
         f"Equally frequent inside the expert, more so in all the data: {_drawn(total)}.",
@@ -69,18 +69,21 @@ def answer(fits: Fits, arm: str, difference: str) -> Answer:
         else "No monolith says whether concepts of one expert are just easy.",
     ]
     reasons += [*_within(fits["within"].get(arm)), *_rise(slope), over]
-    return Answer(_headline(cannot, (home, total, gain), beyond is not None, slope), reasons)
+    return Answer(_headline(cannot, (home, total, gain, spread), beyond is not None, slope), reasons)
 
 
 def _headline(cannot: str, effects: tuple[Interval | None, ...], has_beyond: bool, slope: Interval | None) -> str:
-    home, total, gain = map(sign_of, effects)
+    home, total, gain, spread = map(sign_of, effects)
     if home > 0 and has_beyond and gain <= 0:
         return f"{cannot}: concepts of one expert are drawn better, but may just be easy."
     if home > 0:
         counts = "What counts is the frequency inside the expert" if total <= 0 else "Both frequencies count"
         return f"{counts}." if has_beyond else f"{counts}, unless concepts of one expert are just easy."
+    if total > 0 and has_beyond and spread <= 0:
+        return f"{cannot}: concepts of many experts are drawn better, but may just be easy."
     if total > 0:
-        return "What counts is the frequency in all the data."
+        unless = "" if has_beyond else ", unless concepts of many experts are just easy"
+        return f"What counts is the frequency in all the data{unless}."
     if sign_of(slope) > 0:
         return f"{cannot}: frequent concepts are drawn better, but frequent in all and inside the expert go together."
     return f"{cannot}: frequent concepts are not drawn better for sure."

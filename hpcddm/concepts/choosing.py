@@ -22,8 +22,12 @@ class Chosen:
     bin: int
     real: list[int]
     """Held-out samples that have it, some at random."""
+    different: int
+    """Number of different captions of these; of images where there are no captions."""
     having: list[int]
     """Places of those among the others of the choice that have it."""
+    seen: list[int]
+    """Training samples that have it, some at random."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ def choose(
 ) -> dict[int, int]:
     """Choose concepts at random, `per_bin` of each bin, or all: bin by concept, in ascending order.
 
-    heldout: numbers of held-out samples that have a concept; it needs `least_real`. The same frequencies give the same
-    choice, whatever the clusters and the experiment's seed.
+    heldout: numbers of different held-out captions, or images, that have a concept; it needs `least_real`. The same
+    frequencies give the same choice, whatever the clusters and the experiment's seed.
     """
     bin_of, chosen = bins(frequency), dict[int, int]()
     able = heldout >= settings.least_real

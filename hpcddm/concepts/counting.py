@@ -54,6 +54,16 @@ class Counts:
         tables = {TEXT: self.text, IMAGE: self.image, JOINT: self.joint}
         return tables[kind]
 
+    def homes(self, kind: str) -> Int64[np.ndarray, " v"]:
+        """Return the home of every concept: the cluster that has it most often, of several the one with most of it.
+
+        0 for a concept that no sample has.
+        """
+        own = self.table(kind)
+        shares = own / np.maximum(self.samples, 1)
+        # Shares are at most 1, so that half of one decides between equal counts and never against a greater one.
+        return (own + 0.5 * shares).argmax(1)
+
     def write(self, path: Path) -> None:
         """Write them as HDF5, a dataset of each."""
         with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:

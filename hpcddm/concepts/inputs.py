@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Int64
 from safetensors.numpy import load_file
 
 from hpcddm import plugins
@@ -48,9 +47,11 @@ def presence(settings: Experiment, unit: Unit, split: str) -> Presence:
     return Presence(len(vocabulary(unit)), mentions(unit, split), (concepts, scores), _from_json(thresholds["scores"]))
 
 
-def counts(settings: Experiment, unit: Unit) -> Int64[np.ndarray, "v k"]:
-    """Read the frequency of every concept in every cluster, as the experiment counts it."""
-    return Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE)).table(settings.concept_settings.frequency)
+def homes(settings: Experiment, unit: Unit) -> list[int | None]:
+    """Read the home expert of every concept; None for one that no training sample has."""
+    counts, kind = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE)), settings.concept_settings.frequency
+    occurs = counts.table(kind).sum(1) > 0
+    return [int(home) if has else None for home, has in zip(counts.homes(kind), occurs, strict=True)]
 
 
 def new_tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[TaggerSettings]:

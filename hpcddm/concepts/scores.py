@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
-REAL_ARM, OTHER_ARM = "real", "others"
-"""Arms of real images: held-out ones that have a concept, and such that do not."""
+REAL_ARM, OTHER_ARM, TRAIN_ARM = "real", "others", "train"
+"""Arms of real images: held-out ones that have a concept, such that do not, and training images that have it.
+
+The last are what a model would draw that has learned them by heart; a trained tagger has seen them, too.
+"""
 LEAST_SIGNAL = 3.0
 """Standard errors by which real images of a concept must score above others, for its samples to be compared."""
 
@@ -37,6 +40,8 @@ class Score:
     """Kernel distance to the real images of the concept."""
     coverage: float | None = None
     """Share of its real images in whose neighbourhood some sample is."""
+    different: int | None = None
+    """Of held-out images that have the concept, the number of different captions: its independent witnesses."""
     home_usage: float | None = None
     """Weight of the concept's home expert, over samples and steps."""
 
@@ -57,10 +62,15 @@ def relative(of_concept: Mapping[str, Score], arm: str) -> float | None:
     """Divide an arm's score by that of real images, both less the score of images that do not have the concept.
 
     1 is as good as real ones, 0 as good as any other image. None where real ones do not stand out: where they are not
-    `LEAST_SIGNAL` standard errors, of as many images without the concept, above those.
+    `LEAST_SIGNAL` standard errors, of as many different things without the concept, above those.
     """
     real, others = of_concept[REAL_ARM], of_concept[OTHER_ARM]
-    signal = real.score - others.score
-    if arm not in of_concept or not signal > LEAST_SIGNAL * others.deviation / np.sqrt(real.images):
+    if arm not in of_concept or not stands_out(real, others):
         return None
-    return (of_concept[arm].score - others.score) / signal
+    return (of_concept[arm].score - others.score) / (real.score - others.score)
+
+
+def stands_out(real: Score, others: Score) -> bool:
+    """Tell if real images of a concept score so much above others that samples can be compared with them."""
+    error = others.deviation / np.sqrt(real.different or real.images)
+    return bool(real.score - others.score > LEAST_SIGNAL * error)

@@ -21,13 +21,13 @@ def summary(counts: Counts, kind: str) -> dict[str, Any]:
     totals = {name: counts.table(name).sum(1) for name in KINDS}
     misaligned = Misalignment(*(int(own.sum()) for own in (counts.misaligned, counts.any_either, counts.samples)))
     by_expert = zip(*(own.tolist() for own in (counts.misaligned, counts.any_either, counts.samples)), strict=True)
-    pairs = [rank_correlation(own[:, first], own[:, second]) for first, second in combinations(range(own.shape[1]), 2)]
-    known = [rho for rho in pairs if rho is not None]
+    experts = combinations(own.T, 2) if len(own) > 1 else []
+    known = [rho for pair in experts if (rho := rank_correlation(*pair)) is not None]
     return {
         "samples": int(counts.samples.sum()),
         "tails": {name: long_tail(total).as_json() for name, total in totals.items()},
         "misalignment": misaligned.as_json(),
         "misalignment_by_expert": [Misalignment(*each).as_json() for each in by_expert],
-        "text_image": rank_correlation(totals[TEXT], totals[IMAGE]),
+        "text_image": rank_correlation(totals[TEXT], totals[IMAGE]) if len(own) > 1 else None,
         "between_experts": float(np.mean(known)) if known else None,
     }

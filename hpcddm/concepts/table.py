@@ -78,7 +78,7 @@ def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int,
     """Make the table; kind: of the samples that count; scores: by concept and arm."""
     own = counts.table(kind)
     text, image, joint = (counts.table(name).sum(1) for name in KINDS)
-    bin_of, entropies, homes = bins(own.sum(1)), entropy_over_experts(own), own.argmax(1)
+    bin_of, entropies, homes = bins(own.sum(1)), entropy_over_experts(own), counts.homes(kind)
     table = []
     for concept, entry in enumerate(vocabulary.concepts):
         frequency = int(own[concept].sum())

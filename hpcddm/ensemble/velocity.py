@@ -121,13 +121,13 @@ class EnsembleVelocity:
         """Compute the velocity at (x, t)."""
         scale = self.guidance_at(context.time)
         if scale == 1:
-            return weighted_velocity(self.experts, self.weights(x, t, condition, context), x, t, condition)
+            return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
         null = self.null_of(condition)
         if self.shared:
             guided = [expert and partial(expert.guided, scale=scale) for expert in self.experts]
-            return weighted_velocity(guided, self.weights(x, t, condition, context), x, t, condition, null)
+            return weighted_velocity(guided, self._weights(x, t, condition, context), x, t, condition, null)
         both = torch.cat([x, x]), torch.cat([t, t]), torch.cat([condition, null])
-        conditional, unconditional = weighted_velocity(self.experts, self.weights(*both, context), *both).chunk(2)
+        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, context), *both).chunk(2)
         return torch.lerp(unconditional, conditional, scale)
 
     def guidance_at(self, time: float) -> float:
@@ -139,7 +139,7 @@ class EnsembleVelocity:
         """Expand the null condition to the shape of `condition`."""
         return torch.as_tensor(self.null).to(condition).expand_as(condition)
 
-    def weights(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Weights:
+    def _weights(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Weights:
         """Return the experts' weights, computed now or kept from an earlier step."""
         every = self.sampler.route_every
         number = 0 if self.strategy.per_trajectory else context.step // every
@@ -149,6 +149,11 @@ class EnsembleVelocity:
             posterior = self.posterior(x, t, condition)
             self._kept_for, self._kept = reused_for, (posterior, self._weights_of(posterior, context))
         self._record(context, *self._kept)
+        return self._kept[1]
+
+    @property
+    def last_weights(self) -> Weights:
+        """Weights of the experts in the last evaluation, with guidance those of its null half behind the others."""
         return self._kept[1]
 
     def _record(self, context: StepContext, posterior: Weights, routing_weights: Weights) -> None:

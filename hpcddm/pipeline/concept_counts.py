@@ -37,7 +37,7 @@ class ConceptCountsStage(Stage):
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover which samples count, and which concepts are scored."""
         concepts = experiment.concept_settings
-        keys = ("frequency", "per_bin", "least_real", "most_real", "seed")
+        keys = ("frequency", "per_bin", "least_real", "most_real", "samples", "seed")
         return {"cluster.experts": experiment.cluster.experts} | {
             f"concepts.{key}": getattr(concepts, key) for key in keys
         }

@@ -89,9 +89,9 @@ class ConceptScoresStage(Stage):
         return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover how images are drawn and scored; of the evaluation neither its number of images nor its batch."""
+        """Cover how images are drawn and scored; of the evaluation not its number of images."""
         settings, concepts = evaluation_settings(experiment), experiment.concept_settings
-        left_out = ("images", "batch", "strategies")
+        left_out = ("images", "strategies")
         evaluate = {name: value for name, value in settings["evaluate"].items() if name not in left_out}
         own = {"samples": concepts.samples, "arms": scored_arms(experiment), "tagger": hashed(concepts.tagger)}
         own["perceptual"] = hashed(concepts.perceptual) if concepts.perceptual else None

@@ -12,6 +12,7 @@ from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.schema import hashed
 
 CONCEPTS_FILE, PAGE, PROPOSAL_FILE = "concepts.json", "concepts.html", "proposal.csv"
 """All that is known of each concept, with fits and advice; a page about them; proposed clusters of all samples."""
@@ -57,11 +58,9 @@ class ConceptsStage(Stage):
         return SAMPLES
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover which frequency the scores are compared with, and the arms."""
+        """Cover what is said of them."""
         concepts = experiment.concept_settings
-        return {"concepts.frequency": concepts.frequency, "concepts.seed": concepts.seed} | {
-            "arms": scored_arms(experiment)
-        }
+        return {"concepts": hashed(concepts), "arms": scored_arms(experiment), "seed": experiment.seed}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the tables of the most concepts, a line of the proposal for each sample, and the page."""

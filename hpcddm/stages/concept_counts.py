@@ -3,13 +3,16 @@
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.clusterings.file import hash_of
 from hpcddm.concepts import choosing, inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.counting import Counts
-from hpcddm.concepts.presence import Presence
+from hpcddm.concepts.presence import TEXT, Presence
 from hpcddm.concepts.summary import summary
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
+from hpcddm.data.captions import CAPTION
+from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
@@ -19,21 +22,28 @@ OTHERS = 512
 """Held-out images, at most, among which those without a concept tell what its score is by chance."""
 
 
+SamplesWithConcepts = tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]
+"""Numbers of samples, and beside each a concept that it has."""
+
+
 def run(settings: Experiment, unit: Unit) -> Result:
     """Count the concepts of the training samples, and choose some that held-out samples have, too."""
     presences = {split: inputs.presence(settings, unit, split) for split in (TRAIN, HELDOUT)}
     counts = _counts(settings, unit, presences[TRAIN])
     kind = settings.concept_settings.frequency
-    numbers, concepts = _heldout(unit, presences[HELDOUT], kind)
-    heldout = np.bincount(concepts, minlength=presences[HELDOUT].size)
-    bin_of = choosing.choose(counts.table(kind).sum(1), heldout, settings.concept_settings)
-    choice = _choice(settings, len(samples.catalog(unit, HELDOUT)), bin_of, numbers, concepts)
+    numbers, concepts = _pairs(unit, presences[HELDOUT], HELDOUT)
+    captions = _captions(unit)[numbers]
+    different = np.bincount(np.unique(np.stack([concepts, captions]), axis=1)[0], minlength=presences[HELDOUT].size)
+    bin_of = choosing.choose(counts.table(kind).sum(1), different, settings.concept_settings)
+    chosen = np.array([*bin_of], dtype=np.int64)
+    seen = _pairs(unit, presences[TRAIN], TRAIN, chosen)
+    choice = _choice(settings, len(samples.catalog(unit, HELDOUT)), bin_of, different, (numbers, concepts), seen)
     described = summary(counts, kind)
     counts.write(unit.folder / COUNTS_FILE)
     atomic.write_json(unit.folder / SUMMARY_FILE, described)
     atomic.write_json(unit.folder / CHOSEN_FILE, choice.as_json())
-    print(f"{len(choice.chosen)} of {len(heldout)} concepts are scored", flush=True)
-    results = {"concepts": len(heldout), "chosen": len(choice.chosen)}
+    print(f"{len(choice.chosen)} of {presences[TRAIN].size} concepts are scored", flush=True)
+    results = {"concepts": presences[TRAIN].size, "chosen": len(choice.chosen)}
     return Result([COUNTS_FILE, SUMMARY_FILE, CHOSEN_FILE], results)
 
 
@@ -47,28 +57,52 @@ def _counts(settings: Experiment, unit: Unit, presence: Presence) -> Counts:
     return counts
 
 
-def _heldout(unit: Unit, presence: Presence, kind: str) -> tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]:
-    """Return all pairs of a held-out sample and a concept that it has."""
+def _pairs(
+    unit: Unit, presence: Presence, split: str, wanted: Int64[np.ndarray, " c"] | None = None
+) -> SamplesWithConcepts:
+    """Return all pairs of a sample and a concept that its caption names, or its image shows where there are none.
+
+    Not by what the tagger sees in captioned images: real images would be chosen by the score that they calibrate.
+    wanted: concepts, by default all.
+    """
     numbers, concepts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for block, pairs in presence.blocks(len(samples.catalog(unit, HELDOUT))):
-        numbers.append(pairs[kind].samples + block.start)
-        concepts.append(pairs[kind].concepts)
+    for block, pairs in presence.blocks(len(samples.catalog(unit, split))):
+        unit.stop_if_requested()
+        own = np.ones(len(pairs[TEXT].concepts), bool) if wanted is None else np.isin(pairs[TEXT].concepts, wanted)
+        numbers.append(pairs[TEXT].samples[own] + block.start)
+        concepts.append(pairs[TEXT].concepts[own])
     return np.concatenate(numbers), np.concatenate(concepts)
+
+
+def _captions(unit: Unit) -> Int64[np.ndarray, " n"]:
+    """Return a hash of each held-out sample's caption, the same for the same one; without captions all differ."""
+    catalog = samples.catalog(unit, HELDOUT)
+    if not catalog.has(CAPTION):
+        return np.arange(len(catalog))
+    hashes = [
+        np.array([hash_of(caption) for caption in catalog.texts(CAPTION).gather(block)], np.uint64).astype(np.int64)
+        for block in blocks_of(range(len(catalog)), TEXTS_AT_ONCE)
+    ]
+    return np.concatenate([np.empty(0, np.int64), *hashes])
 
 
 def _choice(
     settings: Experiment,
     heldout: int,
     bin_of: dict[int, int],
-    numbers: Int64[np.ndarray, " m"],
-    concepts: Int64[np.ndarray, " m"],
+    different: Int64[np.ndarray, " v"],
+    pairs: SamplesWithConcepts,
+    seen: SamplesWithConcepts,
 ) -> Choice:
     """Choose the real images of each concept that is scored, and those that tell its score by chance."""
     own = settings.concept_settings
     others = np.sort(draws.chosen(own.seed, "concepts/others", heldout, OTHERS))
     chosen = []
     for concept, own_bin in bin_of.items():
-        having = numbers[concepts == concept]
+        having, trained = (numbers[concepts == concept] for numbers, concepts in (pairs, seen))
         real = having[draws.chosen(own.seed, f"concepts/real/{concept}", len(having), own.most_real)]
-        chosen.append(Chosen(concept, own_bin, real.tolist(), np.flatnonzero(np.isin(others, having)).tolist()))
+        shown = trained[draws.chosen(own.seed, f"concepts/seen/{concept}", len(trained), own.samples)]
+        places = np.flatnonzero(np.isin(others, having)).tolist()
+        count = min(int(different[concept]), len(real))
+        chosen.append(Chosen(concept, own_bin, real.tolist(), count, places, shown.tolist()))
     return Choice(others.tolist(), chosen)

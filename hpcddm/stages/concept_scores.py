@@ -12,10 +12,11 @@ from hpcddm import plugins
 from hpcddm.concepts import inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.ruler import Images, Nearest, Ruler
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM, Score, stands_out
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
+from hpcddm.data.catalog import blocks_of
 from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
@@ -59,9 +60,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
         for number, concept in enumerate(own):
             unit.stop_if_requested()
             real = drawing.reader.images(concept.real)
-            rows += scoring.of_real(concept, real)
+            scored = [*scoring.of_real(concept, real)]
+            rows += scored
             pictures.create_dataset(f"{REAL_ARM}/{concept.concept}", data=real[:SHOWN])
-            for arm in arms:
+            # Where the tagger does not tell real images, it would not tell samples.
+            for arm in arms if stands_out(*scored[:2]) else []:
                 unit.stop_if_requested()
                 model = scoring.home_of(concept) if arm == HOME_ARM else arm
                 if model is None or f"train/{model}" in missing:
@@ -102,14 +105,18 @@ class Drawing:
         The noise of a sample follows from its number, so that it is the same in all arms, and in runs of one seed.
         """
         settings, count = self._settings, self._settings.concept_settings.samples
-        rows = range(concept.concept * count, (concept.concept + 1) * count)
-        shown = np.resize(concept.real, count)
-        asked = self._condition.of(self.reader, shown).to(self._device)
-        clusters = self.reader.clusters(shown).to(self._device)
-        field = self._ensemble.field(arm, settings.evaluate, clusters)
-        x = sample(field, settings.seed, rows, asked, self._space, settings.evaluate)
-        usage = torch.stack(field.usage).double().mean(0).cpu().numpy() / count
-        return self._space.to_images(x), usage if len(usage) == settings.cluster.experts > 1 else None
+        first, shown = concept.concept * count, np.resize(concept.real, count)
+        drawn, usages = [], []
+        for block in blocks_of(range(count), settings.evaluate.batch):
+            own = shown[block.start : block.stop]
+            asked, clusters = self._condition.of(self.reader, own), self.reader.clusters(own)
+            field = self._ensemble.field(arm, settings.evaluate, clusters.to(self._device))
+            rows = range(first + block.start, first + block.stop)
+            x = sample(field, settings.seed, rows, asked.to(self._device), self._space, settings.evaluate)
+            drawn.append(self._space.to_images(x))
+            usages.append(torch.stack(field.usage).double().mean(0).cpu().numpy())
+        usage = np.sum(usages, axis=0) / count
+        return np.concatenate(drawn), usage if len(usage) == settings.cluster.experts > 1 else None
 
 
 class Scoring:
@@ -117,7 +124,7 @@ class Scoring:
 
     def __init__(self, settings: Experiment, unit: Unit, device: torch.device, others: list[int]) -> None:
         self._settings, self._others = settings, others
-        self._counts = inputs.counts(settings, unit)
+        self._homes = inputs.homes(settings, unit)
         extractor, pixels = (
             loading.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
             measuring.pixels(settings),
@@ -132,28 +139,32 @@ class Scoring:
 
         nearest = _nearest(settings, unit) if nearest_keys(settings) else None
         self._ruler = Ruler(inputs.tagger(settings, unit, device), extract, nearest, _pairwise(settings))
-        self._reader = samples.reader(unit, HELDOUT)
+        self._reader, self._trained = samples.reader(unit, HELDOUT), samples.reader(unit, TRAIN)
 
     @cached_property
     def _scores_of_others(self) -> np.ndarray:
         return self._ruler.tagger.scores(self._reader.images(self._others))
 
     def of_real(self, concept: Chosen, real: Images) -> Iterator[Score]:
-        """Score real images of the concept, and such that do not have it."""
-        yield self._ruler.detailed(self._ruler.score(real, concept.concept, REAL_ARM), real, None)
+        """Score real images of the concept, then such that do not have it, then training images that have it."""
+        scored = replace(self._ruler.score(real, concept.concept, REAL_ARM), different=concept.different)
+        yield self._ruler.detailed(scored, real, None)
         others = np.delete(self._scores_of_others, concept.having, axis=0)
         yield self._ruler.scored(others, concept.concept, OTHER_ARM)
+        if concept.seen:
+            yield self._ruler.score(self._trained.images(concept.seen), concept.concept, TRAIN_ARM)
 
     def home_of(self, concept: Chosen) -> str | None:
         """Return the home expert of a concept; None for one that no training sample has."""
-        own = self._counts[concept.concept]
-        return f"expert-{own.argmax():02d}" if own.any() else None
+        home = self._homes[concept.concept]
+        return None if home is None else f"expert-{home:02d}"
 
     def of_samples(self, concept: Chosen, arm: str, images: Images, real: Images, usage: np.ndarray | None) -> Score:
         """Score samples; those of an expert alone by the tagger only."""
         scored = self._ruler.score(images, concept.concept, arm)
-        if usage is not None and self._counts[concept.concept].any():
-            scored = replace(scored, home_usage=float(usage[self._counts[concept.concept].argmax()]))
+        home = self._homes[concept.concept]
+        if usage is not None and home is not None:
+            scored = replace(scored, home_usage=float(usage[home]))
         return self._ruler.detailed(scored, images, real) if arm in whole_arms(self._settings) else scored
 
 

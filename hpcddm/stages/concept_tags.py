@@ -49,5 +49,11 @@ def largest(
     Scores are rounded first, so that the order is that of what is stored.
     """
     rounded = scores.astype(SCORE_TYPE)
-    concepts = np.argsort(-rounded, axis=1, kind="stable")[:, :count]
+    size = rounded.shape[1]
+    # Numbers in the order of the scores, those of equal scores in that of the concepts: all different.
+    bits = rounded.view(np.int16).astype(np.int64)
+    order = -np.where(bits < 0, -(bits & 0x7FFF), bits) * size + np.arange(size)
+    count = min(count, size)
+    concepts = np.argpartition(order, count - 1, axis=1)[:, :count]
+    concepts = np.take_along_axis(concepts, np.take_along_axis(order, concepts, 1).argsort(1), 1)
     return concepts.astype(CONCEPT_TYPE), np.take_along_axis(rounded, concepts, axis=1)

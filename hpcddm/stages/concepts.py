@@ -21,11 +21,12 @@ from hpcddm.pipeline.concept_scores import PICTURES_FILE, SCORES_FILE, concept_s
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
-from hpcddm.pipeline.ranges import SPLITS
+from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.schema import hashed
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -38,6 +39,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     content = {
         "experiment": settings.name,
         "seed": settings.seed,
+        "settings": hashed(settings.concept_settings),
         "frequency": kind,
         "arm": arm,
         "dense": dense,
@@ -101,7 +103,10 @@ def _propose(settings: Experiment, unit: Unit, rows: Sequence[Row], advice: Advi
             catalog = samples.catalog(unit, split)
             clusters = samples.clusters(catalog).gather(range(len(catalog))).astype(np.int64)
             pairs = _pairs(settings, unit, split, list(homes))
-            proposed = moved(pairs, clusters, homes, round(MOST_MOVED * len(clusters)))
+            # What goes is decided by the training samples; held-out ones follow.
+            most = round(MOST_MOVED * len(clusters)) if split == TRAIN else len(clusters)
+            proposed, taken = moved(pairs, clusters, homes, most)
+            homes = {concept: homes[concept] for concept in taken}
             counts[split] = int((proposed != clusters).sum())
             for block in blocks_of(range(len(catalog)), TEXTS_AT_ONCE):
                 unit.stop_if_requested()

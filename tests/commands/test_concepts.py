@@ -74,7 +74,11 @@ def test_several_runs_are_fitted_together_and_written(runs, tmp_path):
     text = said(*roots, "--json", tmp_path / "pooled.json")
     pooled = json.loads((tmp_path / "pooled.json").read_text())
     assert pooled["seeds"] == [0, 1] and pooled["runs"] == list(map(str, roots)) and pooled["fits"]["runs"] == 2
-    assert pooled["answer"]["headline"] in text and "56 concepts and 2 runs" in text and "warning" not in text
+    assert (
+        pooled["answer"]["headline"] in text
+        and "56 concepts, of each the mean of 2 runs" in text
+        and "warning" not in text
+    )
     assert (
         "relative score and frequency, 2 runs, 95 % intervals" in text
         and "proposal" not in text

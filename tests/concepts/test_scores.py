@@ -2,16 +2,18 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hpcddm.concepts import advice, table
-from hpcddm.concepts.advice import advise, moved
+from hpcddm.concepts.advice import advise, moved, worst
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.ruler import Nearest, Ruler
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, by_concept, relative
+from hpcddm.concepts.table import Row
 from hpcddm.concepts.taggers.base import Tagger
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
 
@@ -100,14 +102,14 @@ def test_the_table_is_written_for_other_programs(tmp_path):
     assert [row["name"] for row in read] == ["cat", "dog", "never", 'odd, "name"']
     assert float(read[0]["top-1.relative"]) == pytest.approx(0.875) and read[2]["home"] == ""
     columns = polars.read_parquet(tmp_path / "concepts.parquet")
-    assert columns["frequency"].to_list() == [8, 20, 0, 4] and columns["home"].to_list() == [0, 1, None, 0]
+    assert columns["frequency"].to_list() == [8, 20, 0, 4] and columns["home"].to_list() == [0, 1, None, 1]
     assert json.loads(json.dumps([row.as_json() for row in rows()]))[1]["at_home"] == 15
 
 
 def test_the_advice_names_split_concepts_starving_experts_and_what_is_drawn_worst(monkeypatch):
     found = advise(rows(), [60, 20], "top-1", "monolith")
     assert found.split == [] and [expert.starves for expert in found.experts] == [False, False]
-    assert [expert.concepts for expert in found.experts] == [2, 1]
+    assert [expert.concepts for expert in found.experts] == [1, 2]
     assert found.experts[1].relative == pytest.approx(0.125) and found.experts[1].dense == pytest.approx(0.375)
     assert found.worst == [1], "the only one that is scored, occurs, and is not all at home"
     monkeypatch.setattr(advice, "SPLIT", 0.8)
@@ -115,10 +117,39 @@ def test_the_advice_names_split_concepts_starving_experts_and_what_is_drawn_wors
     assert [expert.starves for expert in advise(rows(), [70, 10], "top-1", None).experts] == [False, True]
 
 
+def test_only_the_worst_tenth_is_moved_even_where_it_is_at_home_already():
+    def row(concept, at_home, value):
+        scores = {"top-1": {"relative": value}}
+        return Row(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 0.0, 1, scores)
+
+    alone = [row(number, 4, number / 100) for number in range(10)]
+    assert worst([*alone, *(row(10 + number, 3, 0.5) for number in range(10))], "top-1") == []
+    assert worst([row(20, 3, -0.5), *alone], "top-1") == [20]
+
+
+def test_of_equal_counts_the_smaller_cluster_is_the_home():
+    counted = np.array([[2, 2, 1], [0, 3, 3], [0, 0, 0], [4, 3, 3]])
+    counts = Counts(counted, counted, counted, np.array([50, 10, 40]), np.zeros(3, int), np.zeros(3, int))
+    assert counts.homes("joint").tolist() == [1, 1, 0, 0]
+
+
+def test_images_of_one_thing_are_one_witness():
+    known = of_concept(0, 0.5, real=0.35)
+    assert relative(by_concept(known)[0], "top-1") is not None
+    known[0] = replace(known[0], different=2)
+    assert relative(by_concept(known)[0], "top-1") is None
+
+
 def test_moved_samples_go_home_the_worst_concept_first_and_no_more_than_allowed():
     pairs = Pairs(np.array([0, 1, 2, 2, 3]), np.array([7, 7, 7, 9, 9]))
     clusters = np.array([0, 1, 1, 1, 0])
-    assert moved(pairs, clusters, {7: 0, 9: 1}, 5).tolist() == [0, 0, 0, 1, 0]
-    assert moved(pairs, clusters, {9: 0, 7: 0}, 5).tolist() == [0, 0, 0, 0, 0]
-    assert moved(pairs, clusters, {7: 0, 9: 0}, 2).tolist() == [0, 0, 0, 1, 0], "the second would need a third move"
+
+    def proposed(homes, most):
+        target, taken = moved(pairs, clusters, homes, most)
+        return target.tolist(), taken
+
+    assert proposed({7: 0, 9: 1}, 5) == ([0, 0, 0, 1, 0], [7, 9])
+    assert proposed({9: 0, 7: 0}, 5) == ([0, 0, 0, 0, 0], [9, 7])
+    assert proposed({7: 0, 9: 0}, 2) == ([0, 0, 0, 1, 0], [7]), "the second would need a third move"
+    assert proposed({7: 0}, 1) == ([0, 1, 1, 1, 0], [])
     assert clusters.tolist() == [0, 1, 1, 1, 0]

@@ -45,13 +45,13 @@ def estimate(value, half=0.1):
     return {"value": value, "low": value - half, "high": value + half}
 
 
-def fits(home, total, gain=None, slope=0.5, runs=1):
-    """Fits whose partial correlations are these; gain: of the ensemble less the monolith."""
+def fits(home, total, gain=None, slope=0.5, runs=1, spread=0.0):
+    """Fits whose partial correlations are these; gain, spread: of the ensemble less the monolith."""
 
     def against(home, total):
         return {"concepts": 40, "comparison": {"home_given_total": estimate(home), "total_given_home": estimate(total)}}
 
-    found = {"top-2": against(home, total)} | ({} if gain is None else {"top-2 minus monolith": against(gain, 0.0)})
+    found = {"top-2": against(home, total)} | ({} if gain is None else {"top-2 minus monolith": against(gain, spread)})
     within = {"top-2": {"slope": estimate(home)}} if runs > 1 else {}
     arms = {"top-2": {"total": {"fit": {"slope": estimate(slope)}}}}
     return {"runs": runs, "against": found, "within": within, "arms": arms}
@@ -68,8 +68,12 @@ def fits(home, total, gain=None, slope=0.5, runs=1):
             (0.3, 0.0, None),
             "What counts is the frequency inside the expert, unless concepts of one expert are just easy.",
         ),
-        ((0.0, 0.3, 0.3), "What counts is the frequency in all the data."),
-        ((-0.3, 0.3, None), "What counts is the frequency in all the data."),
+        ((0.0, 0.3, 0.3, 0.5, 1, 0.3), "What counts is the frequency in all the data."),
+        ((0.0, 0.3, 0.3), "This run cannot tell: concepts of many experts are drawn better, but may just be easy."),
+        (
+            (-0.3, 0.3, None),
+            "What counts is the frequency in all the data, unless concepts of many experts are just easy.",
+        ),
         (
             (0.05, -0.05, 0.3),
             "This run cannot tell: frequent concepts are drawn better, but frequent in all and inside",

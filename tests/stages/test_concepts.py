@@ -12,6 +12,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
+from hpcddm.stages.concept_tags import largest
 from tests import pictures
 from tests.stages.routes import Bench
 
@@ -83,11 +84,18 @@ def test_a_unit_that_is_made_again_makes_the_same(benches):
 
 
 def test_what_is_tagged_are_the_largest_scores(benches):
-    from hpcddm.stages.concept_tags import largest
-
     scores = np.array([[0.1, 0.9, 0.9, 0.2], [0.5, 0.4, 0.3, 0.2]], np.float32)
     concepts, kept = largest(scores, 2)
     assert concepts.tolist() == [[1, 2], [0, 1]] and np.allclose(kept, [[0.9, 0.9], [0.5, 0.4]], atol=1e-3)
     folder = benches[1].run.unit("concept_tags/train-000")
     thresholds = json.loads((folder / "thresholds.json").read_text())["scores"]
     assert len(thresholds) == len(WORDS)
+
+
+def test_equal_scores_keep_the_order_of_the_concepts():
+    generator = np.random.default_rng(0)
+    scores = generator.integers(-3, 4, (50, 40)).astype(np.float32) / 4
+    concepts, kept = largest(scores, 7)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :7]
+    assert (concepts == expected).all() and (kept == np.take_along_axis(scores, expected, 1)).all()
+    assert largest(scores[:, :3], 7)[0].shape == (50, 3)
