@@ -60,7 +60,9 @@ def _content(run: RunDir) -> dict[str, Any]:
     """Read the file of a run; raises `UserError` with the next command where its stage is not complete."""
     experiment = stored_experiment(run)
     if experiment.concepts is None:
-        raise UserError(f"{run.root}: its experiment has no key 'concepts'; add it (docs/method.md), and submit again")
+        raise UserError(
+            f"{run.root}: its experiment has no key 'concepts'; add it (docs/concepts.md), and submit again"
+        )
     status = survey(plan(experiment), run)[CONCEPTS]
     if status.state is not State.COMPLETE:
         reason = f" ({status.reason})" if status.reason else ""

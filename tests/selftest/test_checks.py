@@ -212,7 +212,8 @@ def test_gpus_that_no_rank_would_use_fail_before_any_job_has_told(evidence):
     site = {"resources": {"gpus_per_node": 1}, **ONE_GPU}
     row = Gpus().evaluate(with_site(evidence, **site))
     assert row.verdict is CheckVerdict.FAIL and row.finding.startswith(
-        "shard, catalog, latent_scale, cluster, assign, lists, inspect, captions, materialise, table: gpus_per_node: 1,"
+        "shard, catalog, latent_scale, cluster, assign, lists, inspect, captions, materialise, concept_words,"
+        " concept_vocabulary, concept_mentions, concept_counts, concepts, table: gpus_per_node: 1,"
         " and nothing"
     )
     assert Gpus().evaluate(with_site(evidence, **site, allow_idle_gpus=True)).verdict is CheckVerdict.WARN
