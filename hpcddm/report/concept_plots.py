@@ -46,7 +46,10 @@ def quality(name: str, arms: Sequence[ArmCurve], label: str) -> str:
         for number, arm in enumerate(arms):
             _draw(axes, arm, LOOKS[number], zero, side=number - (len(arms) - 1) / 2)
         _frequency_axis(axes, low, high, zero)
-        axes.set(xlabel=label, ylabel="relative score")
+        # The interval of a bin of two concepts may be many times as wide as all of them.
+        heights = [0.0, 1.0, *(score for arm in arms for _, score in arm.points)]
+        margin = 0.06 * (max(heights) - min(heights))
+        axes.set(xlabel=label, ylabel="relative score", ylim=(min(heights) - margin, max(heights) + margin))
         axes.annotate("real images", (0.99, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=SOFT)
         figure.legend(loc="outside lower center", ncols=len(arms))
         return as_svg(figure, name, f"Relative score against {label}. {' '.join(map(_said, arms))}")

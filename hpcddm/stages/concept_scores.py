@@ -71,7 +71,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
                     continue
                 images, usage = drawing.draw(concept, model)
                 rows.append(scoring.of_samples(concept, arm, images, real, usage))
-                pictures.create_dataset(f"{arm}/{concept.concept}", data=images[:SHOWN])
+                pictures.create_dataset(f"{model}/{concept.concept}", data=images[:SHOWN])
             unit.heartbeat.beat(number + 1, len(own))
     atomic.write_json(unit.folder / SCORES_FILE, {"scores": [row.as_json() for row in rows]})
     return Result([SCORES_FILE, PICTURES_FILE], {"concepts": len(own), "arms": arms, "missing_experts": missing})

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import h5py
 import numpy as np
 import polars
 import pytest
@@ -11,9 +12,7 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from tests.runs import TINY, hpcddm
 
-CONCEPTS = (
-    "concepts={vocabulary: {name: labels}, tagger: {name: labels}, samples: 4, least_real: 50, each_expert: true}"
-)
+CONCEPTS = "concepts={vocabulary: {name: labels}, tagger: {name: labels}, samples: 4, least_real: 50}"
 CLASSES = 10
 
 
@@ -51,7 +50,7 @@ def test_classes_are_counted_by_expert(counted):
 
 def test_every_class_is_scored_in_every_arm_beside_real_images(counted):
     content = content_of(counted)
-    arms = {"monolith", "top-1", "home", *(f"expert-{number:02d}" for number in range(4))}
+    arms = {"monolith", "top-1", "home"}
     seen = [row for row in content["concepts"] if "top-1" in row["scores"]]
     assert len(seen) >= 8, "of the others the classifier does not tell real images, and nothing is drawn"
     for row in seen:
@@ -59,8 +58,16 @@ def test_every_class_is_scored_in_every_arm_beside_real_images(counted):
         assert row["scores"]["real"]["different"] == row["scores"]["real"]["images"] == 64
         assert row["scores"]["real"]["score"] > row["scores"]["others"]["score"]
         assert np.isfinite(row["scores"]["top-1"]["kid"]) and 0 <= row["scores"]["top-1"]["home_usage"] <= 1
-        assert row["scores"]["home"] == row["scores"][f"expert-{row['home']:02d}"]
         assert row["scores"]["monolith"]["relative"] is not None
+
+
+def test_the_page_shows_what_was_drawn_beside_real_images(counted):
+    folder = counted[0].unit("concepts/all")
+    with h5py.File(folder / "shown.h5") as file:
+        assert set(file) == {"real", "monolith", "top-1", "home"}
+        assert all(images.shape == (4, 28, 28, 1) for arm in file.values() for images in arm.values())
+    page = (folder / "concepts.html").read_text()
+    assert page.count("data:image/png;base64,") > 8 and "://" not in page
 
 
 def test_equally_frequent_classes_tell_nothing_of_frequency_and_the_fits_say_so(counted):
