@@ -22,7 +22,7 @@ MOST_MOVED = 0.1
 
 @dataclass(frozen=True)
 class Expert:
-    """What an expert has, and how well the concepts that are at home there are drawn."""
+    """Samples and home concepts of an expert, and how well these concepts are drawn."""
 
     expert: int
     samples: int

@@ -19,7 +19,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Return headline and reasons as one text."""
         return " ".join([self.headline, *self.reasons])
 
 

@@ -47,7 +47,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What total and home frequency each say of the outcome beyond the other."""
+    """Partial correlations and nested tests: the part of each frequency beyond the other."""
 
     home_given_total: Estimate | None
     """Partial correlation of outcome and log home given log total; None where undefined, as the next."""

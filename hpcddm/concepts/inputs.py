@@ -1,4 +1,4 @@
-"""What units of a run have made of its concepts, opened for those that read it."""
+"""Outputs of a run's concept stages, opened for the stages that read them."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,7 @@ from hpcddm.schema import Positive, StrictModel
 
 
 class ConceptSettings(StrictModel):
-    """How often the data show a thing, and how well the ensemble draws it."""
+    """Settings of counting concepts, and of scoring samples of them."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"units"})
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int64
-
 from hpcddm.concepts.choosing import bins
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
@@ -132,8 +129,3 @@ def write(plain: Path, parquet: Path, table: Sequence[Row]) -> list[Path]:
     with atomic.replacing(parquet) as staged:
         polars.DataFrame(complete, strict=False).write_parquet(staged)
     return [plain, parquet]
-
-
-def frequencies(table: Sequence[Row]) -> Int64[np.ndarray, " v"]:
-    """Return the frequency of every concept."""
-    return np.array([row.frequency for row in table], dtype=np.int64)

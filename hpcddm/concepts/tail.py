@@ -61,8 +61,7 @@ def long_tail(
 ) -> LongTail:
     """Describe counts; more than 100 are many and fewer than 20 few by default, as in arXiv 1904.05160, section 4.
 
-    For thresholds by quantile of concepts take them from `quantile_thresholds`. Raises ValueError for a negative count,
-    and where the head would begin below the middle, or the middle at 0.
+    Raises ValueError for a negative count, and where the head would begin below the middle, or the middle at 0.
     """
     if (counts < 0).any():
         raise ValueError("counts of concepts are 0 or more")
@@ -83,18 +82,6 @@ def long_tail(
         gini=gini(counts) if mentions else None,
         power_law=power_law(counts, minimum),
     )
-
-
-def quantile_thresholds(counts: Integer[np.ndarray, " c"], head: float = 0.1, tail: float = 0.5) -> tuple[float, float]:
-    """Return (least_head, least_middle) so that about these shares of the concepts with a count above 0 are head, tail.
-
-    Raises ValueError where no count is above 0.
-    """
-    positive = counts[counts > 0]
-    if not len(positive):
-        raise ValueError("no concept has a count above 0, so that there are no quantiles")
-    least_head, least_middle = np.quantile(positive, [1 - head, tail], method="higher")
-    return float(least_head), float(least_middle)
 
 
 def gini(counts: Num[np.ndarray, " c"]) -> float:

@@ -41,7 +41,7 @@ class ConceptFacts:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """All concepts by their numbers."""
+        """Return the rows of all concepts, by their numbers."""
         return [Row.from_json(row) for row in self.content["concepts"]]
 
     @property

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from hpcddm.concepts.jackknife import rank_correlation
-from hpcddm.concepts.tail import Misalignment, entropy_over_experts, gini, long_tail, power_law, quantile_thresholds
+from hpcddm.concepts.tail import Misalignment, entropy_over_experts, gini, long_tail, power_law
 
 COUNTS = np.repeat([1, 2, 3, 4, 5, 7, 9, 12, 20, 55, 130], [30, 11, 6, 3, 2, 1, 1, 1, 1, 1, 1])
 VECTORS = arrays.arrays(np.int64, st.integers(1, 40), elements=st.integers(0, 1000))
@@ -75,15 +75,6 @@ def test_parts_of_the_tail():
     shape = long_tail(np.array([0, 1, 19, 20, 99, 100, 161]))
     assert (shape.head, shape.middle, shape.tail, shape.zero) == (2, 2, 2, 1)
     assert (shape.mentions, shape.head_mentions) == (400, 261 / 400)
-
-
-def test_thresholds_by_quantile():
-    counts = np.append(np.arange(1, 101), np.zeros(50, int))
-    shape = long_tail(counts, *quantile_thresholds(counts, head=0.1, tail=0.5))
-    assert (shape.head, shape.middle, shape.tail, shape.zero) == (10, 40, 50, 50)
-    assert long_tail(np.ones(4, int), *quantile_thresholds(np.ones(4, int))).head == 4
-    with pytest.raises(ValueError, match="no concept has a count above 0"):
-        quantile_thresholds(np.zeros(3, int))
 
 
 @pytest.mark.parametrize("head, middle", [(10, 20), (10, 0)])

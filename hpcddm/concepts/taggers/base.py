@@ -18,7 +18,7 @@ from hpcddm.plugins import S, Variant
 
 @dataclass(frozen=True)
 class TaggerContext:
-    """What a tagger is made from, beside its settings."""
+    """Inputs of a tagger's constructor, beside its settings."""
 
     experiment: Experiment
     vocabulary: Vocabulary

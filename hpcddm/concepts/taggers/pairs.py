@@ -12,7 +12,7 @@ from hpcddm.data.bijection import Bijection
 
 @dataclass(frozen=True)
 class Pairs:
-    """Which images have which concepts: (rows[i], concepts[i]), in the order of the rows, each pair once."""
+    """Pairs of an image and a concept that it has: (rows[i], concepts[i]), in the order of the rows, each pair once."""
 
     rows: Int64[np.ndarray, " p"]
     concepts: Int64[np.ndarray, " p"]
