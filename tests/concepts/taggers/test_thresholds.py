@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,34 @@ def test_a_concept_that_scores_do_not_tell_is_not_shown_everywhere():
     scores[:8, 5] -= 0.3
     chosen = counted(scores, mentions)
     assert chosen[5] == pytest.approx(chosen[:5].mean(), abs=0.15) and (scores[:, 5] >= chosen[5]).mean() < 0.01
+
+
+def test_concepts_are_gone_over_in_parts(monkeypatch):
+    mentions = RNG.random((300, 11)) < 0.1
+    scores = np.clip(0.3 * RNG.standard_normal(mentions.shape) + 0.2 * mentions, -1, 1).astype(np.float32)
+    whole = counted(scores, mentions)
+    monkeypatch.setattr(thresholds, "CONCEPTS_AT_ONCE", 4)
+    assert np.array_equal(counted(scores, mentions, parts=3), whole)
+
+    # Counts of all concepts together, in 64 bits.
+    bins = np.clip((scores + 1) * 1000, 0, 1999).astype(np.int64)
+    every, right = np.zeros((2, 11, 2000), np.int64)
+    for concept in range(11):
+        np.add.at(every[concept], bins[:, concept], 1)
+        np.add.at(right[concept], bins[mentions[:, concept], concept], 1)
+    lent = thresholds.PRIOR / right.sum()
+    expected = thresholds.best(every + lent * every.sum(0), right + lent * right.sum(0)).astype(np.float32)
+    assert np.array_equal(whole, expected)
+
+
+def test_memory_is_that_of_one_count_per_bin(monkeypatch):
+    monkeypatch.setattr(thresholds, "CONCEPTS_AT_ONCE", 100)
+    scores = RNG.uniform(-1, 1, (64, 3000)).astype(np.float32)
+    tracemalloc.start()
+    counted(scores, scores > 0.99)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.6 * 4 * thresholds.BINS * scores.shape[1]
 
 
 def test_without_a_mention_there_is_no_threshold():
