@@ -11,7 +11,7 @@ from hpcddm.concepts.scores import Score
 from hpcddm.concepts.taggers.base import Tagger
 from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.metrics.kid import kernel_distance
-from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, blocks, overlap
+from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, Points, overlap
 
 Images = UInt8[np.ndarray, "n h w c"]
 FEWEST_REAL = 50
@@ -33,12 +33,16 @@ class Nearest:
 
         A copy is nearer to a training image than that is to the nearest other one (arXiv 2102.08921, sec. 2.3).
         """
-        nearest, place = _nearest(self.encode(images), self.features)
+        nearest, place = _nearest(self.encode(images), self._among)
         wanted = np.unique(place)
-        others, _ = _nearest(self.features[wanted], self.features, wanted)
+        others, _ = _nearest(self.features[wanted], self._among, wanted)
         reach = dict(zip(wanted.tolist(), others, strict=True))
         copies = nearest < np.array([reach[own] for own in place.tolist()])
         return float(np.sqrt(nearest).mean()), float(copies.mean())
+
+    @cached_property
+    def _among(self) -> Points:
+        return Points(self.features)
 
 
 @dataclass(frozen=True)
@@ -86,13 +90,11 @@ class Ruler:
 
 
 def _nearest(
-    points: Float32[np.ndarray, "n d"],
-    among: Float32[np.ndarray, "m d"],
-    own: Int64[np.ndarray, " n"] | None = None,
+    points: Float32[np.ndarray, "n d"], among: Points, own: Int64[np.ndarray, " n"] | None = None
 ) -> tuple[Float64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
     """Return the squared distance of points to the nearest of others, and its place; own: places that do not count."""
     distances, places = np.empty(len(points)), np.empty(len(points), dtype=np.int64)
-    for rows, block in blocks(points, among):
+    for rows, block in among.blocks(points):
         if own is not None:
             block[np.arange(len(block)), own[rows]] = np.inf
         places[rows] = block.argmin(1)

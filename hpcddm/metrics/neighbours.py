@@ -15,23 +15,34 @@ TIE = 1e-9
 """Relative difference below which distances are equal, so that rounding does not matter."""
 
 
-def blocks(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield squared Euclidean distances of all pairs, in float64: rows of `first` as a slice, their block (rows, M).
+class Points:
+    """Points to which distances are measured, with what these need of them alone, computed once: (M, D)."""
 
-    first: (N, D); second: (M, D). Equal points are at distance zero exactly.
-    """
-    middle = second.mean(0, dtype=np.float64)
-    # Distances do not change; |x|^2 + |y|^2 - 2 x y cancels less the nearer the points are to the origin.
-    first, second = first.astype(np.float64) - middle, second.astype(np.float64) - middle
-    lengths = np.square(second).sum(1)
-    step = max(1, VALUES_PER_BLOCK // len(second))
-    for start in range(0, len(first), step):
-        rows = slice(start, min(start + step, len(first)))
-        block = first[rows]
-        sums = np.square(block).sum(1)[:, None] + lengths
-        distances = sums - 2 * (block @ second.T)
-        distances[distances < NOTHING * sums] = 0
-        yield rows, distances
+    def __init__(self, points: np.ndarray) -> None:
+        self._middle = points.mean(0, dtype=np.float64)
+        # Distances do not change; |x|^2 + |y|^2 - 2 x y cancels less the nearer the points are to the origin.
+        self._points = points.astype(np.float64) - self._middle
+        self._lengths = np.square(self._points).sum(1)
+
+    def blocks(self, others: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield squared Euclidean distances from others, (N, D), in float64: rows of these as a slice, and (rows, M).
+
+        Equal points are at distance zero exactly.
+        """
+        others = others.astype(np.float64) - self._middle
+        step = max(1, VALUES_PER_BLOCK // len(self._points))
+        for start in range(0, len(others), step):
+            rows = slice(start, min(start + step, len(others)))
+            block = others[rows]
+            sums = np.square(block).sum(1)[:, None] + self._lengths
+            distances = sums - 2 * (block @ self._points.T)
+            distances[distances < NOTHING * sums] = 0
+            yield rows, distances
+
+
+def blocks(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield squared Euclidean distances of all pairs of (N, D) and (M, D), as `Points.blocks`: rows of `first`."""
+    return Points(second).blocks(first)
 
 
 def radii(points: np.ndarray, neighbours: tuple[int, ...]) -> np.ndarray:

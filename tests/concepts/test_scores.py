@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hpcddm.concepts import advice, table
+from hpcddm.concepts import advice, ruler, table
 from hpcddm.concepts.advice import advise, moved, worst
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
@@ -16,6 +16,7 @@ from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, by_concept, relat
 from hpcddm.concepts.table import Row
 from hpcddm.concepts.taggers.base import Tagger
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
+from hpcddm.metrics.neighbours import Points
 
 
 def score(concept, arm, value, images=16, deviation=0.1):
@@ -72,6 +73,17 @@ def test_copies_are_nearer_to_a_training_image_than_any_other_one_is():
     nearest = Nearest(features, lambda images: images[:, 0, :, 0].astype(np.float32))
     distance, copies = nearest.measure(images_of([1, 0], [200, 0]))
     assert distance == pytest.approx((1 + 190) / 2) and copies == 0.5
+
+
+def test_training_features_are_made_ready_once_for_all_concepts_and_arms(monkeypatch):
+    made = []
+    monkeypatch.setattr(ruler, "Points", lambda points: made.append(points) or Points(points))
+    rng = np.random.default_rng(0)
+    nearest = Nearest(
+        rng.standard_normal((60, 2)).astype(np.float32), lambda images: images[:, 0, :, 0] / np.float32(9)
+    )
+    measured = [nearest.measure(rng.integers(0, 20, (5, 1, 2, 1)).astype(np.uint8)) for _ in range(3)]
+    assert len(made) == 1 and len(set(measured)) == 3
 
 
 COUNTED = np.array([[8, 0], [5, 15], [0, 0], [2, 2]])
