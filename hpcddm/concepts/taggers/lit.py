@@ -17,7 +17,7 @@ from pydantic import Field
 from hpcddm import plugins
 from hpcddm.concepts.taggers.base import Mentions, Tagger, TaggerContext
 from hpcddm.concepts.taggers.lit_head import HeadTraining, mapped, trained_head
-from hpcddm.concepts.taggers.pairs import Pairs
+from hpcddm.concepts.taggers.pairs import TrainingPairs
 from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.taggers.thresholds import ScoreCounts
 from hpcddm.data import draws
@@ -86,7 +86,7 @@ class Lit(Tagger[Settings]):
 
         Raises `UserError` for a vocabulary of one concept, and for captions that mention too few of them.
         """
-        pairs, halves = Pairs.of_lists(mentions.concepts), halves_of(mentions.captions)
+        pairs, halves = TrainingPairs.of_lists(mentions.concepts), halves_of(mentions.captions)
         self._require_enough(pairs, halves)
         names, rows, shown = self._names(), *self._chosen(pairs, len(halves), seed)
         total = len(rows) + HALVES * self.settings.images
@@ -143,7 +143,7 @@ class Lit(Tagger[Settings]):
             own.width, own.images, own.batch, own.learning_rate, own.weight_decay, own.temperature, self.context.device
         )
 
-    def _require_enough(self, pairs: Pairs, halves: Int64[np.ndarray, " n"]) -> None:
+    def _require_enough(self, pairs: TrainingPairs, halves: Int64[np.ndarray, " n"]) -> None:
         for half in range(HALVES):
             count = len(np.unique(pairs.where(halves == half).concepts))
             require(
@@ -152,7 +152,9 @@ class Lit(Tagger[Settings]):
                 f" {len(self.context.vocabulary)} concepts, where it needs two; take more concepts, or more captions",
             )
 
-    def _chosen(self, pairs: Pairs, count: int, seed: int) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " m"]]:
+    def _chosen(
+        self, pairs: TrainingPairs, count: int, seed: int
+    ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " m"]]:
         """Choose the samples whose features are held, and those of them that are a random part of all."""
         most = self.settings.most_images
         random = np.sort(draws.chosen(seed, "lit/thresholds", count, min(FOR_THRESHOLDS, -(-most // 2))))
@@ -191,7 +193,7 @@ class Lit(Tagger[Settings]):
     def _thresholds(
         self,
         features: Float16[np.ndarray, "n d"],
-        pairs: Pairs,
+        pairs: TrainingPairs,
         halves: Int64[np.ndarray, " n"],
         rows: Int64[np.ndarray, " m"],
     ) -> Float32[np.ndarray, " v"]:

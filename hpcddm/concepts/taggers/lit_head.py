@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float16, Float32
 from torch import Tensor, nn
 
-from hpcddm.concepts.taggers.pairs import BalancedOrder, Pairs
+from hpcddm.concepts.taggers.pairs import BalancedOrder, TrainingPairs
 from hpcddm.data import draws
 
 FOR_SCALE = 20_000
@@ -65,7 +65,7 @@ class Map(nn.Module):
 def trained_head(
     features: Float16[np.ndarray, "n d"],
     names: Float32[Tensor, "v e"],
-    pairs: Pairs,
+    pairs: TrainingPairs,
     training: HeadTraining,
     seed: int,
     stream: str,
@@ -114,7 +114,7 @@ def mapped(weights: Float32[np.ndarray, "w f"], features: Float32[np.ndarray, "n
 def _maps(
     features: Float16[np.ndarray, "n d"],
     names: Float32[Tensor, "v e"],
-    pairs: Pairs,
+    pairs: TrainingPairs,
     training: HeadTraining,
     seed: int,
     stream: str,
@@ -131,7 +131,7 @@ def _rows(features: Float16[np.ndarray, "n d"], rows: np.ndarray, device: torch.
 
 
 def _without_others(
-    logits: Float[Tensor, "n v"], rows: np.ndarray, right: np.ndarray, pairs: Pairs, order: BalancedOrder
+    logits: Float[Tensor, "n v"], rows: np.ndarray, right: np.ndarray, pairs: TrainingPairs, order: BalancedOrder
 ) -> Float[Tensor, "n v"]:
     """Set the logits of the other names of each image to minus infinity: they are not wrong."""
     places, concepts = pairs.of_rows(rows)

@@ -11,28 +11,28 @@ from hpcddm.data.bijection import Bijection
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Pairs of an image and a concept that it has: (rows[i], concepts[i]), in the order of the rows, each pair once."""
+class TrainingPairs:
+    """Pairs of a training image and a concept of its caption: (rows[i], concepts[i]), in row order, each pair once."""
 
     rows: Int64[np.ndarray, " p"]
     concepts: Int64[np.ndarray, " p"]
 
     @classmethod
-    def of_lists(cls, concepts: Sequence[Int64[np.ndarray, " _"]]) -> "Pairs":
+    def of_lists(cls, concepts: Sequence[Int64[np.ndarray, " _"]]) -> "TrainingPairs":
         """Make pairs of the concepts of every row."""
         lists = [np.unique(own) for own in concepts]
         rows = np.repeat(np.arange(len(lists)), [len(own) for own in lists])
         return cls(rows, np.concatenate([*lists, np.empty(0, np.int64)]).astype(np.int64))
 
-    def where(self, kept: Bool[np.ndarray, " n"]) -> "Pairs":
+    def where(self, kept: Bool[np.ndarray, " n"]) -> "TrainingPairs":
         """Return the pairs of the rows that are kept."""
         chosen = kept[self.rows]
-        return Pairs(self.rows[chosen], self.concepts[chosen])
+        return TrainingPairs(self.rows[chosen], self.concepts[chosen])
 
-    def among(self, rows: Int64[np.ndarray, " n"]) -> "Pairs":
+    def among(self, rows: Int64[np.ndarray, " n"]) -> "TrainingPairs":
         """Return the pairs of some rows, in ascending order, each numbered by its place among them."""
         chosen = np.isin(self.rows, rows)
-        return Pairs(np.searchsorted(rows, self.rows[chosen]), self.concepts[chosen])
+        return TrainingPairs(np.searchsorted(rows, self.rows[chosen]), self.concepts[chosen])
 
     def of_rows(self, rows: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]:
         """Return the pairs of some rows: the place of the row in `rows`, and the concept."""
@@ -65,7 +65,7 @@ class BalancedOrder:
     A pair is a function of seed, stream and index alone.
     """
 
-    def __init__(self, pairs: Pairs, seed: int, stream: str) -> None:
+    def __init__(self, pairs: TrainingPairs, seed: int, stream: str) -> None:
         self._seed, self._stream = seed, stream
         self.concepts, self._counts = np.unique(pairs.concepts, return_counts=True)
         """Concepts that occur, in ascending order."""
