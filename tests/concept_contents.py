@@ -25,11 +25,13 @@ def content(
     alone=0.1,
     named="concept {}",
     noise=0.05,
+    shared=1,
 ):
     """Make the content of a run.
 
     total, home: rise of the ensemble's relative score per decade of total frequency, and of the share at home; alone:
-    of the monolith's per decade of total frequency. scored: number of concepts, spread over all frequencies.
+    of the monolith's per decade of total frequency. scored: number of concepts, spread over all frequencies; shared: as
+    many of these have the same captions.
     """
     random = np.random.default_rng(seed)
     counts, names = _counts(experts, concepts), [named.format(number) for number in range(concepts)]
@@ -45,7 +47,8 @@ def content(
             score = 0.1 + 0.7 * (value + noise * random.normal())
             own.append(Score(concept, arm, 16, score, 0.2, 0.4, 0.1, diversity=0.3, home_usage=0.6))
         scores[concept] = {score.arm: score for score in own}
-    rows = table.rows(Vocabulary([Concept(name) for name in names]), counts, JOINT, scores)
+    captions = {concept: [f"{number // shared:016x}"] * 4 for number, concept in enumerate(scores)}
+    rows = table.rows(Vocabulary([Concept(name) for name in names]), counts, JOINT, scores, captions)
     dense_arm = DENSE if dense else None
     made = {
         "experiment": "emoji", "seed": seed, "settings": {"samples": 16},
@@ -83,9 +86,11 @@ def alignment(rows):
         arm: {"asked": [20 - 4 * t + shift for t in times], "every": [24.0] * 10, "nearest_asked": nearest}
         for arm, shift in {ARM: 0.0, "top-1": 1.0}.items()
     }  # fmt: skip
+    disagreement = {str(row.concept): 0.01 * (row.concept % 9 + 1) for row in rows if row.scores}
+    against = analysis.disagreement_against_score(disagreement, [row.as_json() for row in rows], ARM)
     return {
         "levels": levels, "errors": errors | {"selected_is_best": [0.9, 0.8, 0.7, 0.5, 0.3]},
-        "disagreement": {str(row.concept): 0.01 * (row.concept % 9 + 1) for row in rows if row.scores},
+        "disagreement": disagreement, "disagreement_against_score": against,
         "times": times, "distances": distances,
     }  # fmt: skip
 

@@ -71,6 +71,8 @@ def _content(run: RunDir) -> dict[str, Any]:
     content = atomic.read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path}: not readable; submit again with --redo concepts")
+    if any("captions" not in row for row in content["concepts"][:1]):
+        raise UserError(f"{path}: written by an earlier version of hpcddm; submit again with --redo concepts")
     return content
 
 

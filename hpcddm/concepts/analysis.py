@@ -9,6 +9,7 @@ from jaxtyping import Float64
 from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
 from hpcddm.concepts.jackknife import spearman
+from hpcddm.concepts.overlap import Overlap
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM
 from hpcddm.concepts.within_concepts import home_within_concepts
 
@@ -37,17 +38,18 @@ def fits(contents: Contents) -> dict[str, Any]:
         arms |= {f"{arm}{MINUS}{dense}": arms[arm] - arms[dense] for arm in others}
     scored = {arm: outcomes for arm, outcomes in arms.items() if np.isfinite(outcomes).any()}
     runs, names = np.array([run for run, _ in rows]), np.array([row["concept"] for _, row in rows])
+    overlap = Overlap.of((row["concept"], row["captions"]) for _, row in rows)
     counts = {name: _column(rows, key) for name, key in FREQUENCIES.items()}
     curves = {
-        arm: {name: fit_curve(count, outcomes, names, runs).as_json() for name, count in counts.items()}
+        arm: {name: fit_curve(count, outcomes, names, runs, overlap).as_json() for name, count in counts.items()}
         for arm, outcomes in scored.items()
     }
     against = {
-        arm: home_against_total(outcomes, counts["total"], counts["home"], names, runs).as_json()
+        arm: home_against_total(outcomes, counts["total"], counts["home"], names, runs, overlap).as_json()
         for arm, outcomes in scored.items()
     }
     within = {
-        arm: home_within_concepts(outcomes, counts["home"], names, runs).as_json()
+        arm: home_within_concepts(outcomes, counts["home"], names, runs, overlap).as_json()
         for arm, outcomes in scored.items()
         if len(contents) > 1
     }
@@ -62,16 +64,19 @@ def disagreement_against_score(
     disagreement: by the concept's number; rows: the table. Below 0, what experts disagree about is drawn worse (arXiv
     2602.02685). None for fewer than four concepts.
     """
-    pairs = [
-        (disagreement[str(row["concept"])], score)
+    known = [
+        row
         for row in rows
-        if str(row["concept"]) in disagreement and (score := row["scores"].get(arm, {}).get("relative")) is not None
+        if str(row["concept"]) in disagreement and row["scores"].get(arm, {}).get("relative") is not None
     ]
-    if len(pairs) < LEAST_CONCEPTS:
+    if len(known) < LEAST_CONCEPTS:
         return None
-    first, second = (np.array(values) for values in zip(*pairs, strict=True))
-    estimate = spearman(first, second)
-    return estimate.as_json() | {"concepts": len(pairs)} if estimate else None
+    differing = np.array([disagreement[str(row["concept"])] for row in known])
+    scores = np.array([row["scores"][arm]["relative"] for row in known])
+    concepts = [row["concept"] for row in known]
+    overlap = Overlap.of((row["concept"], row["captions"]) for row in known).matrix(concepts)
+    estimate = spearman(differing, scores, overlap)
+    return estimate.as_json() | {"concepts": len(known)} if estimate else None
 
 
 def _relative(rows: Iterable[tuple[int, Mapping[str, Any]]], arm: str) -> Float64[np.ndarray, " n"]:

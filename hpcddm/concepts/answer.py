@@ -51,10 +51,13 @@ def answer(fits: Fits, arm: str, difference: str) -> Answer:
     against = fits["against"].get(arm)
     if against is None:
         return Answer(f"{cannot}.", [f"No concept has a score by {arm}."])
-    slope = (fits["arms"][arm]["total"]["fit"] or {}).get("slope")
+    curve = fits["arms"][arm]["total"]
+    slope = (curve["fit"] or {}).get("slope")
     over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts" + (
         f", of each the mean of {runs} runs." if runs > 1 else "."
     )
+    if curve["independent"] < curve["concepts"]:
+        over += f" They share captions, and say as much as {curve['independent']:.0f} that share none."
     if against["comparison"] is None:
         reason = against["not_identified"].removeprefix("not identified: ")
         return Answer(f"{cannot}: {reason}.", [*_rise(slope), over])

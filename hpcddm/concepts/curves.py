@@ -1,5 +1,6 @@
 """Quality against frequency: how a concept's score rises with the logarithm of its count (arXiv 2404.04125)."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from jaxtyping import Float, Int64, Num, Shaped
 
 from hpcddm.concepts import jackknife, pooling
 from hpcddm.concepts.jackknife import Estimate, Moments
+from hpcddm.concepts.overlap import NONE_SHARED, Overlap, independent
 
 BINS_PER_DECADE = 2
 LEAST_CONCEPTS = 4
@@ -47,7 +49,10 @@ class FrequencyBin:
     frequency: float
     """Geometric mean of the concepts' frequencies."""
     concepts: int
-    score: Estimate
+    unscored: int
+    """Concepts whose rows have no score, of this half decade; they are in no other figure."""
+    score: Estimate | None
+    """None where no concept has a score."""
     enough: bool
     """True for as many concepts as a bin needs to count in the r over bin means."""
 
@@ -66,6 +71,8 @@ class FrequencyCurve:
 
     concepts: int
     """Concepts with a frequency above 0 and a score."""
+    independent: float
+    """How many concepts that share no captions say as much."""
     runs: int
     dropped: int
     """Rows without a score."""
@@ -92,29 +99,33 @@ def fit_curve(
     scores: Num[np.ndarray, " n"],
     concepts: Shaped[np.ndarray, " n"],
     runs: Shaped[np.ndarray, " n"] | None = None,
+    overlap: Overlap = NONE_SHARED,
     least_per_bin: int = 10,
 ) -> FrequencyCurve:
     """Fit score = intercept + slope * log10(frequency) over concepts, with 95 % jackknife intervals over concepts.
 
     concepts, runs: name or number of each row's; runs have fixed effects, and a concept's rows are averaged, so that
-    it counts once however many seeds scored it. Rows with a NaN score are dropped and counted. The intervals are for
-    other concepts drawn by the same runs. Raises ValueError where no row has a score or a frequency is no count.
+    it counts once however many seeds scored it. overlap: of the concepts' captions. Rows with a NaN score are dropped
+    and counted. The intervals are for other concepts drawn by the same runs. Raises ValueError where no row has a score
+    or a frequency is no count.
     """
     pooled = pooling.pool(scores, frequencies[:, None], concepts, runs)
     positive = pooled.frequencies[:, 0] > 0
-    points = pooled.per_concept(positive)
+    points, shared = pooled.per_concept(positive), overlap.matrix(pooled.names_of(positive))
     no_fit = _reason_for_no_fit(points)
-    bins = _bin_means(points, least_per_bin)
-    zeros = pooled.scores_per_concept(~positive)
+    unscored = _unscored(frequencies, concepts, pooled.names)
+    bins = _bin_means(points, shared, half_decades(unscored), least_per_bin)
+    zeros, of_zeros = pooled.scores_per_concept(~positive), overlap.matrix(pooled.names_of(~positive))
     return FrequencyCurve(
         concepts=len(points),
+        independent=independent(shared, len(points)),
         runs=pooled.runs,
         dropped=pooled.dropped,
-        fit=None if no_fit else _fit(points),
+        fit=None if no_fit else _fit(points, shared),
         no_fit=no_fit,
         bins=bins,
         r_of_bin_means=_r_of_bin_means([entry for entry in bins if entry.enough]),
-        zeros=ZeroFrequency(len(zeros), jackknife.mean(zeros)) if len(zeros) else None,
+        zeros=ZeroFrequency(len(zeros), jackknife.mean(zeros, of_zeros)) if len(zeros) else None,
     )
 
 
@@ -128,9 +139,8 @@ def _reason_for_no_fit(points: Float[np.ndarray, "c 2"]) -> str | None:
     return None
 
 
-def _fit(points: Float[np.ndarray, "c 2"]) -> LogLinearFit:
+def _fit(points: Float[np.ndarray, "c 2"], shared: Float[np.ndarray, "c c"] | None) -> LogLinearFit:
     moments = Moments.of(points)
-    degrees = len(points) - 2
     slopes = moments.slopes(0, [1])[:, 0]
     intercepts = moments.means[:, 0] - slopes * moments.means[:, 1]
 
@@ -138,25 +148,45 @@ def _fit(points: Float[np.ndarray, "c 2"]) -> LogLinearFit:
     inside = np.arange(np.ceil(ends[0] * BINS_PER_DECADE), ends[1] * BINS_PER_DECADE) / BINS_PER_DECADE
     places = np.unique([ends[0], *inside, ends[1]])
     return LogLinearFit(
-        slope=jackknife.interval(slopes, degrees),
-        intercept=jackknife.interval(intercepts, degrees),
-        pearson=jackknife.correlation_interval(moments.pearson(0, 1), degrees),
-        spearman=jackknife.spearman(points[:, 0], points[:, 1]),
+        slope=jackknife.interval(slopes, 2, shared),
+        intercept=jackknife.interval(intercepts, 2, shared),
+        pearson=jackknife.correlation_interval(moments.pearson(0, 1), 2, shared),
+        spearman=jackknife.spearman(points[:, 0], points[:, 1], shared),
         line=tuple(
-            FittedScore(float(10**place), jackknife.interval(intercepts + slopes * place, degrees)) for place in places
+            FittedScore(float(10**place), jackknife.interval(intercepts + slopes * place, 2, shared))
+            for place in places
         ),
     )
 
 
-def _bin_means(points: Float[np.ndarray, "c 2"], least_per_bin: int) -> tuple[FrequencyBin, ...]:
+def _unscored(
+    frequencies: Num[np.ndarray, " n"], concepts: Shaped[np.ndarray, " n"], scored: Shaped[np.ndarray, " m"]
+) -> Float[np.ndarray, " u"]:
+    """Return the frequency, above 0, of every concept none of whose rows has a score: the geometric mean of these."""
+    without = (frequencies > 0) & ~np.isin(concepts, scored)
+    _, own = np.unique(concepts[without], return_inverse=True)
+    logs = pooling.group_means(np.log10(frequencies[without])[:, None], own) if without.any() else np.empty((0, 1))
+    return 10 ** logs[:, 0]
+
+
+def _bin_means(
+    points: Float[np.ndarray, "c 2"],
+    shared: Float[np.ndarray, "c c"] | None,
+    unscored: Int64[np.ndarray, " u"],
+    least_per_bin: int,
+) -> tuple[FrequencyBin, ...]:
+    """Average the points by half decade; unscored: the half decades of concepts that have no score."""
     scores, logs = points.T
     numbers = half_decades(10**logs)
     bins = []
-    for number in np.unique(numbers):
-        inside = numbers == number
+    for number in np.union1d(numbers, unscored):
+        inside = np.flatnonzero(numbers == number)
         low, high = (float(10 ** (bound / BINS_PER_DECADE)) for bound in (number, number + 1))
-        centre, count = float(10 ** logs[inside].mean()), int(inside.sum())
-        bins.append(FrequencyBin(low, high, centre, count, jackknife.mean(scores[inside]), count >= least_per_bin))
+        centre = float(10 ** logs[inside].mean()) if len(inside) else math.sqrt(low * high)
+        within = None if shared is None else shared[np.ix_(inside, inside)]
+        score = jackknife.mean(scores[inside], within) if len(inside) else None
+        count, missing = len(inside), int((unscored == number).sum())
+        bins.append(FrequencyBin(low, high, centre, count, missing, score, count >= least_per_bin))
     return tuple(bins)
 
 
@@ -164,5 +194,6 @@ def _r_of_bin_means(bins: list[FrequencyBin]) -> float | None:
     """Return Pearson's r of log frequency and mean score over at least three bins that differ, else None."""
     if len(bins) < 3:
         return None
-    r = Moments.of(np.array([[entry.score.value, np.log10(entry.frequency)] for entry in bins])).pearson(0, 1)[0]
+    means = [(entry.score.value, np.log10(entry.frequency)) for entry in bins if entry.score]
+    r = Moments.of(np.array(means)).pearson(0, 1)[0]
     return float(r) if np.isfinite(r) else None

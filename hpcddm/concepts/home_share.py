@@ -15,6 +15,7 @@ from jaxtyping import Float, Num, Shaped
 from hpcddm.concepts import jackknife, pooling
 from hpcddm.concepts.distributions import f_p_value
 from hpcddm.concepts.jackknife import Estimate, Moments
+from hpcddm.concepts.overlap import NONE_SHARED, Overlap
 
 OUTCOME, TOTAL, HOME, INTERACTION = range(4)
 NAMES = {TOTAL: "log10_total", HOME: "log10_home", INTERACTION: "log10_total x log10_share"}
@@ -25,6 +26,8 @@ MODELS = {
     "interaction": [TOTAL, HOME, INTERACTION],
 }
 LEAST_CONCEPTS = 10
+Shared = Float[np.ndarray, "c c"] | None
+"""Overlap of every two concepts; None where there is none."""
 LEAST_TOLERANCE = 0.01
 """Share of the interaction's variance that total and home must leave, to tell it from them."""
 
@@ -87,15 +90,17 @@ def home_against_total(
     home: Num[np.ndarray, " n"],
     concepts: Shaped[np.ndarray, " n"],
     runs: Shaped[np.ndarray, " n"] | None = None,
+    overlap: Overlap = NONE_SHARED,
     least_spread: float = 0.02,
 ) -> HomeAgainstTotal:
     """Fit an outcome to log10 total, log10 home, both, and both with the interaction of total and share at home.
 
-    Runs have fixed effects, and a concept's rows are averaged: p-values and criteria count concepts, not seeds. The
-    interaction is the product of the centred log10 total and log10 share; the main effects of these are in the model of
-    both, for log share is log home less log total. Intervals are of the jackknife over concepts. Total and home are not
-    identified where one, given the other, spreads less than `least_spread` decades (0.02 is 5 % of a count): what tells
-    them apart would be noise. Raises ValueError where a concept has more at home than in total, or no row an outcome.
+    Runs have fixed effects, and a concept's rows are averaged: p-values and criteria count concepts, not seeds, and
+    take them for independent. The interaction is the product of the centred log10 total and log10 share; the main
+    effects of these are in the model of both, for log share is log home less log total. Intervals are of the jackknife
+    over concepts; overlap: of their captions. Total and home are not identified where one, given the other, spreads
+    less than `least_spread` decades (0.02 is 5 % of a count): what tells them apart would be noise. Raises ValueError
+    where a concept has more at home than in total, or no row an outcome.
     """
     if (home > total).any():
         raise ValueError(f"concept {concepts[np.argmax(home > total)]} has more samples at home than in total")
@@ -108,14 +113,15 @@ def home_against_total(
             f"this needs {LEAST_CONCEPTS} concepts with samples at home and an outcome, and there are {len(points)}"
         )
         return HomeAgainstTotal(*counts, {}, (), None, reason)
-    moments = Moments.of(_with_interaction(points))
+    moments, shared = Moments.of(_with_interaction(points)), overlap.matrix(pooled.names_of(positive))
     spread = _spread(moments)
     not_identified = _reason_not_identified(spread, least_spread)
     if not_identified:
         single = [name for name in ("total", "home") if spread[name] >= least_spread]
-        return HomeAgainstTotal(*counts, spread, _models(moments, single), None, not_identified)
+        return HomeAgainstTotal(*counts, spread, _models(moments, shared, single), None, not_identified)
     names = list(MODELS) if _tells_interaction(moments) else list(MODELS)[:-1]
-    return HomeAgainstTotal(*counts, spread, _models(moments, names), _comparison(moments), None)
+    comparison = _comparison(moments, shared)
+    return HomeAgainstTotal(*counts, spread, _models(moments, shared, names), comparison, None)
 
 
 def _with_interaction(points: Float[np.ndarray, "c 3"]) -> Float[np.ndarray, "c 4"]:
@@ -149,17 +155,20 @@ def _tells_interaction(moments: Moments) -> bool:
     return bool(own > 0 and moments.residual(INTERACTION, [TOTAL, HOME]) >= LEAST_TOLERANCE * own)
 
 
-def _models(moments: Moments, names: list[str]) -> tuple[Model, ...]:
+def _models(moments: Moments, shared: Shared, names: list[str]) -> tuple[Model, ...]:
     criteria = {name: _aic(moments, MODELS[name]) for name in names}
     best = min((value for value in criteria.values() if value is not None), default=0.0)
-    return tuple(_model(moments, name, None if value is None else value - best) for name, value in criteria.items())
+    return tuple(
+        _model(moments, shared, name, None if value is None else value - best) for name, value in criteria.items()
+    )
 
 
-def _model(moments: Moments, name: str, aic_difference: float | None) -> Model:
+def _model(moments: Moments, shared: Shared, name: str, aic_difference: float | None) -> Model:
     predictors = MODELS[name]
-    slopes, degrees = moments.slopes(OUTCOME, predictors), len(moments.means) - 2 - len(predictors)
+    slopes, parameters = moments.slopes(OUTCOME, predictors), len(predictors) + 1
     coefficients = {
-        NAMES[predictor]: jackknife.interval(slopes[:, column], degrees) for column, predictor in enumerate(predictors)
+        NAMES[predictor]: jackknife.interval(slopes[:, column], parameters, shared)
+        for column, predictor in enumerate(predictors)
     }
     whole = moments.scatter[0, OUTCOME, OUTCOME]
     r_squared = None if whole == 0 else float(1 - moments.residual(OUTCOME, predictors) / whole)
@@ -172,11 +181,10 @@ def _aic(moments: Moments, predictors: list[int]) -> float | None:
     return concepts * math.log(residual / concepts) + 2 * (len(predictors) + 2) if residual > 0 else None
 
 
-def _comparison(moments: Moments) -> Comparison:
-    degrees = len(moments.means) - 1 - 3
+def _comparison(moments: Moments, shared: Shared) -> Comparison:
     return Comparison(
-        home_given_total=jackknife.correlation_interval(moments.partial(OUTCOME, HOME, TOTAL), degrees),
-        total_given_home=jackknife.correlation_interval(moments.partial(OUTCOME, TOTAL, HOME), degrees),
+        home_given_total=jackknife.correlation_interval(moments.partial(OUTCOME, HOME, TOTAL), 3, shared),
+        total_given_home=jackknife.correlation_interval(moments.partial(OUTCOME, TOTAL, HOME), 3, shared),
         p_home_added=_nested_p_value(moments, "total", "total and home"),
         p_total_added=_nested_p_value(moments, "home", "total and home"),
         p_interaction_added=(

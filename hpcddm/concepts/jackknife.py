@@ -5,6 +5,10 @@ quantile of Student's t; those of correlations are symmetric in Fisher's z (1915
 Spearman with 12, 30 and 100 concepts of equal and of unequal variance they held the truth in 93-97 % of the sets,
 percentiles of 1,000 bootstrap samples over concepts in 89-96 % and bias-corrected ones (BCa) in 90-97 %: these are too
 short for few concepts, and need a seed.
+
+Concepts that share captions are fewer witnesses than their number says. An `overlap` (see `overlap.Overlap`) is the
+correlation of their errors at most: the variance is the jackknife's, or the sum over pairs weighted by the overlap
+(as in Conley 1999) where that is greater, and Student's t has the degrees of freedom of as many independent concepts.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Num
 
 from hpcddm.concepts.distributions import t_quantile
+from hpcddm.concepts.overlap import independent
 
 CONFIDENCE = 0.95
 _CONCEPTS_PER_BLOCK = 256
@@ -32,38 +37,53 @@ class Estimate:
         return asdict(self)
 
 
-def interval(statistic: Float[np.ndarray, " c1"], degrees: int) -> Estimate:
+def interval(
+    statistic: Float[np.ndarray, " c1"], parameters: int, overlap: Float[np.ndarray, "c c"] | None = None
+) -> Estimate:
     """Compute the estimate from a statistic of all concepts, first, and those that leave out each of them in turn.
 
-    degrees: concepts less the parameters that were fitted; below 1 there is no interval. Raises ValueError where the
-    statistic of all concepts is undefined.
+    parameters: of the fit; where independent concepts are not more than these, there is no interval. Raises ValueError
+    where the statistic of all concepts is undefined.
     """
     value, left_out = float(statistic[0]), statistic[1:]
     if not np.isfinite(value):
         raise ValueError("the statistic of all concepts is undefined, so that it has no interval")
+    witnesses = independent(overlap, len(left_out))
+    degrees = witnesses - parameters
     if degrees < 1 or not np.isfinite(left_out).all():
         return Estimate(value, None, None)
-    error = float(np.sqrt((len(left_out) - 1) * np.mean(np.square(left_out - left_out.mean()))))
-    half = t_quantile(CONFIDENCE, degrees) * error
+    deviations = left_out - left_out.mean()
+    squares = float(deviations @ deviations)
+    if overlap is not None:
+        # Residuals of a fit are smaller than errors, the more so the fewer the witnesses are.
+        squares = max(squares, witnesses / degrees * float(deviations @ overlap @ deviations))
+    half = t_quantile(CONFIDENCE, degrees) * np.sqrt((1 - 1 / len(left_out)) * squares)
     return Estimate(value, value - half, value + half)
 
 
-def correlation_interval(statistic: Float[np.ndarray, " c1"], degrees: int) -> Estimate | None:
+def correlation_interval(
+    statistic: Float[np.ndarray, " c1"], parameters: int, overlap: Float[np.ndarray, "c c"] | None = None
+) -> Estimate | None:
     """Compute it for a correlation, with an interval in Fisher's z = artanh(r); None where it is undefined."""
     if not np.isfinite(statistic[0]):
         return None
     limit = 1 - 1e-15
-    in_z = interval(np.arctanh(np.clip(statistic, -limit, limit)), degrees)
+    in_z = interval(np.arctanh(np.clip(statistic, -limit, limit)), parameters, overlap)
     low, high = (None if end is None else float(np.tanh(end)) for end in (in_z.low, in_z.high))
     return Estimate(float(statistic[0]), low, high)
 
 
-def mean(values: Float[np.ndarray, " c"]) -> Estimate:
-    """Estimate the mean of at least one concept; the jackknife's interval of a mean is that of the t test."""
-    value = float(values.mean())
-    if len(values) < 2:
+def mean(values: Float[np.ndarray, " c"], overlap: Float[np.ndarray, "c c"] | None = None) -> Estimate:
+    """Estimate the mean of at least one concept; without overlap its interval is that of the t test.
+
+    With overlap r the mean of n concepts has the variance of that of n / (1 + (n - 1) r) independent ones, and the
+    concepts' own is 1 / (1 - r) of what they show around their mean (Kish 1965, sec. 5.4); r: the mean over pairs.
+    """
+    value, witnesses = float(values.mean()), independent(overlap, len(values))
+    if witnesses < 2:
         return Estimate(value, None, None)
-    half = float(t_quantile(CONFIDENCE, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    apart = 1 - (len(values) / witnesses - 1) / (len(values) - 1)
+    half = float(t_quantile(CONFIDENCE, witnesses - 1) * values.std(ddof=1) / np.sqrt(apart * witnesses))
     return Estimate(value, value - half, value + half)
 
 
@@ -142,7 +162,9 @@ def rank_correlation(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]
     return value if np.isfinite(value) else None
 
 
-def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> Estimate | None:
+def spearman(
+    first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"], overlap: Float[np.ndarray, "c c"] | None = None
+) -> Estimate | None:
     """Estimate Spearman's rank correlation with an interval, in time that grows with the square of the concepts."""
     value = rank_correlation(first, second)
     if value is None:
@@ -151,7 +173,7 @@ def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> Est
     all_ranks = np.stack([ranks(first), ranks(second)], axis=1)
     blocks = [_ranks_without(both, all_ranks, start) for start in range(0, len(both), _CONCEPTS_PER_BLOCK)]
     left_out = [_correlations(block) for block in blocks]
-    return correlation_interval(np.array([value, *np.concatenate(left_out)]), len(first) - 2)
+    return correlation_interval(np.array([value, *np.concatenate(left_out)]), 2, overlap)
 
 
 def _ranks_without(both: np.ndarray, all_ranks: np.ndarray, start: int) -> Float[np.ndarray, "b c 2"]:

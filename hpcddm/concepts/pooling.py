@@ -16,6 +16,12 @@ class PooledScores:
     runs: int
     dropped: int
     """Rows without a score."""
+    names: Shaped[np.ndarray, " m"]
+    """Names of the concepts by their numbers."""
+
+    def names_of(self, rows: Bool[np.ndarray, " n"]) -> Shaped[np.ndarray, " c"]:
+        """Return the names of the concepts of the chosen rows, in the order of `per_concept`."""
+        return self.names[np.unique(self.concepts[rows])]
 
     def per_concept(self, rows: Bool[np.ndarray, " n"]) -> Float[np.ndarray, "c f1"]:
         """Average the score, first, and log10 of the frequencies over the chosen rows of every concept.
@@ -45,11 +51,11 @@ def pool(
     kept = np.isfinite(scores)
     if not kept.any():
         raise ValueError(f"none of {len(scores)} rows has a score")
-    _, concept = np.unique(concepts[kept], return_inverse=True)
-    names, run = np.unique((np.zeros(len(scores)) if runs is None else runs)[kept], return_inverse=True)
+    names, concept = np.unique(concepts[kept], return_inverse=True)
+    scoring, run = np.unique((np.zeros(len(scores)) if runs is None else runs)[kept], return_inverse=True)
     even = without_run_effects(scores[kept].astype(np.float64), concept, run)
     dropped = int(len(kept) - kept.sum())
-    return PooledScores(even, frequencies[kept].astype(np.float64), concept, len(names), dropped)
+    return PooledScores(even, frequencies[kept].astype(np.float64), concept, len(scoring), dropped, names)
 
 
 def without_run_effects(

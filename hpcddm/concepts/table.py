@@ -35,7 +35,9 @@ class Row:
     """Entropy over the experts, in bits: 0 where one expert has all of it."""
     bin: int
     scores: dict[str, dict[str, Any]]
-    """Of a concept that is scored, what `Score` holds by arm, and its `relative` score."""
+    """Scores by arm, of a concept that is scored: what `Score` holds, and the `relative` score."""
+    captions: list[str]
+    """Hashes of the captions of the held-out images that it is scored by."""
 
     @property
     def at_home(self) -> int:
@@ -64,15 +66,21 @@ class Row:
 
     def flat(self) -> dict[str, Any]:
         """Return it as a row of a table, a column of each number."""
-        plain = {key: value for key, value in self.as_json().items() if key not in ("experts", "scores")}
+        plain = {key: value for key, value in self.as_json().items() if key not in ("experts", "scores", "captions")}
         # Names of classes need not be UTF-8, as names of folders need not; other programs want nothing else.
         plain["name"] = self.name.encode(errors="replace").decode()
         plain |= {f"expert-{expert:02d}": count for expert, count in enumerate(self.experts)}
         return plain | {f"{arm}.{key}": value for arm, own in self.scores.items() for key, value in own.items()}
 
 
-def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int, Mapping[str, Score]]) -> list[Row]:
-    """Make the table; kind: of the samples that count; scores: by concept and arm."""
+def rows(
+    vocabulary: Vocabulary,
+    counts: Counts,
+    kind: str,
+    scores: Mapping[int, Mapping[str, Score]],
+    captions: Mapping[int, list[str]],
+) -> list[Row]:
+    """Make the table; kind: of the samples that count; scores: by concept and arm; captions: hashes by concept."""
     own = counts.table(kind)
     text, image, joint = (counts.table(name).sum(1) for name in KINDS)
     bin_of, entropies, homes = bins(own.sum(1)), entropy_over_experts(own), counts.homes(kind)
@@ -93,6 +101,7 @@ def rows(vocabulary: Vocabulary, counts: Counts, kind: str, scores: Mapping[int,
                 entropy=float(entropies[concept]) if occurs else None,
                 bin=int(bin_of[concept]),
                 scores=_scores(scores[concept], int(homes[concept]) if occurs else None) if concept in scores else {},
+                captions=captions.get(concept, []),
             )
         )
     return table

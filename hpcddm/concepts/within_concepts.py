@@ -11,6 +11,7 @@ from jaxtyping import Float, Int64, Num, Shaped
 
 from hpcddm.concepts import jackknife
 from hpcddm.concepts.jackknife import Estimate
+from hpcddm.concepts.overlap import NONE_SHARED, Overlap
 from hpcddm.concepts.pooling import group_means, without_run_effects
 
 LEAST_CONCEPTS = 10
@@ -40,6 +41,7 @@ def home_within_concepts(
     home: Num[np.ndarray, " n"],
     concepts: Shaped[np.ndarray, " n"],
     runs: Shaped[np.ndarray, " n"],
+    overlap: Overlap = NONE_SHARED,
     least_spread: float = 0.02,
 ) -> HomeWithinConcepts:
     """Regress the deviations from concept and run of the outcome on those of log10 home (Frisch, Waugh 1933).
@@ -49,7 +51,7 @@ def home_within_concepts(
     less than `least_spread` decades within concepts, as where all runs share a partition.
     """
     kept = np.isfinite(outcomes) & (home > 0)
-    _, concept = np.unique(concepts[kept], return_inverse=True)
+    scored, concept = np.unique(concepts[kept], return_inverse=True)
     names, run = np.unique(runs[kept], return_inverse=True)
     rows = np.bincount(concept)
     several = int((rows > 1).sum())
@@ -69,7 +71,8 @@ def home_within_concepts(
         return HomeWithinConcepts(several, len(names), spread, None, reason)
     # Runs' effects stay those of all concepts when one is left out, which moves them by a part of their own number.
     slopes = (products.sum() - np.append(0, products)) / (squares.sum() - np.append(0, squares))
-    return HomeWithinConcepts(several, len(names), spread, jackknife.interval(slopes, several - 1), None)
+    slope = jackknife.interval(slopes, 1, overlap.matrix(scored[rows > 1]))
+    return HomeWithinConcepts(several, len(names), spread, slope, None)
 
 
 def _deviations(

@@ -150,14 +150,16 @@ class ConceptFacts:
     def bins(self) -> list[dict[str, str]]:
         """Make the rows of the table of half decades by total frequency, those that never occur first.
 
-        A row has a label, the number of concepts, and by arm the mean with its interval.
+        A row has a label, the number of concepts with a score and of all that were chosen, and by arm the mean with its
+        interval.
         """
         rows: dict[float, dict[str, str]] = {}
         for arm in (arm for arm in self.arms if arm in self.fitted):
             curve = self.fitted[arm]["total"]
-            never = [(0.0, "never", curve["zeros"])] if curve["zeros"] else []
+            never = [(0.0, "never", curve["zeros"] | {"unscored": 0})] if curve["zeros"] else []
             for low, label, entry in [*never, *((one["low"], _bounds(one), one) for one in curve["bins"])]:
-                row = rows.setdefault(low, {"label": label, "concepts": str(entry["concepts"])})
+                count = f"{entry['concepts']} of {entry['concepts'] + entry['unscored']}"
+                row = rows.setdefault(low, {"label": label, "concepts": count})
                 row[arm] = interval_text(entry["score"], ".2f")
         return [rows[low] for low in sorted(rows)]
 

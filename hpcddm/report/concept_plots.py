@@ -67,7 +67,8 @@ def _draw(axes: Axes, arm: ArmCurve, look: dict[str, Any], zero: float | None, s
         band = np.array([(_number(at["score"]["low"]), _number(at["score"]["high"])) for at in fit["line"]])
         axes.fill_between(line[:, 0], *band.T, color=colour, alpha=0.16, linewidth=0)
         axes.plot(*line.T, color=colour, linestyle=look["linestyle"])
-    means = [(entry["frequency"] * 10 ** (0.04 * side), entry["score"]) for entry in arm.curve["bins"]]
+    scored = [entry for entry in arm.curve["bins"] if entry["score"]]
+    means = [(entry["frequency"] * 10 ** (0.04 * side), entry["score"]) for entry in scored]
     if arm.curve["zeros"]:
         means.append(((zero or 1) * 10 ** (0.08 * side), arm.curve["zeros"]["score"]))
     for place, score in means:
@@ -106,6 +107,7 @@ def _said(arm: ArmCurve) -> str:
     parts += [
         f"{entry['low']:.3g} to {entry['high']:.3g}: {interval_text(entry['score'], '.2f')}, n {entry['concepts']}"
         for entry in curve["bins"]
+        if entry["score"]
     ]
     if curve["zeros"]:
         parts.append(f"never: {interval_text(curve['zeros']['score'], '.2f')}, n {curve['zeros']['concepts']}")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.concepts import jackknife
 from hpcddm.concepts.answer import interval_text
 from hpcddm.concepts.table import Row
 from hpcddm.report import concept_plots, pictures, plots, rendering
@@ -151,8 +150,7 @@ def _disagreement(facts: ConceptFacts, by_concept: Mapping[str, float]) -> tuple
               if (score := facts.rows[int(key)].relative(facts.arm)) is not None]  # fmt: skip
     if len(points) < LEAST_POINTS:
         return None
-    found = jackknife.spearman(*np.array(points).T)
-    said = interval_text(found.as_json() if found else None)
+    said = interval_text(facts.content["alignment"]["disagreement_against_score"])
     labels = ("disagreement of experts about real images", f"relative score, {facts.arm}")
     plot = concept_plots.scatter(
         "concepts-disagreement",

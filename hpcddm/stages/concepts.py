@@ -6,22 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from hpcddm.clusterings.file import hash_of
 from hpcddm.concepts import analysis, inputs, table
 from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
+from hpcddm.concepts.choosing import Choice
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.scores import Score, by_concept
 from hpcddm.concepts.table import Row
 from hpcddm.config import Experiment
 from hpcddm.data import samples
+from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.concept_counts import COUNTS_FILE, SUMMARY_FILE
+from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
 from hpcddm.pipeline.concept_scores import PICTURES_FILE, SCORES_FILE, concept_strategies
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
-from hpcddm.pipeline.ranges import SPLITS, TRAIN
+from hpcddm.pipeline.ranges import HELDOUT, SPLITS, TRAIN
 from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.rundir import atomic
@@ -33,7 +36,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Merge counts and scores, fit, and advise."""
     kind, arm = settings.concept_settings.frequency, concept_strategies(settings)[0]
     counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
-    rows = table.rows(inputs.vocabulary(unit), counts, kind, by_concept(_scores(unit)))
+    rows = table.rows(inputs.vocabulary(unit), counts, kind, by_concept(_scores(unit)), _captions(unit))
     dense = MONOLITH_ARM if settings.monolith.enabled else None
     advice = advise(rows, counts.samples.tolist(), arm, dense)
     content = {
@@ -84,6 +87,19 @@ def _scores(unit: Unit) -> Iterator[Score]:
     for key in sorted(unit.inputs_of("concept_scores")):
         content = atomic.read_json(unit.input(key, SCORES_FILE)) or {"scores": []}
         yield from (Score(**entry) for entry in content["scores"])
+
+
+def _captions(unit: Unit) -> dict[int, list[str]]:
+    """Return hashes of the captions of the held-out images by which concepts are scored; nothing without captions."""
+    catalog = samples.catalog(unit, HELDOUT)
+    if not catalog.has(CAPTION):
+        return {}
+    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
+    texts = catalog.texts(CAPTION)
+    return {
+        concept.concept: [f"{hash_of(caption):016x}" for caption in texts.gather(np.array(concept.real))]
+        for concept in choice.chosen
+    }
 
 
 def _propose(settings: Experiment, unit: Unit, rows: Sequence[Row], advice: Advice) -> dict[str, Any]:

@@ -93,7 +93,7 @@ VOCABULARY = Vocabulary([Concept(name) for name in ("cat", "dog", "never", 'odd,
 def rows():
     counts = Counts(COUNTED, COUNTED, COUNTED, np.array([60, 20]), np.array([20, 17]), np.array([1, 0]))
     scores = [*of_concept(0, 0.9, **{"expert-00": 0.8}), *of_concept(1, 0.3, monolith=0.5), *of_concept(2, 0.2)]
-    return table.rows(VOCABULARY, counts, "joint", by_concept(scores))
+    return table.rows(VOCABULARY, counts, "joint", by_concept(scores), {0: ["a", "b"]})
 
 
 def test_the_table_says_where_each_concept_is_at_home():
@@ -132,7 +132,7 @@ def test_the_advice_names_split_concepts_starving_experts_and_what_is_drawn_wors
 def test_only_the_worst_tenth_is_moved_even_where_it_is_at_home_already():
     def row(concept, at_home, value):
         scores = {"top-1": {"relative": value}}
-        return Row(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 0.0, 1, scores)
+        return Row(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 0.0, 1, scores, [])
 
     alone = [row(number, 4, number / 100) for number in range(10)]
     assert worst([*alone, *(row(10 + number, 3, 0.5) for number in range(10))], "top-1") == []
