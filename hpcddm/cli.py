@@ -258,7 +258,12 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 @click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
-def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool) -> None:
+@click.option(
+    "--only", multiple=True, metavar="KEY=VALUE", help="Submit the settings with this value alone; may be repeated."
+)
+def sweep(
+    name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool, only: tuple[str, ...]
+) -> None:
     """Submit all settings of SWEEP, and compare them.
 
     SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several
@@ -270,7 +275,7 @@ def sweep(name: str, site: str, folder: Path | None, dry_run: bool, only_table: 
     """
     from hpcddm.commands import sweep as command
 
-    sys.exit(command.sweep(name, site, folder, dry_run, only_table, live))
+    sys.exit(command.sweep(name, site, folder, dry_run, only_table, live, only=only))
 
 
 @main.command()

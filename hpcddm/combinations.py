@@ -151,6 +151,9 @@ def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
     if evaluate.images % num_classes:
         text = f"{evaluate.images} cannot be balanced over {num_classes} classes"
         problems.append(("evaluate.images", text))
+    if evaluate.first % num_classes or evaluate.first % evaluate.batch:
+        text = f"{evaluate.first} is no multiple of the {num_classes} classes and of evaluate.batch {evaluate.batch}"
+        problems.append(("evaluate.first", text))
     if evaluate.images % evaluate.batch:
         problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
     elif evaluate.units > evaluate.images // evaluate.batch:

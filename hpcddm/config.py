@@ -97,6 +97,8 @@ class MonolithSettings(StrictModel):
 class ClassifierSettings(StrictModel):
     """A classifier trained on real images: the extractor of the distances, or the one that names samples' classes."""
 
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"pretrained"})
+
     model: ClassifierModelSettings
     training: Training
     seed: Annotated[int, Field(ge=0)] = 0
@@ -104,6 +106,9 @@ class ClassifierSettings(StrictModel):
     shift: Annotated[int, Field(ge=0)] = 0
     """Most pixels by which training images are shifted at random; `mirror` also mirrors them at random."""
     mirror: bool = False
+    pretrained: InitialWeights | None = None
+    """Weights of a network that was trained so before, which are taken as they are: one ruler for runs on machines
+    whose trainings differ in their last bits."""
 
 
 class ExpertSamples(StrictModel):

@@ -94,6 +94,10 @@ WRONG = {
         "experts.joined.0.site: this key is needed",
     ),
     "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
+    "a first sample inside a batch": (
+        {"evaluate__first": 4},
+        "evaluate.first: 4 is no multiple of the 4 classes and of evaluate.batch 8",
+    ),
     "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
     "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
     "an override of a cluster that is not there": (

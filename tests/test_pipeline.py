@@ -201,6 +201,18 @@ def test_evaluation_units_part_the_samples_in_whole_batches(tmp_path, units):
     assert max(sizes) - min(sizes) <= 8
 
 
+def test_an_evaluation_that_begins_later_has_ranges_of_its_own_and_the_same_fingerprint(tmp_path):
+    whole, later = (
+        tiny(tmp_path, evaluate__images=images, evaluate__batch=8, evaluate__units=2, evaluate__first=first)
+        for images, first in ((80, 0), (40, 40))
+    )
+    assert evaluate_keys(later) == ["evaluate/0000040-0000056", "evaluate/0000056-0000080"]
+    settings = [
+        next(unit.fingerprint_settings for unit in plan(one) if unit.stage == "evaluate") for one in (whole, later)
+    ]
+    assert settings[0] == settings[1], "a range's samples are the same in both"
+
+
 def test_every_expert_names_its_site_and_the_data_belongs_to_all(tmp_path):
     sites = {unit.key: unit.site for unit in plan(tiny(tmp_path, experts__sites=["north", "south"], site="north"))}
     assert (sites[expert_key(0)], sites[expert_key(1)], sites[MONOLITH]) == ("north", "south", "north")

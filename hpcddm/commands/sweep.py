@@ -1,7 +1,7 @@
 """The verb sweep: runs every setting as a run of its own, makes shared units once, and compares all in one table."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +51,7 @@ from hpcddm.site import Site
 from hpcddm.sweep.index import Index, link, read_index, write_index
 from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs, sweep_runs_of
-from hpcddm.sweep.settings import Sweep, read_sweep
+from hpcddm.sweep.settings import Sweep, matching, read_sweep
 from hpcddm.sweep.table import CSV, PLOT, state_of
 from hpcddm.unit_states import State, UnitStatus
 
@@ -64,11 +64,12 @@ def sweep(
     only_table: bool,
     live: bool = False,
     rest: Rest | None = None,
+    only: Collection[str] = (),
 ) -> int:
     """Submit what is missing of all settings, or show the table; return the exit code.
 
     live: jobs run the checkout itself, and no snapshot of it. rest: what an earlier submission left out, where this
-    one continues it.
+    one continues it. only: KEY=VALUE that the settings have whose units are submitted; by default all are.
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
@@ -82,7 +83,8 @@ def sweep(
         follow_stored_template(launcher, home)
     if live:
         launcher.code = Checkout()
-    scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table)
+    asked = matching(definition, only) if only else None
+    scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table, asked=asked)
     if only_table or not scan.items:
         return _show(scan, home)
     check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})
@@ -93,7 +95,7 @@ def sweep(
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
         reconcile_journal(home, launcher)
         # Another one may have been at work between the first look and the lock.
-        scan = scan_sweep(definition, sweep_runs, home, launcher)
+        scan = scan_sweep(definition, sweep_runs, home, launcher, asked=asked)
         if dry_run:
             return _dry_run(scan, home, launcher)
         if not scan.items:
@@ -103,7 +105,7 @@ def sweep(
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
             return _queue(definition, scan, home, launcher, rest)
-        return _run_here(definition, scan, home, launcher)
+        return _run_here(definition, scan, home, launcher, asked)
 
 
 @dataclass
@@ -121,6 +123,8 @@ class SweepScan:
     recalled: dict[str, Job] = field(default_factory=dict)
     complete: set[str] = field(default_factory=set)
     absent: set[str] = field(default_factory=set)
+    unasked: set[str] = field(default_factory=set)
+    """Names of the units that are missing and no setting that was asked for needs."""
 
     @property
     def words(self) -> dict[str, str]:
@@ -137,10 +141,16 @@ class SweepScan:
 
 
 def scan_sweep(
-    definition: Sweep, sweep_runs: list[SweepRun], home: RunDir, launcher: Launcher, is_final: bool = True
+    definition: Sweep,
+    sweep_runs: list[SweepRun],
+    home: RunDir,
+    launcher: Launcher,
+    is_final: bool = True,
+    asked: Collection[str] | None = None,
 ) -> SweepScan:
     """Read all settings and decide what is to be submitted; `is_final` is False where nothing will be submitted.
 
+    asked: labels of the settings whose units are submitted, None for all.
     Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
     """
     # The queue first: what leaves it while we look has its manifest by then.
@@ -165,8 +175,12 @@ def scan_sweep(
         scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked)}
         scan.recalled |= {job.id: job for job in decision.recalled}
         new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
+        if asked is not None and sweep_run.label not in asked:
+            scan.unasked |= {sweep_run.name(unit.key) for unit in new}
+            continue
         named |= {sweep_run.name(unit.key) for unit in new}
         scan.items += _items(new, sweep_run)
+    scan.unasked -= named
     return scan
 
 
@@ -289,7 +303,9 @@ def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
     return 0
 
 
-def _run_here(definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher) -> int:
+def _run_here(
+    definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher, asked: Collection[str] | None
+) -> int:
     from hpcddm.launch.embedded import Embedded
 
     failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
@@ -297,7 +313,7 @@ def _run_here(definition: Sweep, scan: SweepScan, home: RunDir, launcher: Direct
         label, _, key = name.partition("/")
         click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
         call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
-    after = scan_sweep(definition, scan.sweep_runs, home, launcher)
+    after = scan_sweep(definition, scan.sweep_runs, home, launcher, asked=asked)
     if after.items:
         click.echo("after mending, the same command continues", err=True)
     else:
@@ -323,6 +339,8 @@ def _show(scan: SweepScan, home: RunDir) -> int:
         click.echo(_counts(scan))
     elif scan.active:
         click.echo(f"{len(scan.active)} units are in the queue or running; nothing new to submit")
+    elif scan.unasked:
+        click.echo(f"what was asked for is complete; {len(scan.unasked)} units were not asked for")
     elif scan.absent:
         click.echo("everything that belongs to this site is complete; nothing to submit")
     else:

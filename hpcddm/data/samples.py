@@ -144,16 +144,17 @@ def balanced_order(settings: Experiment, stream: str, lists: Sequence[Column | I
 
 
 def evaluated(unit: Unit, settings: Experiment, split: str = HELDOUT) -> Int64[np.ndarray, " n"]:
-    """Return the numbers of the samples of a split that the evaluation takes, in its order."""
+    """Return the numbers of the samples of a split by the place that the evaluation has them at, from place 0 on."""
     return evaluation_numbers(catalog(unit, split), settings, class_names(settings, unit.inputs))
 
 
 def evaluation_numbers(own: Catalog, settings: Experiment, names: Sequence[str]) -> Int64[np.ndarray, " n"]:
     """Choose those of a split's samples that the evaluation takes: balanced over classes where there are any.
 
-    names: of the classes. Raises `UserError` when there are too few.
+    Those of the places before its first one are among them. names: of the classes. Raises `UserError` when there are
+    too few.
     """
-    count = settings.evaluate.images
+    count = settings.evaluate.first + settings.evaluate.images
     if settings.data.num_classes is None:
         return evaluation_set.drawn(len(own), count, settings.seed)
     return evaluation_set.balanced(own.column("label"), names, count)

@@ -34,9 +34,12 @@ class EvaluateSettings(SamplerSettings):
     """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"snapshot", "ema_halflife_images", "sigma_rel"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first", "snapshot", "ema_halflife_images", "sigma_rel"})
 
     images: Positive = 2000
+    first: Annotated[int, Field(ge=0)] = 0
+    """Number of the first sample. A sample has noise and a held-out image by its number, so ranges that do not overlap
+    share neither: settings that were chosen by one are measured by another."""
     batch: Positive = 100
     """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]

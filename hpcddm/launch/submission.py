@@ -167,13 +167,14 @@ def _check_names(names: list[str], known: frozenset[str]) -> None:
 
 def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:
     """Check that a split has images enough, of every class where there are any."""
-    images, num_classes, labels = experiment.evaluate.images, experiment.data.num_classes, records.labels
+    images, num_classes = experiment.evaluate.first + experiment.evaluate.images, experiment.data.num_classes
+    labels, place = records.labels, "evaluate.images" if not experiment.evaluate.first else "evaluate.first"
     if len(records) < shards:
         raise ConfigError(f"data: {len(records)} {split} images cannot fill {shards} shards")
     if num_classes is None or labels is None:
         if len(records) < images:
             raise ConfigError(
-                f"evaluate.images: {images} samples are compared with as many {split} images, there are {len(records)}"
+                f"{place}: {images} samples are compared with as many {split} images, there are {len(records)}"
             )
         return
     counts = [int((labels == label).sum()) for label in range(num_classes)]
@@ -183,7 +184,7 @@ def _check_counts(records: "Split", split: str, shards: int, experiment: Experim
     if min(counts) < needed:
         scarce = counts.index(min(counts))
         raise ConfigError(
-            f"evaluate.images: {images} balanced images need {needed} {split} images of every class,"
+            f"{place}: {images} balanced images need {needed} {split} images of every class,"
             f" class {scarce} has {counts[scarce]}"
         )
 

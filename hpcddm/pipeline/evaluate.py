@@ -26,7 +26,7 @@ def evaluate_keys(experiment: Experiment) -> list[str]:
     """List the units of the stage: ranges of samples in whole batches, whose names are the ranges."""
     settings = experiment.evaluate
     batches = settings.images // settings.batch
-    edges = [batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
+    edges = [settings.first + batches * part // settings.units * settings.batch for part in range(settings.units + 1)]
     return [f"evaluate/{start:07d}-{stop:07d}" for start, stop in zip(edges, edges[1:], strict=False)]
 
 
@@ -103,9 +103,10 @@ class EvaluateStage(Stage):
         return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the evaluation but its number of images: a range's samples do not depend on that of ranges."""
+        """Cover the evaluation but where it begins and how long it is: samples depend on their own range alone."""
         settings = evaluation_settings(experiment)
-        del settings["evaluate"]["images"]
+        for key in ("images", "first"):
+            settings["evaluate"].pop(key, None)
         return settings
 
     def gpus_in(self, experiment: Experiment) -> Gpus:

@@ -1,10 +1,13 @@
 """Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load
 from torch import nn
 
 from hpcddm.config import ClassifierSettings, Experiment
@@ -17,14 +20,17 @@ from hpcddm.data.batch import LabelledBatch, LabelledBatches, PixelInputs, Turne
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
+from hpcddm.errors import UserError, require
+from hpcddm.initial_weights import unreadable
 from hpcddm.networks import measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.measuring import TURNS, network_settings
 from hpcddm.pipeline.ranges import HELDOUT
+from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.loop import Task, load_weights, train
+from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
 STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
@@ -34,9 +40,21 @@ STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train one classifier on the training images and measure it on the held-out ones.
 
-    Where the images have no classes it tells by how many quarters of a turn an image is turned.
+    Where the images have no classes it tells by how many quarters of a turn an image is turned. One that is given is
+    only measured.
     """
     network = network_settings(settings, unit.key)
+    trained = _trained(settings, network, unit) if network.pretrained is None else _given(settings, network, unit)
+    if unit.ranks.rank == 0:
+        model = load_weights(measuring.build(settings, unit.key), unit.folder)
+        heldout, to_model = samples.reader(unit, HELDOUT), measuring.pixels(settings).to_model
+        accuracy = _accuracy(model, to_model, heldout, settings.data.num_classes is not None)
+        trained.results["heldout_accuracy"] = accuracy
+    return trained
+
+
+def _trained(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
+    """Train the network."""
     training, stream = trainings.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
     kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
@@ -45,20 +63,41 @@ def run(settings: Experiment, unit: Unit) -> Result:
         order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
         batches = kind(reader, order, drawn, PixelInputs(reader, _augmentations(network, settings.data.image_size)))
         trained = train(Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops), training, unit)
-    results = trained.results | {"images": training.images}
+    return Result(trained.outputs, trained.results | {"images": training.images})
+
+
+def _given(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
+    """Copy the weights of `pretrained`; raises `UserError` naming the file where they are not this network's."""
+    given = network.pretrained
+    if given is None:
+        raise ValueError(f"{unit.key}: no weights are given")
     if unit.ranks.rank == 0:
-        model = load_weights(measuring.build(settings, unit.key), unit.folder)
-        heldout = samples.reader(unit, HELDOUT)
-        results["heldout_accuracy"] = _accuracy(model, to_model, heldout, settings.data.num_classes is not None)
-    return Result(trained.outputs, results)
+        path = (unit.run.root / given.weights).resolve()
+        try:
+            content = path.read_bytes()
+            weights = load(content)
+        except (OSError, SafetensorError) as error:
+            raise UserError(unreadable(path, error)) from None
+        atomic.require_submitted(path, given.content, hashlib.sha256(content).hexdigest())
+        shapes = {name: value.shape for name, value in measuring.build(settings, unit.key).state_dict().items()}
+        place = f"measuring.{name_of(unit.key)}"
+        require(
+            shapes == {name: value.shape for name, value in weights.items()},
+            f"{path}: not the weights of {place}.model; change that, or name other weights in {place}.pretrained",
+        )
+        with atomic.replacing(unit.folder / WEIGHTS) as staged:
+            staged.write_bytes(content)
+    return Result([WEIGHTS], {"images": 0})
 
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training and the measurement on the held-out images."""
     name = name_of(key)
-    training = trainings.in_whole_batches(network_settings(workload.settings, key).training)
+    network = network_settings(workload.settings, key)
+    training = trainings.in_whole_batches(network.training)
     heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
-    return [Work(name, True, training.images, training.batch), heldout]
+    trained = [] if network.pretrained else [Work(name, True, training.images, training.batch)]
+    return [*trained, heldout]
 
 
 def _augmentations(network: ClassifierSettings, side: int) -> list[Augmentation]:

@@ -110,7 +110,7 @@ def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
 
 
 def _labels(settings: Experiment, unit: Unit) -> np.ndarray:
-    """Read the classes of the evaluation set, (N,); none where the images have no classes."""
+    """Read the classes of the samples from place 0 on, (N,); none where the images have no classes."""
     if settings.data.num_classes is None:
         return NO_LABELS
     return sample_lists.reader(unit, HELDOUT).labels(sample_lists.evaluated(unit, settings)).numpy()
@@ -129,7 +129,8 @@ def _remark(settings: Experiment, unit: Unit) -> str:
     unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
     if not unrouted:
         return text
-    clusters = sample_lists.reader(unit, HELDOUT).clusters(sample_lists.evaluated(unit, settings)).numpy()
+    own = sample_lists.evaluated(unit, settings)[settings.evaluate.first :]
+    clusters = sample_lists.reader(unit, HELDOUT).clusters(own).numpy()
     orphans = np.isin(clusters, [expert_keys(settings).index(key) for key in missing]).mean()
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
@@ -188,16 +189,22 @@ def _content(
     )
 
 
+def _gallery(settings: Experiment) -> range:
+    """Return the numbers of the samples that the gallery shows: the first ones of the evaluation."""
+    return range(settings.evaluate.first, settings.evaluate.first + GALLERY_PICTURES)
+
+
 def _asked(settings: Experiment, unit: Unit) -> tuple[str, list[str]]:
     """Return the word for what the gallery's pictures were asked for, '' for nothing, and its text for each of them."""
     reference = sample_lists.reader(unit, REFERENCE)
-    numbers = sample_lists.evaluated(unit, settings)[:GALLERY_PICTURES]
+    places = _gallery(settings)
+    numbers = sample_lists.evaluated(unit, settings)[places]
     if settings.data.condition.reads_captions:
         return "caption", reference.captions(numbers)
     if settings.data.num_classes is None:
         return "", [""] * len(numbers)
     names = class_names(settings, unit.inputs)
-    return "class", [names[label] for label in _labels(settings, unit)[:GALLERY_PICTURES]]
+    return "class", [names[label] for label in _labels(settings, unit)[places]]
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
@@ -251,8 +258,8 @@ class Shown:
         data = settings.data
         device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
         self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device, chosen(settings))
-        self.rows = range(GALLERY_PICTURES)
-        shown = sample_lists.evaluated(unit, settings)[: len(self.rows)]
+        self.rows = _gallery(settings)
+        shown = sample_lists.evaluated(unit, settings)[self.rows]
         reference = sample_lists.reader(unit, REFERENCE)
         self.condition = conditions.build(data, unit.input).of(reference, shown).to(device)
         self.clusters = reference.clusters(shown).to(device)

@@ -3,16 +3,18 @@
 import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Experiment
-from hpcddm.loading import read_yaml, resolve_paths, set_value
+from hpcddm.errors import ConfigError
+from hpcddm.loading import Loader, read_yaml, resolve_paths, set_value
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
 from hpcddm.schema import Name, StrictModel, validate
@@ -112,6 +114,28 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
         labels[whole] = label
         sweep.settings[label], sweep.experiments[label] = setting, experiment
     return sweep
+
+
+def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
+    """Return the labels of the settings with certain values; only: KEY=VALUE, of several values of a key any.
+
+    Raises `ConfigError` for a key that the sweep does not vary, and where no setting has the values.
+    """
+    wanted: dict[str, list[Any]] = {}
+    varied = dict.fromkeys(key for setting in sweep.settings.values() for key in setting)
+    for given in only:
+        key, is_given, value = given.partition("=")
+        if not is_given or key not in varied:
+            raise ConfigError(f"--only {given}: needs KEY=VALUE with a key of {sweep.file}: {', '.join(varied)}")
+        wanted.setdefault(key, []).append(yaml.load(value, Loader))
+    labels = {
+        label
+        for label, setting in sweep.settings.items()
+        if all(key in setting and setting[key] in values for key, values in wanted.items())
+    }
+    if not labels:
+        raise ConfigError(f"--only {' --only '.join(only)}: no setting of {sweep.file} has these values")
+    return labels
 
 
 def _base_file(file: SweepFile, path: Path) -> Path:

@@ -4,17 +4,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.loading import with_content
 from hpcddm.networks import budgets
+from hpcddm.networks import measuring as measuring_networks
 from hpcddm.networks.drawing import oracle_clusters
 from hpcddm.pipeline import trainings
 from hpcddm.pipeline.keys import expert_key
-from hpcddm.pipeline.plan import STAGES
+from hpcddm.pipeline.plan import STAGES, plan
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import measuring, report
-from hpcddm.training.loop import Trained
+from hpcddm.training.loop import WEIGHTS, Trained
 from tests.helpers import REPOSITORY, SIDE, tiny
 
 
@@ -53,6 +59,51 @@ def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiment
         measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
     assert [(task.seed, task.batches._draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
+
+
+def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypatch):
+    file, folder = tmp_path / "ruler.safetensors", tmp_path / "run" / "measuring" / "classifier"
+    folder.mkdir(parents=True)
+    network = measuring_networks.build(tiny(tmp_path), "measuring/classifier")
+    save_file(network.state_dict(), file)
+    images = ArrayReader(np.zeros((8, SIDE, SIDE, 1), np.uint8), np.arange(8) % 4, np.zeros(8, int))
+    monkeypatch.setattr(samples, "reader", lambda unit, split: images)
+    unit = SimpleNamespace(
+        key="measuring/classifier", folder=folder, run=RunDir(tmp_path / "run"), ranks=SimpleNamespace(rank=0)
+    )
+
+    def run(content):
+        given = {"weights": str(file), "content": content}
+        return measuring.run(tiny(tmp_path, measuring__classifier__pretrained=given), unit)
+
+    result = run(atomic.sha256(file))
+    assert (result.outputs, result.results["images"]) == ([WEIGHTS], 0)
+    assert result.results["heldout_accuracy"] == 0.25, "a network that has seen nothing names one class of four"
+    assert (folder / WEIGHTS).read_bytes() == file.read_bytes()
+    with pytest.raises(UserError, match="has changed since the run was submitted"):
+        run("0" * 64)
+    save_file({"other": torch.zeros(3)}, file)
+    with pytest.raises(UserError, match="not the weights of measuring.classifier.model"):
+        run(None)
+    file.unlink()
+    with pytest.raises(UserError, match="it is not there"):
+        run(None)
+
+
+def test_a_network_that_is_given_costs_no_training_and_is_under_the_fingerprint(tmp_path):
+    file = tmp_path / "ruler.safetensors"
+    file.write_bytes(b"weights")
+    own, given = tiny(tmp_path), tiny(tmp_path, measuring__classifier__pretrained={"weights": str(file)})
+    settings = [
+        {unit.key: unit.fingerprint_settings for unit in plan(with_content(one, RunDir(tmp_path / "run"), "images"))}
+        for one in (own, given)
+    ]
+    changed = {key for key in settings[0] if settings[0][key] != settings[1][key]}
+    assert changed == {"measuring/classifier"}
+    digest = settings[1]["measuring/classifier"]["measuring.classifier.pretrained.content"]
+    assert digest == atomic.sha256(file)
+    workload = SimpleNamespace(settings=given, counts={"heldout": 10})
+    assert not any(work.is_training for work in measuring.work(workload, "measuring/classifier"))
 
 
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -182,6 +183,27 @@ def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
         and len(queue.rendered) == said.count("would submit") == 14
         and "guidance=2.0/report/all" in said
     )
+
+
+def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sweep, sweep_runs, home):
+    queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0", "--only", "evaluate.guidance=3.0"])
+    evaluated = {name for name in names(queue) if name.endswith("report/all")}
+    assert evaluated == {"guidance=2.0/report/all", "guidance=3.0/report/all"}
+    first = [name for name in names(queue) if name.startswith("guidance=1.0/")]
+    assert "guidance=1.0/train/monolith" in first, "what all settings share is made where the first setting has it"
+    finish_all(sweep_runs(1.0, 2.0, 3.0))
+    for stage in ("evaluate", "report"):
+        shutil.rmtree(home.root / "guidance=1.0" / stage)
+    _, said = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0"])
+    assert "what was asked for is complete; 2 units were not asked for" in said
+
+
+def test_settings_that_the_sweep_does_not_have_cannot_be_asked_for(sweep, home):
+    for only in ("evaluate.steps=3", "evaluate.guidance"):
+        _, said = sweep(1.0, 2.0, options=["--only", only], fails=True)
+        assert f"--only {only}: needs KEY=VALUE with a key of" in said and "evaluate.guidance" in said
+    _, said = sweep(1.0, 2.0, options=["--only", "evaluate.guidance=4.0"], fails=True)
+    assert "no setting of" in said and not home.root.exists()
 
 
 def test_a_wrong_setting_submits_nothing_of_the_others(sweep, home):
