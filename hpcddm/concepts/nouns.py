@@ -5,6 +5,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from hpcddm.concepts.plurals import is_plural
 from hpcddm.concepts.wordnet import WordNet
 from hpcddm.concepts.words import segments
 from hpcddm.errors import UserError
@@ -63,15 +64,22 @@ class NounTagger:
         return [pair for pair in pairs if pair in self._wordnet][:1]
 
     def _lemma_of(self, word: str, tag: str) -> str:
-        """Return the singular of a noun, and `NO_NOUN` for another word."""
+        """Return the singular of a noun, and `NO_NOUN` for another word.
+
+        WordNet's singular goes first. HanTa's is taken only of a word that WordNet does not know, and only where a rule
+        makes the word of it; else the word is its own lemma.
+        """
         if not tag.startswith(NOUN) or not _may_be_noun(word):
             return NO_NOUN
         lemma = str(self._tagger.analyze(word, tag)[0]).lower() if tag == PLURAL else word
         if lemma == word and word in self._wordnet:
             # Singulars, and plurals without one, such as 'pants'.
             return word
-        # HanTa guesses singulars that are none, and knows few irregular plurals.
-        return self._wordnet.singular(word) or (word if word in self._wordnet else lemma)
+        # HanTa guesses singulars that are none, such as 'ferry' of 'ferris', and knows few irregular plurals.
+        singular = self._wordnet.singular(word)
+        if singular is None and word not in self._wordnet and is_plural(word, lemma):
+            return lemma
+        return singular or word
 
 
 def _may_be_noun(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""Plurals of English nouns by rule, and by a short list, for concepts whose captions nobody has read."""
+"""Plurals of English nouns by rule, and by a short list."""
 
 from collections.abc import Iterable, Iterator
 
@@ -29,6 +29,11 @@ def lemmas(names: Iterable[str]) -> dict[str, str]:
         for plural in _plurals(word):
             singulars.setdefault(plural, word)
     return {plural: word for plural, word in sorted(singulars.items()) if plural not in words}
+
+
+def is_plural(word: str, singular: str) -> bool:
+    """Tell if a rule makes a word of a singular; one in -ss or -us is none (S stemmer of Harman, JASIS 42, 1991)."""
+    return not word.endswith(("ss", "us")) and word in _plurals(singular)
 
 
 def _plurals(word: str) -> Iterator[str]:

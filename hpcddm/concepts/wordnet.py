@@ -62,9 +62,12 @@ class WordNet:
         return frozenset(closure)
 
     def singular(self, word: str) -> str | None:
-        """Return the noun of which a word is the plural, by the list of exceptions, then by its end; None for none."""
+        """Return the noun of which a word is the plural, by the list of exceptions, then by its end; None for none.
+
+        Exceptions whose singular is no noun of WordNet, many of them other spellings of it, do not count.
+        """
         irregular = self._exceptions.get(word)
-        if irregular is not None:
+        if irregular in self._index:
             return irregular
         stems = (word.removesuffix(end) + single for end, single in ENDS if word.endswith(end))
         return next((stem for stem in stems if stem in self._index), None)

@@ -32,7 +32,7 @@ ABOVE = {
     "Paris": "entity",
 }
 """Synsets, and those above them: a dog is a carnivore and a pet."""
-EXCEPTIONS = "leaves leaf leave\nmen man\nwomen woman\ncomics comic_strip\nmen-of-war man-of-war\n"
+EXCEPTIONS = "leaves leaf leave\nmen man\nwomen woman\ncomics comic_strip\nboks boschbok\nmen-of-war man-of-war\n"
 
 
 def write(folder) -> dict[str, int]:

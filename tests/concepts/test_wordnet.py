@@ -48,6 +48,7 @@ def test_a_number_that_is_no_synset_is_refused(offsets, synset):
         ("skies", "sky"),
         ("surfers", "surfer"),
         ("comics", None),
+        ("boks", None),
         ("unicorns", None),
         ("dog", None),
     ],
