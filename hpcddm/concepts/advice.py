@@ -60,7 +60,7 @@ def advise(table: Sequence[Row], samples: Sequence[int], arm: str, dense: str | 
 
 
 def worst(table: Sequence[Row], arm: str) -> list[int]:
-    """Return those of the worst drawn tenth of the concepts that several experts have."""
+    """Return the concepts of the worst drawn tenth that several experts have."""
     scored = [(score, row) for row in table if (score := row.relative(arm)) is not None and row.frequency]
     scored.sort(key=lambda pair: (pair[0], pair[1].name))
     count = max(round(WORST * len(scored)), 1)

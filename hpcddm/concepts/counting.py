@@ -1,4 +1,4 @@
-"""Counts of the concepts in every cluster; those of several ranges of samples add up exactly."""
+"""Counts of the concepts in every cluster; counts of several ranges of samples add up exactly."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,7 +13,7 @@ from hpcddm.rundir import atomic
 
 @dataclass
 class Counts:
-    """Numbers of training samples by concept and cluster, and of such whose caption and image disagree.
+    """Numbers of training samples by concept and cluster, and of those whose caption and image disagree, by cluster.
 
     text, image, joint: (V, K), samples whose captions name a concept, whose images show it, and both.
     """
@@ -72,6 +72,6 @@ class Counts:
 
     @classmethod
     def read(cls, path: Path) -> "Counts":
-        """Read what `write` has written."""
+        """Read the counts from a file that `write` has written."""
         with h5py.File(path) as file:
             return cls(**{field.name: file[field.name][()] for field in fields(cls)})

@@ -59,7 +59,7 @@ class NounTagger:
         return Nouns(tuple(names), tuple(forms))
 
     def _pair(self, word: str, lemma: str, last: str) -> list[str]:
-        """Return the noun of two words that WordNet has, such as 'fire engine' or 'polar bear', or none."""
+        """Return the noun of two words, such as 'fire engine' or 'polar bear', where WordNet has it, in a list."""
         pairs = (f"{first} {last}" for first in (lemma, word))
         return [pair for pair in pairs if pair in self._wordnet][:1]
 

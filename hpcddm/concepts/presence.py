@@ -10,7 +10,7 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import Column, RaggedColumn
 
 MENTIONED, TAGGED, TAG_SCORE = "concepts", "concepts", "scores"
-"""Columns of the concepts that captions name, of those that images show most, and of their scores."""
+"""Columns of the concepts that captions name, of the concepts that images show most, and of the latter's scores."""
 CONCEPT_TYPE, SCORE_TYPE = np.dtype("<u4"), np.dtype("<f2")
 TEXT, IMAGE, JOINT = "text", "image", "joint"
 KINDS = (TEXT, IMAGE, JOINT)

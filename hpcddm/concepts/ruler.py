@@ -1,4 +1,4 @@
-"""Ruler of images of one concept: what the tagger sees, how near they are to real ones, and how unlike each other."""
+"""Ruler of images of one concept: the tagger's scores, distances to real images, and diversity."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -78,7 +78,10 @@ class Ruler:
         return self.tagger.thresholds
 
     def detailed(self, scored: Score, images: Images, real: Images | None) -> Score:
-        """Add what needs more networks; real: real images of the concept, or None where the images are these."""
+        """Add diversity, distances to training images and, beside enough real images, kernel distance and coverage.
+
+        real: real images of the concept; None where `images` are these.
+        """
         diversity = self.pairwise(images) if self.pairwise is not None and len(images) > 1 else None
         nearest, copies = self.nearest.measure(images) if self.nearest is not None else (None, None)
         scored = replace(scored, diversity=diversity, nearest=nearest, copies=copies)

@@ -1,4 +1,4 @@
-"""Scores of one concept in one arm, and what they are beside those of real images."""
+"""Scores of one concept in one arm, absolute and relative to real images."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 REAL_ARM, OTHER_ARM, TRAIN_ARM = "real", "others", "train"
-"""Arms of real images: held-out ones that have a concept, such that do not, and training images that have it.
+"""Arms of real images: held-out images with a concept, held-out images without it, and training images with it.
 
-The last are what a model would draw that has learned them by heart; a trained tagger has seen them, too.
+A model that has memorised its data would draw the last; a trained tagger has seen them, too.
 """
 LEAST_SIGNAL = 3.0
 """Standard errors by which real images of a concept must score above others, for its samples to be compared."""
@@ -17,7 +17,7 @@ LEAST_SIGNAL = 3.0
 
 @dataclass(frozen=True)
 class Score:
-    """Means over the images of one concept in one arm; None for what cannot be measured there."""
+    """Means over the images of one concept in one arm; None for a quantity that cannot be measured there."""
 
     concept: int
     arm: str
@@ -46,7 +46,7 @@ class Score:
     """Weight of the concept's home expert, over samples and steps."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it, without what is None."""
+        """Return it as JSON holds it, without quantities that are None."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 

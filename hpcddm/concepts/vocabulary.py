@@ -41,7 +41,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
-        """Read what `write` has written; raises `UserError` naming a file that is missing or torn."""
+        """Read a vocabulary that `write` has written; raises `UserError` naming a file that is missing or torn."""
         content = atomic.read_json(path) or {}
         try:
             return cls([Concept(**entry) for entry in content["concepts"]], content["lemmas"])
@@ -51,7 +51,7 @@ class Vocabulary:
 
 @dataclass
 class Candidates:
-    """Nouns of some captions, and the forms in which these have them; those of several ranges of captions add up."""
+    """Nouns of some captions, and the forms in which they occur; counts of several ranges of captions add up."""
 
     captions: int = 0
     """Number of captions that were read."""
@@ -73,7 +73,7 @@ class Candidates:
 
     @classmethod
     def merged(cls, parts: Iterable[dict[str, Any]]) -> "Candidates":
-        """Add up what `as_json` made of several ranges."""
+        """Add up the candidates of several ranges, each as `as_json` returns them."""
         total = cls()
         for part in parts:
             forms = Counter({(word, lemma): count for word, lemma, count in part["forms"]})

@@ -1,4 +1,4 @@
-"""Words of captions: the same ones for the vocabulary that is made of them, and for what is looked up in them."""
+"""Words of captions, by the same rules for making a vocabulary and for finding its concepts."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Pictures of the concepts that the page shows, taken from those of all concepts that were drawn."""
+"""Pictures of the concepts that the page shows, chosen among the pictures of all concepts that were drawn."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def write(pictures: Pictures, path: Path) -> None:
 
 
 def read(path: Path) -> Pictures:
-    """Read what `write` has written."""
+    """Read the pictures that `write` has written."""
     with h5py.File(path) as file:
         wanted: dict[int, list[tuple[str, str]]] = {}
         for arm in file:

@@ -100,7 +100,7 @@ def _frequency_axis(axes: Axes, low: float, high: float, zero: float | None) -> 
 
 
 def _said(arm: ArmCurve) -> str:
-    """Say in words what the plot shows of an arm."""
+    """Describe the plot of an arm in words."""
     curve, parts = arm.curve, []
     fit = curve["fit"]
     parts.append(f"slope per decade {interval_text(fit['slope'])}" if fit else str(curve["no_fit"]))

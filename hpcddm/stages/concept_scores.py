@@ -146,7 +146,7 @@ class Scoring:
         return self._ruler.tagger.scores(self._reader.images(self._others))
 
     def of_real(self, concept: Chosen, real: Images) -> Iterator[Score]:
-        """Score real images of the concept, then such that do not have it, then training images that have it."""
+        """Score held-out images with the concept, then held-out images without it, then training images with it."""
         scored = replace(self._ruler.score(real, concept.concept, REAL_ARM), different=concept.different)
         yield self._ruler.detailed(scored, real, None)
         others = np.delete(self._scores_of_others, concept.having, axis=0)
@@ -160,7 +160,7 @@ class Scoring:
         return None if home is None else f"expert-{home:02d}"
 
     def of_samples(self, concept: Chosen, arm: str, images: Images, real: Images, usage: np.ndarray | None) -> Score:
-        """Score samples; those of an expert alone by the tagger only."""
+        """Score samples; of an expert alone only by the tagger, without diversity and distances."""
         scored = self._ruler.score(images, concept.concept, arm)
         home = self._homes[concept.concept]
         if usage is not None and home is not None:

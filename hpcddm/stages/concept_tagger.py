@@ -1,4 +1,4 @@
-"""Stage concept_tagger: trains the tagger on training images and what their captions name."""
+"""Stage concept_tagger: trains the tagger on training images and the concepts of their captions."""
 
 import numpy as np
 from jaxtyping import Int64

@@ -54,14 +54,14 @@ class Tagger(Variant[S]):
     def fit(
         self, reader: Reader, mentions: Mentions, seed: int, advance: Callable[[int, int], None]
     ) -> dict[str, np.ndarray]:
-        """Train what is trained of it, and return it as arrays for `load`; only where the settings say `is_trained`.
+        """Train the tagger, and return its parameters as arrays for `load`; only where the settings say `is_trained`.
 
         reader: of the training images. advance: called with how much is done, and of how much; it may raise.
         """
         raise NotImplementedError(f"{type(self).__name__} is not trained")
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take what `fit` returned; called before all below, for a tagger that is trained."""
+        """Take the arrays that `fit` returned; called before all methods below, for a tagger that is trained."""
         raise NotImplementedError(f"{type(self).__name__} is not trained")
 
     @abstractmethod
@@ -69,10 +69,10 @@ class Tagger(Variant[S]):
         """Compute the score of every concept for images that it was not trained on, each independent of the others."""
 
     def scores_of(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n v"]:
-        """Compute the scores of samples; one that is trained takes a part of it that has not seen them."""
+        """Compute the scores of samples; a trained tagger scores training samples by a part that has not seen them."""
         return self.scores(reader.images(numbers))
 
     @property
     @abstractmethod
     def thresholds(self) -> Float32[np.ndarray, " v"]:
-        """Score of every concept from which on an image counts as showing it; infinity for what it cannot see."""
+        """Score of every concept from which on an image counts as showing it; infinity for one that it cannot see."""

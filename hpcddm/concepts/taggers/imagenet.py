@@ -1,4 +1,4 @@
-"""Tags by a classifier of ImageNet: a concept's probability is that of all classes that are it, or a kind of it.
+"""Tags by a classifier of ImageNet: a concept's probability is the sum over the classes that it is, or is above of.
 
 Classes are synsets of WordNet 3.0, whose hypernyms say that a tabby is a cat and an animal.
 """
@@ -40,7 +40,7 @@ class Settings(TaggerSettings):
 
 
 class ImageNet(Tagger[Settings]):
-    """Sums of the probabilities of EfficientNet-Lite0; those of photographs, not of drawings, are to be trusted.
+    """Sums of the probabilities of EfficientNet-Lite0, to be trusted for photographs and not for drawings.
 
     Of the senses of a noun it takes the most frequent one that is above a class; a concept without one is never seen.
     """
@@ -54,7 +54,7 @@ class ImageNet(Tagger[Settings]):
         numbers = [int(synset.removeprefix("n")) for synset in synsets]
         above = [nouns.hypernyms(number) | {number} for number in numbers]
         self.kinds = np.zeros((len(context.vocabulary), len(numbers)), np.float32)
-        """1 where a class is a concept or a kind of it."""
+        """1 where a class, by column, is a concept, by row, or a kind of it."""
         for row, concept in zip(self.kinds, context.vocabulary.concepts, strict=True):
             senses = ([sense in more for more in above] for sense in nouns.synsets(concept.name.lower()))
             row[:] = next((kinds for kinds in senses if any(kinds)), False)

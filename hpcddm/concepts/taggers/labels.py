@@ -1,4 +1,4 @@
-"""Tags by classes: what the run's classifier sees in an image, and of samples the class that they have."""
+"""Tags by classes: the probabilities of the run's classifier for an image, and the own class of a real sample."""
 
 from typing import Any
 

@@ -155,7 +155,7 @@ class Lit(Tagger[Settings]):
     def _chosen(
         self, pairs: TrainingPairs, count: int, seed: int
     ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " m"]]:
-        """Choose the samples whose features are held, and those of them that are a random part of all."""
+        """Choose the samples whose features are held in memory, and among them a random part of all samples."""
         most = self.settings.most_images
         random = np.sort(draws.chosen(seed, "lit/thresholds", count, min(FOR_THRESHOLDS, -(-most // 2))))
         return np.union1d(random, pairs.balanced(most - len(random), seed, "lit/held")), random

@@ -34,7 +34,7 @@ class HeadTraining:
 
 @dataclass(frozen=True)
 class Head:
-    """Head that is trained: the map of features of images, as `mapped` takes it, and the unit vectors of all names."""
+    """Trained head: the map of image features, as `mapped` takes it, and the unit vectors of all names."""
 
     image: Float32[np.ndarray, "w f"]
     names: Float32[np.ndarray, "v w"]
@@ -57,7 +57,7 @@ class Map(nn.Module):
         return F.normalize(self.linear((features - self.mean) / self.deviation), dim=1)
 
     def folded(self) -> Float32[Tensor, "w e"]:
-        """Return the map of features as they are, its last column for a feature that is always 1."""
+        """Return the map of features that are neither centred nor scaled; its last column is the bias."""
         weight = self.linear.weight / self.deviation
         return torch.cat([weight, (self.linear.bias - weight @ self.mean)[:, None]], 1)
 

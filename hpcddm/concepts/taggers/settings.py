@@ -6,7 +6,7 @@ from hpcddm.schema import VariantSettings
 
 
 class TaggerSettings(VariantSettings):
-    """Settings of what says which concepts an image shows."""
+    """Settings of a tagger, which scores the concepts in an image."""
 
     room: ClassVar[str] = "concepts/taggers"
     is_trained: ClassVar[bool] = False

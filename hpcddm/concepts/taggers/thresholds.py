@@ -1,4 +1,4 @@
-"""Thresholds of scores between -1 and 1: from which one on an image counts as showing a concept."""
+"""Thresholds of scores between -1 and 1, from which on an image counts as showing a concept."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ class ScoreCounts:
             self._mentioned.append(bins[mentions[:, columns]] + part.start * BINS)
 
     def thresholds(self) -> Float32[np.ndarray, " v"]:
-        """Return the score of every concept with the best F1 of what the captions mention.
+        """Return the threshold of every concept with the best F1 against the mentions in captions.
 
         The counts of a concept are its own ones and, for 5 mentions, those of all concepts together: the best F1 of a
         concept that scores do not tell may be that of showing it everywhere. Raises `UserError` without any mention.

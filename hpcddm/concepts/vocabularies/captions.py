@@ -31,7 +31,7 @@ class Settings(VocabularySettings):
     least: Positive = 10
     """Captions that have a concept, at least."""
     most_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of the captions that have a concept, at most: what is above it says nothing of an image."""
+    """Share of the captions that have a concept, at most: more frequent nouns tell images apart too little."""
     exclude: list[str] = STOP_CONCEPTS
     """Concepts that are left out, by their names, or patterns such as '* face'."""
     wordnet_only: bool = False

@@ -22,7 +22,7 @@ class Settings(VocabularySettings):
 
 
 class File(VocabularySource[Settings]):
-    """The concepts, with the plurals of their words; empty lines and those that begin with # say nothing."""
+    """Concepts of a file, with the plurals of their words; empty lines and lines that begin with # are skipped."""
 
     def vocabulary(self, candidates: Candidates, class_names: Sequence[str]) -> Vocabulary:
         """Read the file.
@@ -48,7 +48,7 @@ class File(VocabularySource[Settings]):
 
 
 def _lines(path: Path, submitted: str | None) -> list[str]:
-    """Read the lines; what is no UTF-8 is part of no word."""
+    """Read the lines; bytes that are no UTF-8 are part of no word."""
     try:
         atomic.require_submitted(path, submitted, atomic.sha256(path))
         return path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()

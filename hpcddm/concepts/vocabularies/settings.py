@@ -16,5 +16,5 @@ class VocabularySettings(VariantSettings):
 
     @property
     def of_candidates(self) -> dict[str, Any]:
-        """Settings of which the nouns of captions are a function; which of them are concepts is none."""
+        """Settings that the nouns of captions depend on, without those that choose concepts among them."""
         return {"name": self.name}
