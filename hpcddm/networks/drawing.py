@@ -1,25 +1,60 @@
-"""Samples of a finished run outside any stage, for Python and the verb sample."""
+"""Samples of a run: those that a unit of a stage draws, and those of a finished run, for Python and the verb sample."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int, Integer, UInt8
+from jaxtyping import Float64, Int, Integer, UInt8
+from torch import Tensor
 
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.catalog import Catalog, open_catalog
+from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import TarReader
-from hpcddm.devices import current_device
+from hpcddm.devices import current_device, own_device
+from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
+from hpcddm.networks import loading
 from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.ranges import HELDOUT
+from hpcddm.pipeline.snapshots import chosen as chosen_weights
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
+
+
+class UnitDrawing:
+    """Draws samples in a unit of a stage, by the networks that the unit reads, with conditions of held-out images."""
+
+    def __init__(self, settings: Experiment, unit: Unit) -> None:
+        self._settings = settings
+        self.device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
+        weights = chosen_weights(settings)
+        self.ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, self.device, weights)
+        self.space, self.condition = space_of(settings.data, unit.input), conditions.build(settings.data, unit.input)
+        self.reader = sample_lists.reader(unit, HELDOUT)
+
+    def conditions_and_clusters(self, shown: Numbers) -> tuple[Condition, Int[Tensor, " n"]]:
+        """Read conditions and clusters of held-out images, onto the device of the networks."""
+        return self.condition.of(self.reader, shown).to(self.device), self.reader.clusters(shown).to(self.device)
+
+    def draw(
+        self, arm: str, rows: range, shown: Numbers
+    ) -> tuple[UInt8[np.ndarray, "n h w c"], Float64[Tensor, "steps k"]]:
+        """Draw images, and return the usage of the experts in every step: their weights, summed over the images.
+
+        rows: numbers of the samples, which with the experiment's seed determine their noise, the same in every arm.
+        shown: held-out images that have the conditions and, for the oracle, the clusters.
+        """
+        settings, (asked, clusters) = self._settings, self.conditions_and_clusters(shown)
+        field = self.ensemble.field(arm, settings.evaluate, clusters)
+        x = sample(field, settings.seed, rows, asked, self.space, settings.evaluate)
+        return self.space.to_images(x), torch.stack(field.usage).double()
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,14 @@ from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import FeaturePartition, read_arrays
 from hpcddm.concepts.choosing import Choice
-from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
-from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.ensemble import alignment
 from hpcddm.ensemble.alignment import LevelErrors, Recorded
-from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
-from hpcddm.networks import loading
+from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.inputs import x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import Work, Workload
@@ -30,10 +27,8 @@ from hpcddm.pipeline.concept_counts import CHOSEN_FILE
 from hpcddm.pipeline.evaluate import strategy_labels
 from hpcddm.pipeline.keys import CLUSTER, CONCEPT_COUNTS
 from hpcddm.pipeline.ranges import HELDOUT
-from hpcddm.pipeline.snapshots import chosen as chosen_weights
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.spaces.base import space_of
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Times of the linear path at which every expert is asked about noisy held-out images."""
@@ -45,20 +40,19 @@ IMAGES_AT_ONCE = 64
 def run(settings: Experiment, unit: Unit) -> Result:
     """Measure errors, disagreement and distances."""
     choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
-    device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-    ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device, chosen_weights(settings))
+    drawing = UnitDrawing(settings, unit)
     numbers = np.unique([number for concept in choice.chosen for number in concept.real[:REAL_OF_CONCEPT]])[:MOST_REAL]
-    if not len(numbers) or None in ensemble.experts:
+    if not len(numbers) or None in drawing.ensemble.experts:
         reason = "no concept is scored" if not len(numbers) else "not all experts are there"
         atomic.write_json(unit.folder / ALIGNMENT_FILE, {"left_out": reason})
         return Result([ALIGNMENT_FILE], {"left_out": reason})
-    measured, of_image = _errors(settings, unit, ensemble, numbers, device)
+    measured, of_image = _errors(settings, unit, drawing, numbers)
     disagreement = {
         str(concept.concept): float(np.mean([of_image[number] for number in concept.real if number in of_image]))
         for concept in choice.chosen
         if any(number in of_image for number in concept.real)
     }
-    distances = _distances(settings, unit, ensemble, device)
+    distances = _distances(settings, unit, drawing)
     content = {"levels": LEVELS, "errors": measured, "disagreement": disagreement, **distances}
     atomic.write_json(unit.folder / ALIGNMENT_FILE, content)
     return Result([ALIGNMENT_FILE], {"images": len(numbers), "samples": DRAWN})
@@ -73,13 +67,13 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 def _errors(
-    settings: Experiment, unit: Unit, ensemble: Ensemble, numbers: np.ndarray, device: torch.device
+    settings: Experiment, unit: Unit, drawing: UnitDrawing, numbers: np.ndarray
 ) -> tuple[dict[str, list[float]], dict[int, float]]:
     """Return errors by level, and the mean disagreement of all levels by held-out image."""
-    reader, space = samples.reader(unit, HELDOUT), space_of(settings.data, unit.input)
-    read, condition = x0_of(settings, unit, HELDOUT, reader, space), conditions.build(settings.data, unit.input)
-    field = ensemble.field("full", settings.evaluate)
-    experts = [expert for expert in ensemble.experts if expert is not None]
+    space, device = drawing.space, drawing.device
+    read = x0_of(settings, unit, HELDOUT, drawing.reader, space)
+    field = drawing.ensemble.field("full", settings.evaluate)
+    experts = [expert for expert in drawing.ensemble.experts if expert is not None]
     measured: dict[str, list[float]] = {}
     total = np.zeros(len(numbers))
     for done, level in enumerate(LEVELS):
@@ -87,7 +81,7 @@ def _errors(
         parts = []
         for block in blocks_of(numbers, IMAGES_AT_ONCE):
             unit.stop_if_requested()
-            x0, asked = read(block).to(device), condition.of(reader, block).to(device)
+            x0, asked = read(block).to(device), drawing.condition.of(drawing.reader, block).to(device)
             noise = draws.gaussian(settings.seed, f"alignment/{level:g}", block.tolist(), space.shape).to(device)
             parts.append(alignment.level_errors(experts, field, x0, noise, asked, level))
         joined = LevelErrors(*(torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])))
@@ -97,21 +91,20 @@ def _errors(
     return measured, dict(zip(numbers.tolist(), total.tolist(), strict=True))
 
 
-def _distances(settings: Experiment, unit: Unit, ensemble: Ensemble, device: torch.device) -> dict[str, Any]:
+def _distances(settings: Experiment, unit: Unit, drawing: UnitDrawing) -> dict[str, Any]:
     """Follow samples of every strategy, and compare their estimates of x0 with the clusters; or say why not."""
     distances_of = _distances_of(settings, unit)
     if distances_of is None:
         return {"distances": None, "reason": "the partition compares no features of images"}
-    evaluate, space = settings.evaluate, space_of(settings.data, unit.input)
-    reader, condition = samples.reader(unit, HELDOUT), conditions.build(settings.data, unit.input)
+    evaluate, space = settings.evaluate, drawing.space
     shown = samples.evaluated(unit, settings)[:DRAWN]
-    asked, clusters = condition.of(reader, shown).to(device), reader.clusters(shown).to(device)
+    asked, clusters = drawing.conditions_and_clusters(shown)
     arms: dict[str, dict[str, list[float]]] = {}
     labels = strategy_labels(settings)
     for number, arm in enumerate(labels):
         unit.stop_if_requested()
         unit.heartbeat.beat(len(LEVELS) + number, len(LEVELS) + len(labels))
-        recorded = Recorded(ensemble.field(arm, evaluate, clusters))
+        recorded = Recorded(drawing.ensemble.field(arm, evaluate, clusters))
         sample(recorded, settings.seed, range(len(shown)), asked, space, evaluate)
         for estimate, weights in zip(recorded.estimates, recorded.weights, strict=True):
             distances = torch.from_numpy(distances_of(space.to_images(space.finish(estimate))))

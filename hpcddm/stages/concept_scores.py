@@ -13,15 +13,13 @@ from hpcddm.concepts import inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.ruler import Images, Nearest, Ruler
 from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM, Score, stands_out
-from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
-from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
-from hpcddm.ensemble.sampler import sample
 from hpcddm.networks import loading, measuring
+from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE
 from hpcddm.pipeline.concept_scores import (
@@ -37,11 +35,9 @@ from hpcddm.pipeline.concept_scores import (
 )
 from hpcddm.pipeline.keys import CONCEPT_COUNTS, EXTRACTOR
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.pipeline.snapshots import chosen as chosen_weights
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.spaces.base import space_of
 
 MOST_COMPARED = 1 << 16
 """Training images, at most, among which the nearest of a sample is looked for."""
@@ -53,8 +49,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     part, parts = part_of_unit(settings, unit.key)
     own = choice.chosen[len(choice.chosen) * part // parts : len(choice.chosen) * (part + 1) // parts]
     arms, missing = scored_arms(settings), missing_experts(settings, unit.inputs)
-    device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-    drawing, scoring = Drawing(settings, unit, device), Scoring(settings, unit, device, choice.others)
+    drawing = UnitDrawing(settings, unit)
+    scoring = Scoring(settings, unit, drawing.device, choice.others)
     rows: list[Score] = []
     with atomic.replacing(unit.folder / PICTURES_FILE, durable=False) as staged, h5py.File(staged, "w") as pictures:
         for number, concept in enumerate(own):
@@ -69,7 +65,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
                 model = scoring.home_of(concept) if arm == HOME_ARM else arm
                 if model is None or f"train/{model}" in missing:
                     continue
-                images, usage = drawing.draw(concept, model)
+                images, usage = _drawn(settings, drawing, concept, model)
                 rows.append(scoring.of_samples(concept, arm, images, real, usage))
                 pictures.create_dataset(f"{model}/{concept.concept}", data=images[:SHOWN])
             unit.heartbeat.beat(number + 1, len(own))
@@ -89,34 +85,22 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [*workload.sampling(arms, images, concepts.samples), *of_one, *decoding]
 
 
-class Drawing:
-    """Draws samples of a concept: with the conditions of held-out images that have it, in turn."""
+def _drawn(settings: Experiment, drawing: UnitDrawing, concept: Chosen, arm: str) -> tuple[Images, np.ndarray | None]:
+    """Draw samples of a concept with the conditions of held-out images that have it, in turn.
 
-    def __init__(self, settings: Experiment, unit: Unit, device: torch.device) -> None:
-        self._settings, self._device = settings, device
-        folder_of, choice = unit.run.unit, chosen_weights(settings)
-        self._ensemble = loading.load_ensemble(settings, folder_of, unit.inputs, device, choice)
-        self._space, self._condition = space_of(settings.data, unit.input), conditions.build(settings.data, unit.input)
-        self.reader = samples.reader(unit, HELDOUT)
-
-    def draw(self, concept: Chosen, arm: str) -> tuple[Images, np.ndarray | None]:
-        """Draw its images; return the weight of every expert, too, over samples and steps; None for one model alone.
-
-        The noise of a sample follows from its number, so that it is the same in all arms, and in runs of one seed.
-        """
-        settings, count = self._settings, self._settings.concept_settings.samples
-        first, shown = concept.concept * count, np.resize(concept.real, count)
-        drawn, usages = [], []
-        for block in blocks_of(range(count), settings.evaluate.batch):
-            own = shown[block.start : block.stop]
-            asked, clusters = self._condition.of(self.reader, own), self.reader.clusters(own)
-            field = self._ensemble.field(arm, settings.evaluate, clusters.to(self._device))
-            rows = range(first + block.start, first + block.stop)
-            x = sample(field, settings.seed, rows, asked.to(self._device), self._space, settings.evaluate)
-            drawn.append(self._space.to_images(x))
-            usages.append(torch.stack(field.usage).double().mean(0).cpu().numpy())
-        usage = np.sum(usages, axis=0) / count
-        return np.concatenate(drawn), usage if len(usage) == settings.cluster.experts > 1 else None
+    Return the weight of every expert, too, over samples and steps; None for one model alone. The noise of a sample
+    follows from its number, so that it is the same in all arms, and in runs of one seed.
+    """
+    count = settings.concept_settings.samples
+    first, shown = concept.concept * count, np.resize(concept.real, count)
+    drawn, usages = [], []
+    for block in blocks_of(range(count), settings.evaluate.batch):
+        rows = range(first + block.start, first + block.stop)
+        images, usage = drawing.draw(arm, rows, shown[block.start : block.stop])
+        drawn.append(images)
+        usages.append(usage.mean(0).cpu().numpy())
+    of_all = np.sum(usages, axis=0) / count
+    return np.concatenate(drawn), of_all if len(of_all) == settings.cluster.experts > 1 else None
 
 
 class Scoring:

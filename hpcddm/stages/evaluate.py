@@ -6,26 +6,22 @@ import h5py
 import numpy as np
 import torch
 
-from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import samples
-from hpcddm.devices import own_device
-from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.sampler import sample
 from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.base import Classifier
 from hpcddm.networks import loading, measuring
+from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.measuring import measuring_keys
-from hpcddm.pipeline.snapshots import chosen
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.spaces.base import Space, space_of
+from hpcddm.spaces.base import Space
 from hpcddm.spaces.settings import SpaceSettings
 
 
@@ -35,14 +31,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     Image i has the condition of the i-th image of the evaluation set and, for the oracle, its cluster.
     """
     start, stop = evaluate_range(unit.key)
-    device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-    ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device, chosen(settings))
-    space, pixels = space_of(settings.data, unit.input), measuring.pixels(settings)
+    drawing, pixels = UnitDrawing(settings, unit), measuring.pixels(settings)
     measuring_networks = [
-        loading.load_measuring_network(settings, key, unit.run.unit, device) for key in measuring_keys(settings)
+        loading.load_measuring_network(settings, key, unit.run.unit, drawing.device) for key in measuring_keys(settings)
     ]
-    condition = conditions.build(settings.data, unit.input)
-    real = {split: samples.reader(unit, split) for split in (REFERENCE, REAL)}
+    real = {REFERENCE: drawing.reader, REAL: samples.reader(unit, REAL)}
     numbers = {split: samples.evaluated(unit, settings, split) for split in real}
     has_classes = settings.data.num_classes is not None
     labels = real[REFERENCE].labels(numbers[REFERENCE][start:stop]).numpy() if has_classes else NO_LABELS
@@ -56,10 +49,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
             if name in real:
                 images = real[name].images(numbers[name][rows])
             else:
-                shown = numbers[REFERENCE][rows]
-                asked, clusters = condition.of(real[REFERENCE], shown), real[REFERENCE].clusters(shown)
-                drawn = _draw(settings, ensemble, space, name, rows, asked.to(device), clusters.to(device), arm)
-                images = space.to_images(drawn)
+                images, usage = drawing.draw(name, rows, numbers[REFERENCE][rows])
+                arm.use(usage)
             arm.add(images, pixels, *measuring_networks)
     unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:
@@ -102,6 +93,11 @@ class Arm:
         self.features.append(extractor.features(tensor).cpu().numpy())
         self.named.append(NO_LABELS if classifier is None else classifier(tensor).argmax(1).cpu().numpy())
 
+    def use(self, usage: torch.Tensor) -> None:
+        """Add the usage of the experts for some images, (steps, K)."""
+        used = usage.cpu().numpy()
+        self.usage = used if self.usage is None else self.usage + used
+
     def write(self, group: h5py.Group, labels: np.ndarray) -> None:
         """Store the images and what the metrics need of them; labels: asked for, (N,), empty without classes."""
         features, named = np.concatenate(self.features), np.concatenate(self.named)
@@ -111,25 +107,3 @@ class Arm:
             group.create_dataset(name, data=values)
         if self.usage is not None:
             group.create_dataset("usage", data=self.usage)
-
-
-def _draw(
-    settings: Experiment,
-    ensemble: Ensemble,
-    space: Space[SpaceSettings],
-    name: str,
-    rows: range,
-    asked: torch.Tensor,
-    clusters: torch.Tensor,
-    arm: Arm,
-) -> torch.Tensor:
-    """Sample x of one batch; the oracle follows `clusters`, those of the held-out images at the same places.
-
-    asked: conditions of the samples, on the device of the networks.
-    """
-    evaluate = settings.evaluate
-    field = ensemble.field(name, evaluate, clusters)
-    drawn = sample(field, settings.seed, rows, asked, space, evaluate)
-    used = torch.stack(field.usage).double().cpu().numpy()
-    arm.usage = used if arm.usage is None else arm.usage + used
-    return drawn

@@ -7,18 +7,16 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment
 from hpcddm.data import samples as sample_lists
-from hpcddm.devices import own_device
 from hpcddm.ensemble.diagnostics import diagnose
-from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
-from hpcddm.networks import loading, nfe
+from hpcddm.networks import nfe
+from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, SHOWN_FILE
@@ -28,7 +26,7 @@ from hpcddm.pipeline.keys import CLASSIFIER, CONCEPTS, EXTRACTOR, INSPECT, MONOL
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
-from hpcddm.pipeline.snapshots import chosen, trained_to
+from hpcddm.pipeline.snapshots import trained_to
 from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
@@ -37,7 +35,6 @@ from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import CURVE, WEIGHTS
 
 ENSEMBLE = "ensemble"
@@ -255,15 +252,10 @@ class Shown:
 
     def __init__(self, settings: Experiment, unit: Unit):
         self.settings, self.unit = settings, unit
-        data = settings.data
-        device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-        self.ensemble: Ensemble = loading.load_ensemble(settings, unit.run.unit, unit.inputs, device, chosen(settings))
-        self.rows = _gallery(settings)
+        self.rows, drawing = _gallery(settings), UnitDrawing(settings, unit)
+        self.ensemble, self.space = drawing.ensemble, drawing.space
         shown = sample_lists.evaluated(unit, settings)[self.rows]
-        reference = sample_lists.reader(unit, REFERENCE)
-        self.condition = conditions.build(data, unit.input).of(reference, shown).to(device)
-        self.clusters = reference.clusters(shown).to(device)
-        self.space = space_of(data, unit.input)
+        self.condition, self.clusters = drawing.conditions_and_clusters(shown)
         self.arms = arm_names(settings)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
