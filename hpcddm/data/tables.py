@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
@@ -104,7 +104,7 @@ class Table:
 
     def _keyed(self, names: Sequence[str]) -> Iterator[tuple[str, Row]]:
         """Yield key and values of every row; raises `UserError` naming a row whose key is no text."""
-        for file, number, (key, *values) in self._rows([self._key, *names]):
+        for file, number, (key, *values) in self._rows(names):
             if not isinstance(key, str):
                 unit = self._format.unit
                 raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is no text, as a key is")
@@ -113,7 +113,7 @@ class Table:
     def _numeric(self, names: Sequence[str]) -> set[str]:
         """Return the columns of texts that are all numbers, in all files: all units see the same kinds."""
         numeric = dict(enumerate(names))
-        for _, _, cells in self._rows(names):
+        for _, _, (_, *cells) in self._rows(names):
             for place in list(numeric):
                 try:
                     _number(str(cells[place] or 0))
@@ -122,9 +122,10 @@ class Table:
         return set(numeric.values())
 
     def _rows(self, names: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of all files: key and values of some columns."""
         for file in self._files:
             with _readable(file):
-                for number, values in self._format.rows(file, names):
+                for number, values in self._format.rows(file, [self._key, *names]):
                     yield Row(file, number, values)
 
 
@@ -179,21 +180,43 @@ def _number(text: str) -> int | float:
 
 
 def _csv_names(path: Path) -> list[str]:
-    # Some programs begin a file with a mark.
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        return next(csv.reader(file), [])
+    with _csv_file(path) as file:
+        return _csv_header(csv.reader(file))
 
 
 def _csv_rows(path: Path, names: Sequence[str]) -> Rows:
-    with open(path, newline="", encoding="utf-8-sig") as file:
+    with _csv_file(path) as file:
         reader = csv.reader(file)
-        header = next(reader, [])
+        header = _csv_header(reader)
         _check_columns(names, header)
         places = [header.index(name) for name in names]
         for cells in filter(None, reader):
             if len(cells) != len(header):
                 raise ValueError(f"line {reader.line_num}: {len(cells)} cells, where {len(header)} columns are named")
-            yield reader.line_num, [cells[place] for place in places]
+            key, *values = (cells[place] for place in places)
+            _check_utf8(values, reader.line_num)
+            yield reader.line_num, [key, *values]
+
+
+def _csv_file(path: Path) -> TextIO:
+    # Keys need not be UTF-8, as names in a tar need not; some programs begin a file with a mark.
+    return open(path, newline="", encoding="utf-8-sig", errors="surrogateescape")
+
+
+def _csv_header(reader: Iterator[list[str]]) -> list[str]:
+    header = next(reader, [])
+    _check_utf8(header, 1)
+    return header
+
+
+def _check_utf8(cells: Iterable[str], line: int) -> None:
+    """Raise ValueError for a cell whose bytes are no UTF-8."""
+    for cell in cells:
+        if not cell.isascii():
+            try:
+                cell.encode(errors="surrogateescape").decode()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"line {line}: {error}") from None
 
 
 def _json_names(path: Path) -> list[str]:
@@ -268,7 +291,10 @@ def _check_columns(names: Iterable[str], there: Iterable[str]) -> None:
 
 
 class Format(NamedTuple):
-    """A kind of file: what an error counts, if values have types or are all text, how names and rows are read."""
+    """A kind of file: what an error counts, if values have types or are all text, how names and rows are read.
+
+    rows: of a file and the names of columns, the first of them that of the keys.
+    """
 
     unit: str
     has_types: bool

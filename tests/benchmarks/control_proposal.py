@@ -40,9 +40,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     run, generator = hpcddm.open(options.run), np.random.default_rng(options.seed)
-    with open(RunDir(options.run).unit(CONCEPTS) / PROPOSAL_FILE, newline="") as file:
+    # As in the proposal, keys need not be UTF-8.
+    with open(RunDir(options.run).unit(CONCEPTS) / PROPOSAL_FILE, newline="", errors="surrogateescape") as file:
         proposal = {row["key"]: int(row["cluster"]) for row in csv.DictReader(file)}
-    with open(options.file, "x", newline="") as file:
+    with open(options.file, "x", newline="", errors="surrogateescape") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["key", "cluster"])
         for split in SPLITS:

@@ -181,6 +181,19 @@ def test_a_mark_empty_lines_and_lines_in_cells_are_read(tmp_path):
     assert Table(tmp_path / "t.jsonl").texts("caption", ["b", "a"]) == [None, "x"]
 
 
+def test_keys_of_a_csv_file_need_not_be_utf_8_and_what_is_not_asked_for_may_be_anything(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"key,a,b\nx\xe9,1,\xff\n\xc3\xa9,2,\xff\n")
+    keys = ["\u00e9", "x\udce9"]
+    assert Table(path).columns(["a"], keys) == {"a": [2, 1]} and Table(path).texts("a", keys) == ["2", "1"]
+    assert list(Table(path).numbers("a", 3)) == [("x\udce9", 1), ("\u00e9", 2)]
+    for read in (Table(path).columns, lambda names, keys: Table(path).texts(names[0], keys)):
+        with pytest.raises(UserError, match="t.csv: no readable table .line 2: .*can't decode byte 0xff"):
+            read(["b"], [])
+    with pytest.raises(UserError, match="t.csv: no readable table .line 2: .*can't decode byte 0xff"):
+        list(Table(path).numbers("b", 3))
+
+
 WRONG = {
     "no column": ("t.csv", b"key,b\nx,1\n", "no readable table .no column a; there are: key, b."),
     "no key": ("t.csv", b"file,a\nx,1\n", "no readable table .no column key; there are: file, a."),
@@ -188,6 +201,7 @@ WRONG = {
     "short row": ("t.csv", b"key,a\nx,1\ny\n", "no readable table .line 3: 1 cells, where 2 columns are named"),
     "twice": ("t.csv", b"key,a\nx,1\n\nx,2\n", "line 4: x stands in line 2, too; remove one"),
     "invalid UTF-8": ("t.csv", b"key,a\nx,\xff\n", "no readable table .*can't decode byte 0xff"),
+    "invalid UTF-8 in a name": ("t.csv", b"key,a,\xff\nx,1,2\n", "no readable table .line 1: .*can't decode byte 0xff"),
     "a very long cell": ("t.csv", b"key,a\nx," + b"y" * 200_000, "no readable table .field larger than field limit"),
     "no column in any row": ("t.jsonl", b'{"key": "x"}\n{"key": "y", "b": 1}\n', ".no column a; there are: key, b."),
     "no JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n{"key"\n', "no readable table .line 2: "),

@@ -2,16 +2,23 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from hpcddm import plugins
+from hpcddm.clusterings.base import Clustering
+from hpcddm.concepts.advice import Advice
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.config import ClusterSettings
 from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
+from hpcddm.schema import validate
+from hpcddm.stages import concepts
 from hpcddm.stages.concept_tags import largest
 from tests import pictures
 from tests.stages.routes import Bench
@@ -99,3 +106,33 @@ def test_equal_scores_keep_the_order_of_the_concepts():
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :7]
     assert (concepts == expected).all() and (kept == np.take_along_axis(scores, expected, 1)).all()
     assert largest(scores[:, :3], 7)[0].shape == (50, 3)
+
+
+class OddKeys:
+    """Keys of samples, which end in a byte that is no UTF-8, as names of files may; both column and samples."""
+
+    def __init__(self, column):
+        self.column = column
+
+    def gather(self, numbers):
+        return [f"{key}\udce9" for key in self.column.gather(numbers)]
+
+    keys = gather
+
+
+def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benches, monkeypatch):
+    bench, texts = benches[3], Catalog.texts
+    unit = replace(bench.unit("concept_counts/all"), key="concepts/all")
+    unit.folder.mkdir(parents=True)
+    monkeypatch.setattr(Catalog, "texts", lambda catalog, name: OddKeys(texts(catalog, name)))
+    concepts._propose(bench.settings, unit, [], Advice([], [], []))
+    table = {"file": str(unit.folder / "proposal.csv")}
+    experts = bench.settings.cluster.experts
+    made = validate(ClusterSettings, {"experts": experts, "clustering": {"name": "file", "table": table}}, "test")
+    clustering = plugins.create(Clustering, made.clustering)
+    for split in ("train", "heldout"):
+        catalog = open_catalog(bench.run, split)
+        numbers = range(len(catalog))
+        partition = clustering.fit(catalog.texts("key"), numbers, experts, 0, None)
+        assigned = partition.assign(catalog.texts("key"), numbers)
+        assert np.array_equal(assigned, samples.clusters(catalog).gather(numbers))
