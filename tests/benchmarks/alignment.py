@@ -1,0 +1,50 @@
+"""Tell if alignment names the strategy that wins: python -m tests.benchmarks.alignment RUN ...
+
+Of every strategy of a run: distance of the estimated x0 to the clusters of the experts that are asked, over that to
+all clusters, the mean over the steps (arXiv 2602.02685), beside FD and KID of its samples by the run's extractor.
+Spearman's rho of distance and quality is 1 where the nearest strategy is the best; the runs need complete reports.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from hpcddm.concepts.jackknife import rank_correlation
+from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
+from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, REPORT
+from hpcddm.pipeline.report import METRICS
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+
+QUALITIES = {"fd": "FD", "kid": "KID"}
+
+
+def ratios(distances: dict[str, dict[str, list[float]]]) -> dict[str, float]:
+    """Divide the distance to the clusters that are asked by that to all, by strategy."""
+    return {arm: float(np.mean(own["asked"]) / np.mean(own["every"])) for arm, own in distances.items()}
+
+
+def main() -> None:
+    """Print a row of every run and strategy, and the rank correlations of each run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    print("| run | strategy | distance | FD | KID |\n| --- | --- | --- | --- | --- |")
+    said = []
+    for root in parser.parse_args().runs:
+        run = RunDir(root)
+        measured = (atomic.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
+        near = ratios((atomic.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {})["distances"])
+        for arm, ratio in near.items():
+            print(f"| {root.name} | {arm} | {ratio:.3f} | {measured[arm]['fd']:.2f} | {measured[arm]['kid']:.2f} |")
+        rho = {
+            title: rank_correlation(np.array([*near.values()]), np.array([measured[arm][key] for arm in near]))
+            for key, title in QUALITIES.items()
+        }
+        named = ", ".join(f"{title} {value:+.2f}" for title, value in rho.items() if value is not None)
+        said.append(f"{root.name}: Spearman's rho of distance and {named}, over {len(near)} strategies")
+    print("\n".join(["", *said]))
+
+
+if __name__ == "__main__":
+    main()
