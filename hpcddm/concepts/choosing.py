@@ -28,6 +28,8 @@ class Chosen:
     """Places of those among the others of the choice that have it."""
     seen: list[int]
     """Training samples that have it, some at random."""
+    named: list[list[int]]
+    """Places in the choice of all chosen concepts that each of the real samples has."""
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,23 @@ def _choice(
     """Choose the real images of each concept that is scored, and those that tell its score by chance."""
     own = settings.concept_settings
     others = np.sort(draws.chosen(own.seed, "concepts/others", heldout, OTHERS))
-    chosen = []
+    chosen, named = [], _named(pairs, [*bin_of])
     for concept, own_bin in bin_of.items():
         having, trained = (numbers[concepts == concept] for numbers, concepts in (pairs, seen))
         real = having[draws.chosen(own.seed, f"concepts/real/{concept}", len(having), own.most_real)]
         shown = trained[draws.chosen(own.seed, f"concepts/seen/{concept}", len(trained), own.samples)]
         places = np.flatnonzero(np.isin(others, having)).tolist()
         count = min(int(different[concept]), len(real))
-        chosen.append(Chosen(concept, own_bin, real.tolist(), count, places, shown.tolist()))
+        names = [named[number] for number in real.tolist()]
+        chosen.append(Chosen(concept, own_bin, real.tolist(), count, places, shown.tolist(), names))
     return Choice(others.tolist(), chosen)
+
+
+def _named(pairs: SamplesWithConcepts, chosen: list[int]) -> dict[int, list[int]]:
+    """Return the places of the chosen concepts that samples have, by sample."""
+    numbers, concepts = pairs
+    places, named = {concept: place for place, concept in enumerate(chosen)}, dict[int, list[int]]()
+    wanted = np.isin(concepts, chosen)
+    for number, concept in zip(numbers[wanted].tolist(), concepts[wanted].tolist(), strict=True):
+        named.setdefault(number, []).append(places[concept])
+    return named

@@ -7,12 +7,13 @@ from functools import cached_property
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Bool
 
 from hpcddm import plugins
 from hpcddm.concepts import inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.ruler import Images, Nearest, Ruler
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM, Score, stands_out
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM, Score, ScoresOfOthers, stands_out
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
@@ -50,7 +51,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     own = choice.chosen[len(choice.chosen) * part // parts : len(choice.chosen) * (part + 1) // parts]
     arms, missing = scored_arms(settings), missing_experts(settings, unit.inputs)
     drawing = UnitDrawing(settings, unit)
-    scoring = Scoring(settings, unit, drawing.device, choice.others)
+    scoring = Scoring(settings, unit, drawing.device, choice)
     rows: list[Score] = []
     with atomic.replacing(unit.folder / PICTURES_FILE, durable=False) as staged, h5py.File(staged, "w") as pictures:
         for number, concept in enumerate(own):
@@ -69,7 +70,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
                 rows.append(scoring.of_samples(concept, arm, images, real, usage))
                 pictures.create_dataset(f"{model}/{concept.concept}", data=images[:SHOWN])
             unit.heartbeat.beat(number + 1, len(own))
-    atomic.write_json(unit.folder / SCORES_FILE, {"scores": [row.as_json() for row in rows]})
+    content = {"scores": [row.as_json() for row in rows], "of_others": scoring.of_others.as_json()}
+    atomic.write_json(unit.folder / SCORES_FILE, content)
     return Result([SCORES_FILE, PICTURES_FILE], {"concepts": len(own), "arms": arms, "missing_experts": missing})
 
 
@@ -106,8 +108,8 @@ def _drawn(settings: Experiment, drawing: UnitDrawing, concept: Chosen, arm: str
 class Scoring:
     """Scores images of a concept."""
 
-    def __init__(self, settings: Experiment, unit: Unit, device: torch.device, others: list[int]) -> None:
-        self._settings, self._others = settings, others
+    def __init__(self, settings: Experiment, unit: Unit, device: torch.device, choice: Choice) -> None:
+        self._settings, self._choice, self.of_others = settings, choice, ScoresOfOthers()
         self._homes = inputs.homes(settings, unit)
         extractor, pixels = (
             loading.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
@@ -127,7 +129,7 @@ class Scoring:
 
     @cached_property
     def _scores_of_others(self) -> np.ndarray:
-        return self._ruler.tagger.scores(self._reader.images(self._others))
+        return self._ruler.tagger.scores(self._reader.images(self._choice.others))
 
     def of_real(self, concept: Chosen, real: Images) -> Iterator[Score]:
         """Score held-out images with the concept, then held-out images without it, then training images with it."""
@@ -144,12 +146,21 @@ class Scoring:
         return None if home is None else f"expert-{home:02d}"
 
     def of_samples(self, concept: Chosen, arm: str, images: Images, real: Images, usage: np.ndarray | None) -> Score:
-        """Score samples; of an expert alone only by the tagger, without diversity and distances."""
-        scored = self._ruler.score(images, concept.concept, arm)
+        """Score samples, for the other concepts, too; of an expert alone only by the tagger."""
+        scores = self._ruler.tagger.scores(images)
+        self.of_others.add(arm, scores[:, [own.concept for own in self._choice.chosen]], self._named(concept, images))
+        scored = self._ruler.scored(scores, concept.concept, arm)
         home = self._homes[concept.concept]
         if usage is not None and home is not None:
             scored = replace(scored, home_usage=float(usage[home]))
         return self._ruler.detailed(scored, images, real) if arm in whole_arms(self._settings) else scored
+
+    def _named(self, concept: Chosen, images: Images) -> Bool[np.ndarray, "n c"]:
+        """Return which of the chosen concepts the caption of each sample names."""
+        named = np.zeros((len(images), len(self._choice.chosen)), dtype=bool)
+        for place in range(len(images)):
+            named[place, concept.named[place % len(concept.named)]] = True
+        return named
 
 
 def _nearest(settings: Experiment, unit: Unit) -> Nearest:

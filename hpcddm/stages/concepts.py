@@ -1,7 +1,7 @@
 """Stage concepts: the table of all concepts, fits of quality to frequency, advice, and a page about them."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
 from hpcddm.concepts.choosing import Choice
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
-from hpcddm.concepts.scores import Score, by_concept
+from hpcddm.concepts.scores import Score, ScoresOfOthers, by_concept
 from hpcddm.concepts.table import Row
 from hpcddm.config import Experiment
 from hpcddm.data import samples
@@ -36,7 +36,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Merge counts and scores, fit, and advise."""
     kind, arm = settings.concept_settings.frequency, concept_strategies(settings)[0]
     counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
-    rows = table.rows(inputs.vocabulary(unit), counts, kind, by_concept(_scores(unit)), _captions(unit))
+    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
+    scores = by_concept(_scores(unit, choice))
+    rows = table.rows(inputs.vocabulary(unit), counts, kind, scores, _captions(unit, choice))
     dense = MONOLITH_ARM if settings.monolith.enabled else None
     advice = advise(rows, counts.samples.tolist(), arm, dense)
     content = {
@@ -82,19 +84,22 @@ def _show(unit: Unit, facts: ConceptFacts) -> None:
     concepts_page.write(facts, shown, unit.folder / PAGE)
 
 
-def _scores(unit: Unit) -> Iterator[Score]:
+def _scores(unit: Unit, choice: Choice) -> Iterator[Score]:
     """Read the scores of all units, in the order of the concepts."""
-    for key in sorted(unit.inputs_of("concept_scores")):
-        content = atomic.read_json(unit.input(key, SCORES_FILE)) or {"scores": []}
-        yield from (Score(**entry) for entry in content["scores"])
+    keys = sorted(unit.inputs_of("concept_scores"))
+    contents: list[Mapping[str, Any]] = [atomic.read_json(unit.input(key, SCORES_FILE)) or {} for key in keys]
+    of_others = ScoresOfOthers()
+    for content in contents:
+        of_others.merge(content.get("of_others", {}))
+    scores = (Score(**entry) for content in contents for entry in content.get("scores", []))
+    return of_others.with_chance(scores, {own.concept: place for place, own in enumerate(choice.chosen)})
 
 
-def _captions(unit: Unit) -> dict[int, list[str]]:
+def _captions(unit: Unit, choice: Choice) -> dict[int, list[str]]:
     """Return hashes of the captions of the held-out images by which concepts are scored; nothing without captions."""
     catalog = samples.catalog(unit, HELDOUT)
     if not catalog.has(CAPTION):
         return {}
-    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
     texts = catalog.texts(CAPTION)
     return {
         concept.concept: [f"{hash_of(caption):016x}" for caption in texts.gather(np.array(concept.real))]

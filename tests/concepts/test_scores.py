@@ -12,7 +12,7 @@ from hpcddm.concepts.advice import advise, moved, worst
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.ruler import Nearest, Ruler
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, by_concept, relative
+from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, ScoresOfOthers, by_concept, relative
 from hpcddm.concepts.table import Row
 from hpcddm.concepts.taggers.base import Tagger
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
@@ -33,6 +33,30 @@ def test_a_relative_score_is_one_for_real_images_and_nothing_for_others():
     assert relative(known, "top-1") == pytest.approx(0.5)
     assert relative(known, REAL_ARM) == pytest.approx(1) and relative(known, OTHER_ARM) == pytest.approx(0)
     assert relative(known, "monolith") is None
+
+
+def test_chance_is_the_score_of_the_samples_of_other_concepts():
+    """Samples of every concept in two parts; the caption of the second sample names concept 7, too."""
+    everything, parts, generator = ScoresOfOthers(), [ScoresOfOthers(), ScoresOfOthers()], np.random.default_rng(0)
+    drawn = generator.random((4, 2), np.float32)
+    named = np.array([[True, False], [True, True], [False, True], [False, True]])
+    for place in range(4):
+        for target in (everything, parts[place % 2]):
+            target.add("top-1", drawn[[place]], named[[place]])
+    merged = ScoresOfOthers()
+    for part in parts:
+        merged.merge(json.loads(json.dumps(part.as_json())))
+    for of_others in (everything, merged):
+        rows = [*of_others.with_chance([*of_concept(5, 0.6), *of_concept(7, 0.4)], {5: 0, 7: 1})]
+        known = by_concept(rows)
+        assert known[5]["top-1"].chance == pytest.approx(drawn[2:, 0].mean(), rel=1e-6)
+        assert known[7]["top-1"].chance == pytest.approx(drawn[0, 1], rel=1e-6)
+        assert known[5][REAL_ARM].chance is None
+        assert relative(known[5], "top-1") == pytest.approx((0.6 - drawn[2:, 0].mean()) / 0.8, rel=1e-6)
+    alone = ScoresOfOthers()
+    alone.add("top-1", drawn[:1, :1], named[:1, :1])
+    only = by_concept(alone.with_chance(of_concept(5, 0.6), {5: 0}))[5]
+    assert only["top-1"].chance is None and relative(only, "top-1") == pytest.approx(0.5), "there is no other concept"
 
 
 def test_nothing_is_relative_to_real_images_that_do_not_stand_out():
