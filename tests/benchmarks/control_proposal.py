@@ -48,9 +48,9 @@ def main() -> None:
         writer.writerow(["key", "cluster"])
         for split in SPLITS:
             reader = run.data(split)
-            keys, clusters = (reader.column(name, range(len(reader))) for name in ("key", CLUSTER))
-            proposed = np.array([proposal[key] for key in keys])
-            moved = control(np.asarray(clusters).astype(np.int64), proposed, generator)
+            keys, stored = (reader.column(name, range(len(reader))) for name in ("key", CLUSTER))
+            clusters, proposed = np.asarray(stored).astype(np.int64), np.array([proposal[key] for key in keys])
+            moved = control(clusters, proposed, generator)
             writer.writerows(zip(keys, moved.tolist(), strict=True))
             print(f"{split}: {(moved != clusters).sum()} of {len(moved)} moved")
 
