@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hpcddm import plugins
-from hpcddm.clusterings.base import Clustering
+from hpcddm.clusterings.base import Clustering, Workspace
+from hpcddm.clusterings.samples import Samples
 from hpcddm.concepts.advice import Advice
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.vocabulary import Vocabulary
@@ -109,15 +110,13 @@ def test_equal_scores_keep_the_order_of_the_concepts():
 
 
 class OddKeys:
-    """Keys of samples, which end in a byte that is no UTF-8, as names of files may; both column and samples."""
+    """Keys of samples, which end in a byte that is no UTF-8, as names of files may."""
 
     def __init__(self, column):
         self.column = column
 
     def gather(self, numbers):
         return [f"{key}\udce9" for key in self.column.gather(numbers)]
-
-    keys = gather
 
 
 def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benches, monkeypatch):
@@ -133,6 +132,6 @@ def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benche
     for split in ("train", "heldout"):
         catalog = open_catalog(bench.run, split)
         numbers = range(len(catalog))
-        partition = clustering.fit(catalog.texts("key"), numbers, experts, 0, None)
-        assigned = partition.assign(catalog.texts("key"), numbers)
+        partition = clustering.fit(Samples(catalog), numbers, experts, 0, Workspace())
+        assigned = partition.assign(Samples(catalog), numbers)
         assert np.array_equal(assigned, samples.clusters(catalog).gather(numbers))
