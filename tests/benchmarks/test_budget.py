@@ -1,0 +1,220 @@
+"""The budget curve: planted curves are told for what they are, rows add up, all arms of a budget cost the same."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import yaml
+
+from hpcddm.errors import UserError
+from hpcddm.loading import stored_experiment, within_run
+from hpcddm.metrics.fd import frechet_distance
+from hpcddm.metrics.statistics import Statistics
+from hpcddm.networks import budgets
+from hpcddm.pipeline.keys import REPORT
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.trainings import expert_training, part_of, router_training
+from hpcddm.rundir import atomic
+from hpcddm.rundir.layout import RunDir
+from hpcddm.sweep.runs import identities, sweep_runs_of
+from hpcddm.sweep.settings import read_sweep
+from hpcddm.training import ema
+from tests.benchmarks import budget, budget_curve
+from tests.helpers import write_experiment, write_source
+
+BUDGETS = (30720, 61440, 122880, 245760)
+PARTS = 10
+
+
+def planted(level, slope, seeds=3, noise=0.0, between=0.0, seed=0, arms=("top-1",)):
+    """Rows whose log ratio is `level` at 86,889 images and changes by `slope` each time that the budget doubles.
+
+    noise: standard error of a point by its samples; between: deviation of a seed's whole curve.
+    """
+    draw, rows = np.random.default_rng(seed), []
+    middle = np.log2(BUDGETS).mean()
+    for number in range(seeds):
+        shift = draw.normal(0, between) if between else 0.0
+        for images in BUDGETS:
+            for arm in ("monolith", *arms):
+                parts = (
+                    draw.normal(0, noise * math.sqrt(PARTS), PARTS) if arm != "monolith" and noise else np.zeros(PARTS)
+                )
+                log_ratio = 0.0 if arm == "monolith" else level + shift + slope * (math.log2(images) - middle)
+                fd = 20 * math.exp(log_ratio + parts.mean())
+                without = 20 * np.exp(log_ratio + (parts.sum() - parts) / (PARTS - 1))
+                rows.append(row(number, images, arm, fd, without))
+    return rows
+
+
+def row(seed, images, arm, fd, without):
+    own = dict.fromkeys(budget.COLUMNS, "1") | {"sweep": "budget", "identity": f"{seed}/{images}", "arm": arm}
+    own |= {"seed": str(seed), "budget": str(images), "experts": "1" if arm == "monolith" else "4"}
+    return own | {"fd": repr(float(fd)), "fd_without": " ".join(f"{value:.9g}" for value in without)}
+
+
+def crossing(rows):
+    (curve,) = budget_curve.curves(rows)
+    return budget_curve.crossing(curve)
+
+
+def test_the_intervals_of_a_planted_crossing_hold_it():
+    held = decided = 0
+    for seed in range(60):
+        place = crossing(planted(0.02, -0.1, noise=0.01, between=0.01, seed=seed))
+        truth = 2 ** (np.log2(BUDGETS).mean() + 0.2)
+        low, high = place.undecided
+        held, decided = held + (low <= truth <= high), decided + (place.kind == "crosses")
+        if place.kind == "crosses":
+            assert low <= place.budget <= high and (place.begins, place.ends) == ("behind", "ahead")
+    assert held >= 54, "95 % of 60 are 57; fewer than 54 come by chance once in 40"
+    assert decided >= 30, "most of them are shown to cross"
+
+
+def test_a_curve_that_does_not_cross_is_said_not_to():
+    for level, kind in ((0.3, "behind"), (-0.3, "ahead")):
+        place = crossing(planted(level, -0.02, noise=0.01, between=0.005))
+        assert (place.kind, place.budget) == (kind, None) and str(place) == f"{kind} at all budgets"
+
+
+def test_no_crossing_is_claimed_of_a_curve_that_is_the_monoliths():
+    places = [crossing(planted(0.0, 0.0, noise=0.01, between=0.02, seed=seed)) for seed in range(40)]
+    assert sum(place.kind == "crosses" for place in places) <= 2
+    assert str(crossing(planted(0.0, 0.0, noise=0.01))).startswith("no crossing shown")
+
+
+def test_a_crossing_near_the_end_is_left_open():
+    place = crossing(planted(0.12, -0.08, noise=0.02, between=0.02))
+    assert place.kind == "undecided" and place.begins == "behind" and place.ends == "undecided"
+    assert str(place).startswith("no crossing shown: behind below ")
+
+
+def test_one_seed_has_the_interval_of_its_samples_alone():
+    one, three = (planted(0.0, -0.1, seeds=seeds, noise=0.01, between=0.1 * (seeds > 1)) for seeds in (1, 3))
+    widths = [np.ptp(np.log2(crossing(rows).undecided)) for rows in (one, three)]
+    assert crossing(one).kind == "crosses" and widths[0] < widths[1]
+
+
+def test_a_longer_seed_adds_its_budget_to_the_curve():
+    rows = planted(0.0, -0.1, noise=0.001)
+    longer = [row(0, 491520, arm, fd, [fd] * PARTS) for arm, fd in (("monolith", 20), ("top-1", 15))]
+    (curve,) = budget_curve.curves([*rows, *(one | {"sweep": "budget_longer"} for one in longer)])
+    assert curve.budgets[-1] == 491520 and np.isnan(curve.ratio[1:, -1]).all()
+    assert np.exp(curve.at_point(4)[0].value) == pytest.approx(0.75) and curve.at_point(4)[1] is None
+
+
+def test_two_rows_of_one_point_are_refused():
+    rows = planted(0.0, -0.1)
+    with pytest.raises(UserError, match="two rows; keep those of the frozen recipe"):
+        budget_curve.curves([*rows, rows[1] | {"identity": "other", "guidance": "2.0"}])
+
+
+def test_rows_of_several_machines_add_up_and_known_ones_stay(tmp_path):
+    file = tmp_path / "results" / "budget.csv"
+    rows = planted(0.0, -0.1, seeds=1)
+    numbered = [own | {"fd": float(own["fd"])} for own in rows]
+    assert budget.add(numbered[4:], file) == [] and budget.add(numbered[:4], file) == []
+    whole = file.read_bytes()
+    remarks = budget.add([numbered[0] | {"fd": 99.0, "instructions": "AVX2"}], file)
+    assert file.read_bytes() == whole and "FD 20.000 there (1), 99.000 now (AVX2)" in remarks[0]
+    read = [(int(own["experts"]), int(own["budget"])) for own in budget_curve.read(file).values()]
+    assert read == sorted(read) and len(read) == len(rows)
+    lines = whole.decode().splitlines()
+    file.write_text("\n".join([*lines, lines[-1]]) + "\n")
+    assert len(budget_curve.read(file)) == len(rows), "what a merge left twice counts once"
+
+
+def test_the_figure_and_the_tables_show_every_arm(tmp_path, capsys):
+    rows = planted(0.0, -0.1, noise=0.01, arms=("oracle", "top-2"))
+    for kind in ("svg", "pdf"):
+        files = [tmp_path / f"{number}.{kind}" for number in (1, 2)]
+        for file in files:
+            budget_curve.draw(budget_curve.curves(rows), file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+    budget_curve.table(rows)
+    budget_curve.fit(rows)
+    said = capsys.readouterr().out
+    assert "| 4 | top-2 | 30,720 |" in said and "K=4 oracle: behind, then ahead: crosses at" in said
+    with pytest.raises(UserError, match="run more atoms"):
+        budget_curve.draw([], tmp_path / "none.svg")
+
+
+def test_the_tuning_chooses_a_training_for_all_arms_and_guidance_for_each(capsys):
+    fds = {("0.001", "top-1", "1.0"): 10, ("0.001", "top-1", "2.0"): 9, ("0.001", "top-2", "1.0"): 20}
+    fds |= {("0.002", "top-1", "1.0"): 8, ("0.002", "top-1", "2.0"): 30, ("0.002", "top-2", "1.0"): 40}
+    budget_curve.choose(
+        row(0, 122880, arm, fd, [1])
+        | {"sweep": "budget_tuning", "learning_rate": rate, "guidance": scale, "batch": "16"}
+        for (rate, arm, scale), fd in fds.items()
+    )
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "K=4 rate 0.001, batch 16: FD 13.42 (geometric mean)"
+    assert said[2:] == ["K=4 top-1: guidance 2 (1: 10.00, 2: 9.00)", "K=4 top-2: guidance 1 (1: 20.00)"]
+
+
+def test_tenths_that_are_left_out_hold_as_many_of_each_class():
+    draw = np.random.default_rng(0)
+    samples, real = draw.normal(size=(2, 200, 3))
+    samples[np.arange(200) // 4 % 10 == 3] += 100
+    parts = budget.fd_without(samples, real, classes=4)
+    assert min(range(10), key=parts.__getitem__) == 3 and len(parts) == 10
+    own = np.arange(200) // 4 % 10 != 3
+    whole = [Statistics.from_features(values[own]) for values in (samples, real)]
+    assert parts[3] == frechet_distance(*whole)
+
+
+def test_all_arms_cost_the_same_at_every_budget():
+    costs, bought = {}, {}
+    for name in ("budget", "budget_longer", "budget_tuning"):
+        for experiment in read_sweep(name).experiments.values():
+            trained, experts = experiment.experts.training, experiment.cluster.experts
+            if experts == 1:
+                costs.setdefault(name, set()).add((trained.images,))
+                continue
+            routed = router_training(experiment)
+            numbers = [(routed.images, trained.images), *zip(routed.snapshots, trained.snapshots, strict=True)]
+            assert {router / images for router, images in numbers} == {0.25}
+            assert all(images % (trained.batch * experts) == 0 for _, images in numbers)
+            assert expert_training(experiment, 0).images * experts == trained.images
+            known = experts, trained.images
+            if known not in bought:
+                bought[known] = budgets.monolith_training(experiment)
+            costs.setdefault(name, set()).add((*bought[known].snapshots, bought[known].images))
+    assert costs == {
+        "budget": {(32896, 65856, 131712, 263424, 263424)},
+        "budget_longer": {(526848, 526848)},
+        "budget_tuning": {(131712,)},
+    }, "the monolith of every K is the same, to half a batch, and so is the one that is trained by itself"
+
+
+@pytest.mark.parametrize("batch", [8, 16, 64])
+def test_the_average_forgets_by_a_tenth_of_the_images_seen_at_every_budget(batch):
+    total = next(iter(read_sweep("budget").experiments.values())).experts.training
+    part = part_of(total, Fraction(batch, total.batch))
+    for images in (own // total.batch * batch for own in BUDGETS):
+        assert ema.update_weight(images, part) == pytest.approx(1 - 0.5 ** (batch / (0.1 * images)), rel=1e-12)
+
+
+def test_a_run_has_the_identity_by_which_the_sweep_plans_it(tmp_path):
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    values = {"name": "trial", "experiment": "tiny.yaml", "grid": {"evaluate.guidance": [1.0, 2.0]}}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(values))
+    planned = sweep_runs_of(read_sweep(str(tmp_path / "sweep.yaml")), RunDir(tmp_path / "elsewhere" / "sweeps"))
+    for one in planned:
+        atomic.write_json(one.run.experiment, within_run(one.experiment, one.run).model_dump(mode="json"))
+        assert identities(plan(stored_experiment(one.run)))[REPORT] == one.identities[REPORT]
+    assert len({one.identities[REPORT] for one in planned}) == 2
+
+
+def test_every_atom_is_a_part_of_its_sweep():
+    parts = {}
+    for atom in budget.ORDER:
+        sweep = read_sweep(atom.sweep)
+        own = budget.matching(sweep, atom.only)
+        assert not own & parts.setdefault(atom.sweep, set())
+        parts[atom.sweep] |= own
+    assert {name: len(own) for name, own in parts.items()} == {
+        name: len(read_sweep(name).settings) for name in ("budget", "budget_longer", "budget_tuning")
+    }
