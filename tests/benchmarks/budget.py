@@ -41,6 +41,7 @@ from hpcddm.pipeline.train import expert_keys
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
+from hpcddm.sweep.index import read_index
 from hpcddm.sweep.runs import SweepRun, identities, sweep_runs_of
 from hpcddm.sweep.settings import matching, read_sweep
 from tests.benchmarks import budget_curve
@@ -58,6 +59,8 @@ fd_without: FD without each tenth of samples and held-out images; sample_flops: 
 are their share up to the budget, of sampling those of all arms of the setting together; wall_seconds: from the first
 start to the last end of the atom's units."""
 TENTHS = 10
+LITE0_SAMPLES = 1000
+"""First samples of an arm that the second ruler sees, and held-out images at their places: it takes 30 ms for each."""
 LITE0 = ImageEncoderSettings.model_validate({"name": "efficientnet_lite0", "size": 64})
 
 
@@ -112,7 +115,8 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
     if report is None:
         raise UserError(f"{run.root}: its report is not complete; run it first")
     features, training, evaluate = stored(run, "features"), settings.experts.training, settings.evaluate
-    lite0 = {arm: lite0_features(images) for arm, images in stored(run, "images").items()} if with_lite0 else {}
+    images = stored(run, "images") if with_lite0 else {}
+    second = {arm: lite0_features(images[arm][:LITE0_SAMPLES]) for arm in (REFERENCE, *arm_names(settings)) if images}
     floor, origin = report.results["floor"], report.record
     common = {
         **{"sweep": sweep, "seed": settings.seed, "budget": evaluate.snapshot or training.images},
@@ -136,7 +140,7 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
             "train_flops": report.results["arms"][arm]["train_flops"],
             "sample_flops": round(sampling_flops(settings, arm)),
             "train_core_seconds": round(sum(core_seconds(run, key) * share for key, share in shares.items())),
-            "lite0_kid": kernel_distance(lite0[arm], lite0[REFERENCE]) if with_lite0 else "",
+            "lite0_kid": kernel_distance(second[arm], second[REFERENCE]) if with_lite0 else "",
             "fd_without": " ".join(
                 f"{value:.6g}"
                 for value in fd_without(features[arm], features[REFERENCE], settings.data.num_classes or 1)
@@ -252,6 +256,7 @@ def show_next(path: Path, is_run: bool, with_lite0: bool) -> int:
         )
         if not is_run:
             return 0
+        with_lite0 = with_lite0 and atom not in TUNING
         if with_lite0:
             # Not after an hour that its weights are missing.
             lite0_features(np.zeros((1, 28, 28, 1), np.uint8))
@@ -289,7 +294,7 @@ def main() -> None:
     if given.verb == "rows":
         seconds = wall_seconds(map(RunDir, given.runs))
         for root in given.runs:
-            sweep = root.resolve().parent.name
+            sweep = read_index(RunDir(root.resolve().parent)).name
             say(add(rows_of(sweep, RunDir(root), seconds, not given.without_lite0), given.rows))
     elif given.verb == "figure":
         budget_curve.draw(budget_curve.curves(budget_curve.read(given.rows).values()), given.file)
