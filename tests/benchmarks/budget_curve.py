@@ -277,7 +277,7 @@ def draw(all_curves: Sequence[Curve], file: Path) -> None:
             axes.xaxis.set_major_formatter(EngFormatter(places=0, sep=""))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:.2g}")
+            axes.yaxis.set_minor_formatter("{x:.3g}")
         panels[0].set_ylabel("FD / FD of the monolith")
         lines = {line.get_label(): line for axes in panels for line in axes.get_lines() if line.get_label() in arms}
         figure.legend(lines.values(), lines, loc="outside lower center", ncols=len(arms))
