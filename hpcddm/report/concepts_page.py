@@ -64,7 +64,9 @@ def _curves(facts: ConceptFacts) -> list[tuple[str, str, str]]:
         if arms:
             label = f"training samples, {title.lower()}"
             svg = concept_plots.quality(f"concepts-{kind}", arms, label)
-            drawn.append((title, f"{arms[0].curve['concepts']} concepts, and those never seen", svg))
+            curve = arms[0].curve
+            never = ", and those never seen" if curve["zeros"] else ""
+            drawn.append((title, f"{curve['concepts']} concepts{never}", svg))
     return drawn
 
 
