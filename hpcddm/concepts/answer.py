@@ -56,8 +56,8 @@ def answer(fits: Fits, arm: str, difference: str) -> Answer:
     over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts" + (
         f", of each the mean of {runs} runs." if runs > 1 else "."
     )
-    if curve["independent"] < curve["concepts"]:
-        over += f" They share captions, and say as much as {curve['independent']:.0f} that share none."
+    if curve["effective_concepts"] < curve["concepts"]:
+        over += f" They share captions: their mean is as certain as that of at least {curve['effective_concepts']:.0f}."
     if against["comparison"] is None:
         reason = against["not_identified"].removeprefix("not identified: ")
         return Answer(f"{cannot}: {reason}.", [*_rise(slope), over])

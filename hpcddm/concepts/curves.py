@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int64, Num, Shaped
 
 from hpcddm.concepts import jackknife, pooling
-from hpcddm.concepts.jackknife import Estimate, Moments
-from hpcddm.concepts.overlap import NONE_SHARED, Overlap, independent
+from hpcddm.concepts.jackknife import Estimate, LeastSquares, Moments
+from hpcddm.concepts.overlap import NONE_SHARED, Cosines, Overlap, effective_number
 
 BINS_PER_DECADE = 2
 LEAST_CONCEPTS = 4
@@ -71,8 +71,8 @@ class FrequencyCurve:
 
     concepts: int
     """Concepts with a frequency above 0 and a score."""
-    independent: float
-    """How many concepts that share no captions say as much."""
+    effective_concepts: float
+    """Concepts that share no captions and have a mean as certain, at least."""
     runs: int
     dropped: int
     """Rows without a score."""
@@ -111,17 +111,17 @@ def fit_curve(
     """
     pooled = pooling.pool(scores, frequencies[:, None], concepts, runs)
     positive = pooled.frequencies[:, 0] > 0
-    points, shared = pooled.per_concept(positive), overlap.matrix(pooled.names_of(positive))
+    points, cosines = pooled.per_concept(positive), overlap.matrix(pooled.names_of(positive))
     no_fit = _reason_for_no_fit(points)
     unscored = _unscored(frequencies, concepts, pooled.names)
-    bins = _bin_means(points, shared, half_decades(unscored), least_per_bin)
+    bins = _bin_means(points, cosines, half_decades(unscored), least_per_bin)
     zeros, of_zeros = pooled.scores_per_concept(~positive), overlap.matrix(pooled.names_of(~positive))
     return FrequencyCurve(
         concepts=len(points),
-        independent=independent(shared, len(points)),
+        effective_concepts=effective_number(cosines, len(points)),
         runs=pooled.runs,
         dropped=pooled.dropped,
-        fit=None if no_fit else _fit(points, shared),
+        fit=None if no_fit else _fit(points, cosines),
         no_fit=no_fit,
         bins=bins,
         r_of_bin_means=_r_of_bin_means([entry for entry in bins if entry.enough]),
@@ -139,8 +139,8 @@ def _reason_for_no_fit(points: Float[np.ndarray, "c 2"]) -> str | None:
     return None
 
 
-def _fit(points: Float[np.ndarray, "c 2"], shared: Float[np.ndarray, "c c"] | None) -> LogLinearFit:
-    moments = Moments.of(points)
+def _fit(points: Float[np.ndarray, "c 2"], cosines: Cosines) -> LogLinearFit:
+    moments, fit = Moments.of(points), LeastSquares.on(points[:, 0], points[:, 1], cosines=cosines)
     slopes = moments.slopes(0, [1])[:, 0]
     intercepts = moments.means[:, 0] - slopes * moments.means[:, 1]
 
@@ -148,13 +148,12 @@ def _fit(points: Float[np.ndarray, "c 2"], shared: Float[np.ndarray, "c c"] | No
     inside = np.arange(np.ceil(ends[0] * BINS_PER_DECADE), ends[1] * BINS_PER_DECADE) / BINS_PER_DECADE
     places = np.unique([ends[0], *inside, ends[1]])
     return LogLinearFit(
-        slope=jackknife.interval(slopes, 2, shared),
-        intercept=jackknife.interval(intercepts, 2, shared),
-        pearson=jackknife.correlation_interval(moments.pearson(0, 1), 2, shared),
-        spearman=jackknife.spearman(points[:, 0], points[:, 1], shared),
+        slope=fit.interval(slopes, [0, 1]),
+        intercept=fit.interval(intercepts, [1, 0]),
+        pearson=fit.correlation(moments.pearson(0, 1)),
+        spearman=jackknife.spearman(points[:, 0], points[:, 1], cosines),
         line=tuple(
-            FittedScore(float(10**place), jackknife.interval(intercepts + slopes * place, 2, shared))
-            for place in places
+            FittedScore(float(10**place), fit.interval(intercepts + slopes * place, [1, place])) for place in places
         ),
     )
 
@@ -171,7 +170,7 @@ def _unscored(
 
 def _bin_means(
     points: Float[np.ndarray, "c 2"],
-    shared: Float[np.ndarray, "c c"] | None,
+    cosines: Cosines,
     unscored: Int64[np.ndarray, " u"],
     least_per_bin: int,
 ) -> tuple[FrequencyBin, ...]:
@@ -183,7 +182,7 @@ def _bin_means(
         inside = np.flatnonzero(numbers == number)
         low, high = (float(10 ** (bound / BINS_PER_DECADE)) for bound in (number, number + 1))
         centre = float(10 ** logs[inside].mean()) if len(inside) else math.sqrt(low * high)
-        within = None if shared is None else shared[np.ix_(inside, inside)]
+        within = None if cosines is None else cosines[np.ix_(inside, inside)]
         score = jackknife.mean(scores[inside], within) if len(inside) else None
         count, missing = len(inside), int((unscored == number).sum())
         bins.append(FrequencyBin(low, high, centre, count, missing, score, count >= least_per_bin))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num, Shaped
 
-from hpcddm.concepts import jackknife, pooling
+from hpcddm.concepts import pooling
 from hpcddm.concepts.distributions import f_p_value
-from hpcddm.concepts.jackknife import Estimate, Moments
-from hpcddm.concepts.overlap import NONE_SHARED, Overlap
+from hpcddm.concepts.jackknife import Estimate, LeastSquares, Moments
+from hpcddm.concepts.overlap import NONE_SHARED, Cosines, Overlap
 
 OUTCOME, TOTAL, HOME, INTERACTION = range(4)
 NAMES = {TOTAL: "log10_total", HOME: "log10_home", INTERACTION: "log10_total x log10_share"}
@@ -26,8 +26,6 @@ MODELS = {
     "interaction": [TOTAL, HOME, INTERACTION],
 }
 LEAST_CONCEPTS = 10
-Shared = Float[np.ndarray, "c c"] | None
-"""Overlap of every two concepts; None where there is none."""
 LEAST_TOLERANCE = 0.01
 """Share of the interaction's variance that total and home must leave, to tell it from them."""
 
@@ -113,15 +111,33 @@ def home_against_total(
             f"this needs {LEAST_CONCEPTS} concepts with samples at home and an outcome, and there are {len(points)}"
         )
         return HomeAgainstTotal(*counts, {}, (), None, reason)
-    moments, shared = Moments.of(_with_interaction(points)), overlap.matrix(pooled.names_of(positive))
+    data = Data.of(_with_interaction(points), overlap.matrix(pooled.names_of(positive)))
+    moments = data.moments
     spread = _spread(moments)
     not_identified = _reason_not_identified(spread, least_spread)
     if not_identified:
         single = [name for name in ("total", "home") if spread[name] >= least_spread]
-        return HomeAgainstTotal(*counts, spread, _models(moments, shared, single), None, not_identified)
+        return HomeAgainstTotal(*counts, spread, _models(data, single), None, not_identified)
     names = list(MODELS) if _tells_interaction(moments) else list(MODELS)[:-1]
-    comparison = _comparison(moments, shared)
-    return HomeAgainstTotal(*counts, spread, _models(moments, shared, names), comparison, None)
+    return HomeAgainstTotal(*counts, spread, _models(data, names), _comparison(data), None)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Outcome, frequencies and interaction of the concepts in columns, with their moments and overlap."""
+
+    columns: Float[np.ndarray, "c 4"]
+    moments: Moments
+    cosines: Cosines
+
+    @classmethod
+    def of(cls, columns: Float[np.ndarray, "c 4"], cosines: Cosines) -> "Data":
+        """Compute the moments."""
+        return cls(columns, Moments.of(columns), cosines)
+
+    def fit(self, predictors: list[int]) -> LeastSquares:
+        """Return the fit of the outcome to some columns."""
+        return LeastSquares.on(self.columns[:, OUTCOME], *self.columns[:, predictors].T, cosines=self.cosines)
 
 
 def _with_interaction(points: Float[np.ndarray, "c 3"]) -> Float[np.ndarray, "c 4"]:
@@ -155,20 +171,18 @@ def _tells_interaction(moments: Moments) -> bool:
     return bool(own > 0 and moments.residual(INTERACTION, [TOTAL, HOME]) >= LEAST_TOLERANCE * own)
 
 
-def _models(moments: Moments, shared: Shared, names: list[str]) -> tuple[Model, ...]:
-    criteria = {name: _aic(moments, MODELS[name]) for name in names}
+def _models(data: Data, names: list[str]) -> tuple[Model, ...]:
+    criteria = {name: _aic(data.moments, MODELS[name]) for name in names}
     best = min((value for value in criteria.values() if value is not None), default=0.0)
-    return tuple(
-        _model(moments, shared, name, None if value is None else value - best) for name, value in criteria.items()
-    )
+    return tuple(_model(data, name, None if value is None else value - best) for name, value in criteria.items())
 
 
-def _model(moments: Moments, shared: Shared, name: str, aic_difference: float | None) -> Model:
-    predictors = MODELS[name]
-    slopes, parameters = moments.slopes(OUTCOME, predictors), len(predictors) + 1
+def _model(data: Data, name: str, aic_difference: float | None) -> Model:
+    predictors, moments = MODELS[name], data.moments
+    slopes, fit = moments.slopes(OUTCOME, predictors), data.fit(predictors)
+    alone = np.eye(len(predictors) + 1)[1:].tolist()
     coefficients = {
-        NAMES[predictor]: jackknife.interval(slopes[:, column], parameters, shared)
-        for column, predictor in enumerate(predictors)
+        NAMES[predictor]: fit.interval(slopes[:, column], alone[column]) for column, predictor in enumerate(predictors)
     }
     whole = moments.scatter[0, OUTCOME, OUTCOME]
     r_squared = None if whole == 0 else float(1 - moments.residual(OUTCOME, predictors) / whole)
@@ -181,10 +195,11 @@ def _aic(moments: Moments, predictors: list[int]) -> float | None:
     return concepts * math.log(residual / concepts) + 2 * (len(predictors) + 2) if residual > 0 else None
 
 
-def _comparison(moments: Moments, shared: Shared) -> Comparison:
+def _comparison(data: Data) -> Comparison:
+    moments, fit = data.moments, data.fit([TOTAL, HOME])
     return Comparison(
-        home_given_total=jackknife.correlation_interval(moments.partial(OUTCOME, HOME, TOTAL), 3, shared),
-        total_given_home=jackknife.correlation_interval(moments.partial(OUTCOME, TOTAL, HOME), 3, shared),
+        home_given_total=fit.correlation(moments.partial(OUTCOME, HOME, TOTAL)),
+        total_given_home=fit.correlation(moments.partial(OUTCOME, TOTAL, HOME)),
         p_home_added=_nested_p_value(moments, "total", "total and home"),
         p_total_added=_nested_p_value(moments, "home", "total and home"),
         p_interaction_added=(

@@ -6,11 +6,14 @@ Spearman with 12, 30 and 100 concepts of equal and of unequal variance they held
 percentiles of 1,000 bootstrap samples over concepts in 89-96 % and bias-corrected ones (BCa) in 90-97 %: these are too
 short for few concepts, and need a seed.
 
-Concepts that share captions are fewer witnesses than their number says. An `overlap` (see `overlap.Overlap`) is the
-correlation of their errors at most: the variance is the jackknife's, or the sum over pairs weighted by the overlap
-(as in Conley 1999) where that is greater, and Student's t has the degrees of freedom of as many independent concepts.
+Concepts that share captions may say less than as many others. `cosines` (see `overlap.Overlap`) are the correlations
+of their errors at most, and the variance is the greater one of two: the jackknife's, and for what is linear in the
+outcomes that of least squares with such errors, for correlations the sum over pairs weighted by the cosines (as in
+Conley 1999).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Num
 
 from hpcddm.concepts.distributions import t_quantile
-from hpcddm.concepts.overlap import independent
+from hpcddm.concepts.overlap import Cosines, linear_variance, residual_degrees
 
 CONFIDENCE = 0.95
 _CONCEPTS_PER_BLOCK = 256
@@ -37,54 +40,78 @@ class Estimate:
         return asdict(self)
 
 
-def interval(
-    statistic: Float[np.ndarray, " c1"], parameters: int, overlap: Float[np.ndarray, "c c"] | None = None
-) -> Estimate:
-    """Compute the estimate from a statistic of all concepts, first, and those that leave out each of them in turn.
+@dataclass(frozen=True)
+class LeastSquares:
+    """Fit of outcomes to a design of concepts by parameters, with the overlap of the concepts' captions."""
 
-    parameters: of the fit; where independent concepts are not more than these, there is no interval. Raises ValueError
-    where the statistic of all concepts is undefined.
-    """
-    value, left_out = float(statistic[0]), statistic[1:]
+    outcomes: Float[np.ndarray, " c"]
+    design: Float[np.ndarray, "c p"]
+    cosines: Cosines = None
+
+    @classmethod
+    def on(
+        cls, outcomes: Float[np.ndarray, " c"], *predictors: Float[np.ndarray, " c"], cosines: Cosines
+    ) -> "LeastSquares":
+        """Fit on an intercept and some predictors."""
+        return cls(outcomes, np.column_stack([np.ones(len(outcomes)), *predictors]), cosines)
+
+    def interval(self, statistic: Float[np.ndarray, " c1"], combination: Sequence[float]) -> Estimate:
+        """Compute the estimate of a combination of its coefficients, from those that leave out each concept in turn.
+
+        Raises ValueError where the statistic of all concepts is undefined.
+        """
+        variance, degrees = _jackknife_variance(statistic), residual_degrees(self.cosines, self.design)
+        if self.cosines is not None:
+            shared, degrees = linear_variance(
+                self.cosines, self.outcomes, self.design, np.array(combination, dtype=np.float64)
+            )
+            variance = max(variance, shared)
+        return _estimate(statistic, variance, degrees)
+
+    def correlation(self, statistic: Float[np.ndarray, " c1"]) -> Estimate | None:
+        """Compute it for a correlation of the outcome and a predictor, given the others; None where it is undefined.
+
+        The interval is symmetric in Fisher's z = artanh(r).
+        """
+        if not np.isfinite(statistic[0]):
+            return None
+        limit = 1 - 1e-15
+        in_z, degrees = np.arctanh(np.clip(statistic, -limit, limit)), residual_degrees(self.cosines, self.design)
+        variance = _jackknife_variance(in_z)
+        if self.cosines is not None and degrees >= 1:
+            deviations = in_z[1:] - in_z[1:].mean()
+            # Residuals are smaller than errors, the more so the fewer degrees of freedom are left.
+            weighted = (1 + self.design.shape[1] / degrees) * float(deviations @ self.cosines @ deviations)
+            variance = max(variance, (1 - 1 / len(deviations)) * weighted)
+        estimate = _estimate(in_z, variance, degrees)
+        low, high = (None if end is None else float(np.tanh(end)) for end in (estimate.low, estimate.high))
+        return Estimate(float(statistic[0]), low, high)
+
+
+def _jackknife_variance(statistic: Float[np.ndarray, " c1"]) -> float:
+    """Return the jackknife's variance of a statistic: NaN where it is undefined without one of the concepts."""
+    left_out = statistic[1:]
+    return float((len(left_out) - 1) * np.mean(np.square(left_out - left_out.mean()))) if len(left_out) else math.nan
+
+
+def _estimate(statistic: Float[np.ndarray, " c1"], variance: float, degrees: float) -> Estimate:
+    """Make the estimate; below one degree of freedom there is no interval."""
+    value = float(statistic[0])
     if not np.isfinite(value):
         raise ValueError("the statistic of all concepts is undefined, so that it has no interval")
-    witnesses = independent(overlap, len(left_out))
-    degrees = witnesses - parameters
-    if degrees < 1 or not np.isfinite(left_out).all():
+    # What rounding takes off one degree of freedom is not meant.
+    if degrees < 1 - 1e-9 or not np.isfinite(variance):
         return Estimate(value, None, None)
-    deviations = left_out - left_out.mean()
-    squares = float(deviations @ deviations)
-    if overlap is not None:
-        # Residuals of a fit are smaller than errors, the more so the fewer the witnesses are.
-        squares = max(squares, witnesses / degrees * float(deviations @ overlap @ deviations))
-    half = t_quantile(CONFIDENCE, degrees) * np.sqrt((1 - 1 / len(left_out)) * squares)
+    half = float(t_quantile(CONFIDENCE, max(degrees, 1.0)) * math.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
-def correlation_interval(
-    statistic: Float[np.ndarray, " c1"], parameters: int, overlap: Float[np.ndarray, "c c"] | None = None
-) -> Estimate | None:
-    """Compute it for a correlation, with an interval in Fisher's z = artanh(r); None where it is undefined."""
-    if not np.isfinite(statistic[0]):
-        return None
-    limit = 1 - 1e-15
-    in_z = interval(np.arctanh(np.clip(statistic, -limit, limit)), parameters, overlap)
-    low, high = (None if end is None else float(np.tanh(end)) for end in (in_z.low, in_z.high))
-    return Estimate(float(statistic[0]), low, high)
-
-
-def mean(values: Float[np.ndarray, " c"], overlap: Float[np.ndarray, "c c"] | None = None) -> Estimate:
-    """Estimate the mean of at least one concept; without overlap its interval is that of the t test.
-
-    With overlap r the mean of n concepts has the variance of that of n / (1 + (n - 1) r) independent ones, and the
-    concepts' own is 1 / (1 - r) of what they show around their mean (Kish 1965, sec. 5.4); r: the mean over pairs.
-    """
-    value, witnesses = float(values.mean()), independent(overlap, len(values))
-    if witnesses < 2:
-        return Estimate(value, None, None)
-    apart = 1 - (len(values) / witnesses - 1) / (len(values) - 1)
-    half = float(t_quantile(CONFIDENCE, witnesses - 1) * values.std(ddof=1) / np.sqrt(apart * witnesses))
-    return Estimate(value, value - half, value + half)
+def mean(values: Float[np.ndarray, " c"], cosines: Cosines = None) -> Estimate:
+    """Estimate the mean of at least one concept; where none share captions its interval is that of the t test."""
+    if len(values) < 2:
+        return Estimate(float(values.mean()), None, None)
+    left_out = np.append(values.mean(), (values.sum() - values) / (len(values) - 1))
+    return LeastSquares(values, np.ones((len(values), 1)), cosines).interval(left_out, [1.0])
 
 
 @dataclass(frozen=True)
@@ -162,9 +189,7 @@ def rank_correlation(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]
     return value if np.isfinite(value) else None
 
 
-def spearman(
-    first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"], overlap: Float[np.ndarray, "c c"] | None = None
-) -> Estimate | None:
+def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"], cosines: Cosines = None) -> Estimate | None:
     """Estimate Spearman's rank correlation with an interval, in time that grows with the square of the concepts."""
     value = rank_correlation(first, second)
     if value is None:
@@ -173,7 +198,8 @@ def spearman(
     all_ranks = np.stack([ranks(first), ranks(second)], axis=1)
     blocks = [_ranks_without(both, all_ranks, start) for start in range(0, len(both), _CONCEPTS_PER_BLOCK)]
     left_out = [_correlations(block) for block in blocks]
-    return correlation_interval(np.array([value, *np.concatenate(left_out)]), 2, overlap)
+    fit = LeastSquares.on(all_ranks[:, 0], all_ranks[:, 1], cosines=cosines)
+    return fit.correlation(np.array([value, *np.concatenate(left_out)]))
 
 
 def _ranks_without(both: np.ndarray, all_ranks: np.ndarray, start: int) -> Float[np.ndarray, "b c 2"]:

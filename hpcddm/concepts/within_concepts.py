@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int64, Num, Shaped
 
-from hpcddm.concepts import jackknife
-from hpcddm.concepts.jackknife import Estimate
+from hpcddm.concepts.jackknife import Estimate, LeastSquares
 from hpcddm.concepts.overlap import NONE_SHARED, Overlap
 from hpcddm.concepts.pooling import group_means, without_run_effects
 
@@ -71,8 +70,11 @@ def home_within_concepts(
         return HomeWithinConcepts(several, len(names), spread, None, reason)
     # Runs' effects stay those of all concepts when one is left out, which moves them by a part of their own number.
     slopes = (products.sum() - np.append(0, products)) / (squares.sum() - np.append(0, squares))
-    slope = jackknife.interval(slopes, 1, overlap.matrix(scored[rows > 1]))
-    return HomeWithinConcepts(several, len(names), spread, slope, None)
+    # The same slope is that of one point per concept, through the origin.
+    lengths = np.sqrt(squares)
+    outcomes_of_concepts = np.divide(products, lengths, out=np.zeros(several), where=lengths > 0)
+    fit = LeastSquares(outcomes_of_concepts, lengths[:, None], overlap.matrix(scored[rows > 1]))
+    return HomeWithinConcepts(several, len(names), spread, fit.interval(slopes, [1.0]), None)
 
 
 def _deviations(

@@ -53,7 +53,7 @@ def fits(home, total, gain=None, slope=0.5, runs=1, spread=0.0):
 
     found = {"top-2": against(home, total)} | ({} if gain is None else {"top-2 minus monolith": against(gain, spread)})
     within = {"top-2": {"slope": estimate(home)}} if runs > 1 else {}
-    curve = {"fit": {"slope": estimate(slope)}, "concepts": 41, "independent": 12.6}
+    curve = {"fit": {"slope": estimate(slope)}, "concepts": 41, "effective_concepts": 12.6}
     arms = {"top-2": {"total": curve}}
     return {"runs": runs, "against": found, "within": within, "arms": arms}
 
@@ -88,7 +88,7 @@ def test_the_answer_follows_from_intervals_that_do_not_hold_zero(given, headline
     assert told.headline.startswith(headline)
     assert f"partial r {given[0]:+.2f} ({given[0] - 0.1:+.2f} to {given[0] + 0.1:+.2f})" in told.reasons[0]
     assert ("No monolith says" in told.text) == (given[2] is None) and "over 40 concepts" in told.text
-    assert told.text.endswith("They share captions, and say as much as 13 that share none.")
+    assert told.text.endswith("They share captions: their mean is as certain as that of at least 13.")
 
 
 @pytest.mark.parametrize("case", CASES)
