@@ -6,7 +6,7 @@ from hpcddm.concepts import analysis, table
 from hpcddm.concepts.advice import advise
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import JOINT
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score
 from hpcddm.concepts.summary import summary
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
 
@@ -43,9 +43,10 @@ def content(
         arms = {ARM: drawn, "top-1": drawn - 0.05} | ({DENSE: 0.35 + alone * decades} if dense else {})
         arms |= {f"expert-{expert:02d}": 0.2 + 0.1 * decades - 0.05 * expert for expert in range(experts)}
         own = [Score(concept, REAL_ARM, 12, 0.8, 0.1, 0.9, 0.01), Score(concept, OTHER_ARM, 500, 0.1, 0.05, 0.0, 0.5)]
+        own.append(Score(concept, PROMPT_ARM, 16, 0.8, 0.1, 0.9, 0.01, chance=0.1))
         for arm, value in arms.items():
             score = 0.1 + 0.7 * (value + noise * random.normal())
-            own.append(Score(concept, arm, 16, score, 0.2, 0.4, 0.1, diversity=0.3, home_usage=0.6))
+            own.append(Score(concept, arm, 16, score, 0.2, 0.4, 0.1, diversity=0.3, home_usage=0.6, chance=0.1))
         scores[concept] = {score.arm: score for score in own}
     captions = {concept: [f"{number // shared:016x}"] * 4 for number, concept in enumerate(scores)}
     rows = table.rows(Vocabulary([Concept(name) for name in names]), counts, JOINT, scores, captions)

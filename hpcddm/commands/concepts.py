@@ -72,7 +72,8 @@ def _content(run: RunDir) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path}: not readable; submit again with --redo concepts")
     if any("captions" not in row for row in content["concepts"][:1]):
-        raise UserError(f"{path}: written by an earlier version of hpcddm; submit again with --redo concepts")
+        redo = "--redo concept_counts --redo concept_scores --redo concepts"
+        raise UserError(f"{path}: written by an earlier version of hpcddm; submit again with {redo}")
     return content
 
 

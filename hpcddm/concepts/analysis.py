@@ -10,7 +10,7 @@ from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
 from hpcddm.concepts.jackknife import spearman
 from hpcddm.concepts.overlap import Overlap
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM
 from hpcddm.concepts.within_concepts import home_within_concepts
 
 FREQUENCIES = {"total": "frequency", "home": "at_home", "text": "text", "image": "image"}
@@ -31,7 +31,7 @@ def fits(contents: Contents) -> dict[str, Any]:
     """
     rows = [(run, row) for run, content in enumerate(contents) for row in content["concepts"] if row["scores"]]
     known = {arm for _, row in rows for arm, own in row["scores"].items() if own.get("relative") is not None}
-    arms = {arm: _relative(rows, arm) for arm in sorted(known - {REAL_ARM, OTHER_ARM})}
+    arms = {arm: _relative(rows, arm) for arm in sorted(known - {REAL_ARM, OTHER_ARM, PROMPT_ARM})}
     dense = contents[0]["dense"]
     if dense in arms:
         others = [arm for arm in arms if arm not in (dense, TRAIN_ARM) and not arm.startswith("expert-")]

@@ -9,6 +9,7 @@ from jaxtyping import Int64
 from hpcddm.concepts.curves import half_decades
 from hpcddm.concepts.settings import ConceptSettings
 from hpcddm.data import draws
+from hpcddm.errors import UserError
 
 NEVER = -1
 """Bin of concepts that no training sample has."""
@@ -28,7 +29,7 @@ class Chosen:
     """Places of those among the others of the choice that have it."""
     seen: list[int]
     """Training samples that have it, some at random."""
-    named: list[list[int]]
+    in_captions: list[list[int]]
     """Places in the choice of all chosen concepts that each of the real samples has."""
 
 
@@ -46,8 +47,12 @@ class Choice:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Choice":
-        """Read what `as_json` made."""
-        return cls(content["others"], [Chosen(**entry) for entry in content["chosen"]])
+        """Read what `as_json` made; raises `UserError` for what an earlier version wrote."""
+        try:
+            return cls(content["others"], [Chosen(**entry) for entry in content["chosen"]])
+        except (KeyError, TypeError):
+            reason = "the chosen concepts were written by an earlier version of hpcddm"
+            raise UserError(f"{reason}; submit again with --redo concept_counts --redo concept_scores") from None
 
 
 def bins(frequency: Int64[np.ndarray, " v"]) -> Int64[np.ndarray, " v"]:

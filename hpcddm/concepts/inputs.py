@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 from safetensors.numpy import load_file
 
 from hpcddm import plugins
+from hpcddm.clusterings.file import hash_of
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
@@ -14,6 +16,8 @@ from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.config import Experiment
 from hpcddm.data import samples
+from hpcddm.data.captions import CAPTION
+from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.columns import RaggedColumn
 from hpcddm.pipeline.concept_counts import COUNTS_FILE
 from hpcddm.pipeline.concept_mentions import MENTIONS_FILE
@@ -35,6 +39,17 @@ def mentions(unit: Unit, split: str) -> RaggedColumn | None:
     if not unit.inputs_of("concept_mentions"):
         return None
     return samples.catalog(unit, split).ragged_made_by("concept_mentions", MENTIONS_FILE, MENTIONED)
+
+
+def caption_hashes(unit: Unit, split: str) -> Int64[np.ndarray, " n"]:
+    """Hash the caption of every sample of a split, equal ones alike; without captions all samples differ."""
+    catalog = samples.catalog(unit, split)
+    if not catalog.has(CAPTION):
+        return np.arange(len(catalog))
+    texts = catalog.texts(CAPTION)
+    blocks = blocks_of(range(len(catalog)), TEXTS_AT_ONCE)
+    hashes = [np.array([*map(hash_of, texts.gather(block))], np.uint64).astype(np.int64) for block in blocks]
+    return np.concatenate([np.empty(0, np.int64), *hashes])
 
 
 def presence(settings: Experiment, unit: Unit, split: str) -> Presence:

@@ -77,7 +77,7 @@ class Ruler:
         """Scores from which on an image shows a concept."""
         return self.tagger.thresholds
 
-    def detailed(self, scored: Score, images: Images, real: Images | None) -> Score:
+    def detailed(self, scored: Score, images: Images, real: UInt8[np.ndarray, "m h w c"] | None) -> Score:
         """Add diversity, distances to training images and, beside enough real images, kernel distance and coverage.
 
         real: real images of the concept; None where `images` are these.

@@ -1,14 +1,15 @@
 """Scores of one concept in one arm, absolute and relative to real images."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-REAL_ARM, OTHER_ARM, TRAIN_ARM = "real", "others", "train"
-"""Arms of real images: held-out images with a concept, held-out images without it, and training images with it.
+REAL_ARM, OTHER_ARM, PROMPT_ARM, TRAIN_ARM = "real", "others", "prompts", "train"
+"""Arms of real images: held-out images with a concept; held-out images without it; those with it whose captions the
+samples have, each as often as a sample; and training images with it.
 
 A model that has memorised its data would draw the last; a trained tagger has seen them, too.
 """
@@ -42,11 +43,12 @@ class Score:
     coverage: float | None = None
     """Share of its real images in whose neighbourhood some sample is."""
     different: int | None = None
-    """Of held-out images that have the concept, the number of different captions: its independent witnesses."""
+    """Number of different captions of the held-out images that have the concept."""
     home_usage: float | None = None
     """Weight of the concept's home expert, over samples and steps."""
     chance: float | None = None
-    """Tagger's score of the concept for the arm's samples of others, whose captions do not name it."""
+    """Tagger's score of the concept for the same model's samples, or real images, of the other concepts: of those whose
+    captions do not name it."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it, without quantities that are None."""
@@ -62,57 +64,61 @@ def by_concept(scores: Iterable[Score]) -> dict[int, dict[str, Score]]:
 
 
 def relative(of_concept: Mapping[str, Score], arm: str) -> float | None:
-    """Divide an arm's score by that of real images, both less the score of images that do not have the concept.
+    """Divide an arm's score by that of the real images of its prompts, both less their chance.
 
-    These are the arm's own samples of other concepts where there are any, so that what all of its samples have, such as
-    blur, cancels: 1 is as good as real ones, 0 as good as without the prompt. None where real ones do not stand out:
-    where they are not `LEAST_SIGNAL` standard errors, of as many different things without the concept, above others.
+    Chance is the score of the same arm's, or the prompts' real, images of the other concepts, so that what all samples
+    of an arm have, such as blur, cancels: 1 is as good as real, 0 as good as without the prompt. The chance of training
+    images is the score of held-out images without the concept. None where there is no other concept, and where real
+    images do not stand out.
     """
-    real, others = of_concept[REAL_ARM], of_concept[OTHER_ARM]
-    if arm not in of_concept or not stands_out(real, others):
+    real, others, prompts = (of_concept.get(name) for name in (REAL_ARM, OTHER_ARM, PROMPT_ARM))
+    if arm not in of_concept or real is None or others is None or prompts is None or prompts.chance is None:
         return None
-    own = of_concept[arm]
-    chance = others.score if own.chance is None else own.chance
-    return (own.score - chance) / (real.score - others.score)
+    chance = others.score if arm == TRAIN_ARM else of_concept[arm].chance
+    signal = prompts.score - prompts.chance
+    if chance is None or not stands_out(real, others) or signal <= _least_signal(real, others):
+        return None
+    return (of_concept[arm].score - chance) / signal
 
 
 def stands_out(real: Score, others: Score) -> bool:
     """Tell if real images of a concept score so much above others that samples can be compared with them."""
-    error = others.deviation / np.sqrt(real.different or real.images)
-    return bool(real.score - others.score > LEAST_SIGNAL * error)
+    return bool(real.score - others.score > _least_signal(real, others))
+
+
+def _least_signal(real: Score, others: Score) -> float:
+    """Return `LEAST_SIGNAL` standard errors of others, of as many as there are different captions of the concept."""
+    return float(LEAST_SIGNAL * others.deviation / np.sqrt(real.different or real.images))
 
 
 @dataclass(frozen=True)
-class ScoresOfOthers:
-    """Scores of samples for the concepts that their captions do not name: what an arm's samples score by chance.
+class ChanceScores:
+    """Tagger's scores of images for the concepts that their captions do not name, added up.
 
-    sums, counts: by arm, over the concepts of the choice, in its order.
+    sums, counts: by model, or `PROMPT_ARM` for the real images of the prompts; over the concepts of the choice.
     """
 
     sums: dict[str, Float64[np.ndarray, " c"]] = field(default_factory=dict)
     counts: dict[str, Int64[np.ndarray, " c"]] = field(default_factory=dict)
 
-    def add(self, arm: str, scores: Float32[np.ndarray, "n c"], named: Bool[np.ndarray, "n c"]) -> None:
-        """Add samples of an arm; named: concepts that the caption of each sample names."""
-        own = np.where(named, 0, scores.astype(np.float64)).sum(0)
-        self._add(arm, own, (~named).sum(0))
+    def add(self, model: str, scores: Float32[np.ndarray, "n c"], in_captions: Bool[np.ndarray, "n c"]) -> None:
+        """Add images of a model; in_captions: concepts that the caption of each image names."""
+        self._add(model, np.where(in_captions, 0, scores.astype(np.float64)).sum(0), (~in_captions).sum(0))
 
     def merge(self, content: Mapping[str, Any]) -> None:
         """Add what `as_json` of another part made."""
-        for arm, (sums, counts) in content.items():
-            self._add(arm, np.array(sums, np.float64), np.array(counts, np.int64))
+        for model, (sums, counts) in content.items():
+            self._add(model, np.array(sums, np.float64), np.array(counts, np.int64))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
-        return {arm: [self.sums[arm].tolist(), self.counts[arm].tolist()] for arm in self.sums}
+        return {model: [self.sums[model].tolist(), self.counts[model].tolist()] for model in self.sums}
 
-    def with_chance(self, scores: Iterable[Score], places: Mapping[int, int]) -> Iterator[Score]:
-        """Yield scores with the chance of their arm and concept; places: of the concepts in the choice."""
-        for score in scores:
-            place = places[score.concept]
-            count = self.counts[score.arm][place] if score.arm in self.counts else 0
-            yield replace(score, chance=float(self.sums[score.arm][place] / count)) if count else score
+    def of(self, model: str, place: int) -> float | None:
+        """Return the mean of a model's images for the concept at a place of the choice; None without such images."""
+        count = self.counts[model][place] if model in self.counts else 0
+        return float(self.sums[model][place] / count) if count else None
 
-    def _add(self, arm: str, sums: Float64[np.ndarray, " c"], counts: Int64[np.ndarray, " c"]) -> None:
-        self.sums[arm] = self.sums.get(arm, np.zeros(len(sums))) + sums
-        self.counts[arm] = self.counts.get(arm, np.zeros(len(counts), np.int64)) + counts
+    def _add(self, model: str, sums: Float64[np.ndarray, " c"], counts: Int64[np.ndarray, " c"]) -> None:
+        self.sums[model] = self.sums.get(model, np.zeros(len(sums))) + sums
+        self.counts[model] = self.counts.get(model, np.zeros(len(counts), np.int64)) + counts

@@ -10,7 +10,7 @@ from typing import Any
 from hpcddm.concepts.choosing import bins
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, relative
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative
 from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.pipeline.concept_scores import HOME_ARM
@@ -110,8 +110,8 @@ def rows(
 def _scores(of_concept: Mapping[str, Score], home: int | None) -> dict[str, dict[str, Any]]:
     """Return the scores of one concept by arm, those of its home expert alone once more under its own name."""
     known = {arm: score.as_json() | {"relative": relative(of_concept, arm)} for arm, score in of_concept.items()}
-    for arm in (REAL_ARM, OTHER_ARM):
-        del known[arm]["relative"]
+    for arm in (REAL_ARM, OTHER_ARM, PROMPT_ARM):
+        known.get(arm, {}).pop("relative", None)
     alone = f"expert-{home:02d}" if home is not None else ""
     if alone in known:
         known[HOME_ARM] = known[alone]

@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.clusterings.file import hash_of
 from hpcddm.concepts import choosing, inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.counting import Counts
@@ -11,8 +10,6 @@ from hpcddm.concepts.presence import TEXT, Presence
 from hpcddm.concepts.summary import summary
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
-from hpcddm.data.captions import CAPTION
-from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
@@ -32,7 +29,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     counts = _counts(settings, unit, presences[TRAIN])
     kind = settings.concept_settings.frequency
     numbers, concepts = _pairs(unit, presences[HELDOUT], HELDOUT)
-    captions = _captions(unit)[numbers]
+    captions = inputs.caption_hashes(unit, HELDOUT)[numbers]
     different = np.bincount(np.unique(np.stack([concepts, captions]), axis=1)[0], minlength=presences[HELDOUT].size)
     bin_of = choosing.choose(counts.table(kind).sum(1), different, settings.concept_settings)
     chosen = np.array([*bin_of], dtype=np.int64)
@@ -74,18 +71,6 @@ def _pairs(
     return np.concatenate(numbers), np.concatenate(concepts)
 
 
-def _captions(unit: Unit) -> Int64[np.ndarray, " n"]:
-    """Return a hash of each held-out sample's caption, the same for the same one; without captions all differ."""
-    catalog = samples.catalog(unit, HELDOUT)
-    if not catalog.has(CAPTION):
-        return np.arange(len(catalog))
-    hashes = [
-        np.array([hash_of(caption) for caption in catalog.texts(CAPTION).gather(block)], np.uint64).astype(np.int64)
-        for block in blocks_of(range(len(catalog)), TEXTS_AT_ONCE)
-    ]
-    return np.concatenate([np.empty(0, np.int64), *hashes])
-
-
 def _choice(
     settings: Experiment,
     heldout: int,
@@ -97,23 +82,23 @@ def _choice(
     """Choose the real images of each concept that is scored, and those that tell its score by chance."""
     own = settings.concept_settings
     others = np.sort(draws.chosen(own.seed, "concepts/others", heldout, OTHERS))
-    chosen, named = [], _named(pairs, [*bin_of])
+    chosen, in_captions = [], _in_captions(pairs, [*bin_of])
     for concept, own_bin in bin_of.items():
         having, trained = (numbers[concepts == concept] for numbers, concepts in (pairs, seen))
         real = having[draws.chosen(own.seed, f"concepts/real/{concept}", len(having), own.most_real)]
         shown = trained[draws.chosen(own.seed, f"concepts/seen/{concept}", len(trained), own.samples)]
         places = np.flatnonzero(np.isin(others, having)).tolist()
         count = min(int(different[concept]), len(real))
-        names = [named[number] for number in real.tolist()]
-        chosen.append(Chosen(concept, own_bin, real.tolist(), count, places, shown.tolist(), names))
+        named = [in_captions[number] for number in real.tolist()]
+        chosen.append(Chosen(concept, own_bin, real.tolist(), count, places, shown.tolist(), named))
     return Choice(others.tolist(), chosen)
 
 
-def _named(pairs: SamplesWithConcepts, chosen: list[int]) -> dict[int, list[int]]:
+def _in_captions(pairs: SamplesWithConcepts, chosen: list[int]) -> dict[int, list[int]]:
     """Return the places of the chosen concepts that samples have, by sample."""
     numbers, concepts = pairs
-    places, named = {concept: place for place, concept in enumerate(chosen)}, dict[int, list[int]]()
+    places, of_samples = {concept: place for place, concept in enumerate(chosen)}, dict[int, list[int]]()
     wanted = np.isin(concepts, chosen)
     for number, concept in zip(numbers[wanted].tolist(), concepts[wanted].tolist(), strict=True):
-        named.setdefault(number, []).append(places[concept])
-    return named
+        of_samples.setdefault(number, []).append(places[concept])
+    return of_samples

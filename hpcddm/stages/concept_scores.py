@@ -7,13 +7,13 @@ from functools import cached_property
 import h5py
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Float32, UInt8
 
 from hpcddm import plugins
 from hpcddm.concepts import inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.ruler import Images, Nearest, Ruler
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, TRAIN_ARM, Score, ScoresOfOthers, stands_out
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM, ChanceScores, Score, stands_out
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
@@ -56,21 +56,24 @@ def run(settings: Experiment, unit: Unit) -> Result:
     with atomic.replacing(unit.folder / PICTURES_FILE, durable=False) as staged, h5py.File(staged, "w") as pictures:
         for number, concept in enumerate(own):
             unit.stop_if_requested()
+            unit.heartbeat.beat(number, len(own))
             real = drawing.reader.images(concept.real)
             scored = [*scoring.of_real(concept, real)]
             rows += scored
             pictures.create_dataset(f"{REAL_ARM}/{concept.concept}", data=real[:SHOWN])
             # Where the tagger does not tell real images, it would not tell samples.
-            for arm in arms if stands_out(*scored[:2]) else []:
+            if not stands_out(*scored[:2]):
+                continue
+            rows.append(scoring.of_prompts(concept, real))
+            for arm in arms:
                 unit.stop_if_requested()
                 model = scoring.home_of(concept) if arm == HOME_ARM else arm
                 if model is None or f"train/{model}" in missing:
                     continue
                 images, usage = _drawn(settings, drawing, concept, model)
-                rows.append(scoring.of_samples(concept, arm, images, real, usage))
+                rows.append(scoring.of_samples(concept, arm, model, images, real, usage))
                 pictures.create_dataset(f"{model}/{concept.concept}", data=images[:SHOWN])
-            unit.heartbeat.beat(number + 1, len(own))
-    content = {"scores": [row.as_json() for row in rows], "of_others": scoring.of_others.as_json()}
+    content = {"scores": [row.as_json() for row in rows], "chance": scoring.chance.as_json()}
     atomic.write_json(unit.folder / SCORES_FILE, content)
     return Result([SCORES_FILE, PICTURES_FILE], {"concepts": len(own), "arms": arms, "missing_experts": missing})
 
@@ -109,7 +112,7 @@ class Scoring:
     """Scores images of a concept."""
 
     def __init__(self, settings: Experiment, unit: Unit, device: torch.device, choice: Choice) -> None:
-        self._settings, self._choice, self.of_others = settings, choice, ScoresOfOthers()
+        self._settings, self._choice, self.chance = settings, choice, ChanceScores()
         self._homes = inputs.homes(settings, unit)
         extractor, pixels = (
             loading.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
@@ -145,22 +148,37 @@ class Scoring:
         home = self._homes[concept.concept]
         return None if home is None else f"expert-{home:02d}"
 
-    def of_samples(self, concept: Chosen, arm: str, images: Images, real: Images, usage: np.ndarray | None) -> Score:
-        """Score samples, for the other concepts, too; of an expert alone only by the tagger."""
+    def of_prompts(self, concept: Chosen, real: Images) -> Score:
+        """Score the real images whose captions the samples have, as often as these have them."""
+        scores = self._ruler.tagger.scores(real[: self._settings.concept_settings.samples])
+        scores = scores[np.resize(np.arange(len(scores)), self._settings.concept_settings.samples)]
+        self._add_chance(concept, PROMPT_ARM, scores)
+        return self._ruler.scored(scores, concept.concept, PROMPT_ARM)
+
+    def of_samples(
+        self,
+        concept: Chosen,
+        arm: str,
+        model: str,
+        images: Images,
+        real: UInt8[np.ndarray, "m h w c"],
+        usage: np.ndarray | None,
+    ) -> Score:
+        """Score samples by a model for an arm; of an expert alone only by the tagger."""
         scores = self._ruler.tagger.scores(images)
-        self.of_others.add(arm, scores[:, [own.concept for own in self._choice.chosen]], self._named(concept, images))
+        self._add_chance(concept, model, scores)
         scored = self._ruler.scored(scores, concept.concept, arm)
         home = self._homes[concept.concept]
         if usage is not None and home is not None:
             scored = replace(scored, home_usage=float(usage[home]))
         return self._ruler.detailed(scored, images, real) if arm in whole_arms(self._settings) else scored
 
-    def _named(self, concept: Chosen, images: Images) -> Bool[np.ndarray, "n c"]:
-        """Return which of the chosen concepts the caption of each sample names."""
-        named = np.zeros((len(images), len(self._choice.chosen)), dtype=bool)
-        for place in range(len(images)):
-            named[place, concept.named[place % len(concept.named)]] = True
-        return named
+    def _add_chance(self, concept: Chosen, model: str, scores: Float32[np.ndarray, "n v"]) -> None:
+        """Add the scores for the chosen concepts that captions do not name; the captions are the real ones' in turn."""
+        in_captions = np.zeros((len(scores), len(self._choice.chosen)), dtype=bool)
+        for place in range(len(scores)):
+            in_captions[place, concept.in_captions[place % len(concept.in_captions)]] = True
+        self.chance.add(model, scores[:, [own.concept for own in self._choice.chosen]], in_captions)
 
 
 def _nearest(settings: Experiment, unit: Unit) -> Nearest:

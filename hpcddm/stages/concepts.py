@@ -2,25 +2,25 @@
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hpcddm.clusterings.file import hash_of
 from hpcddm.concepts import analysis, inputs, table
 from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
 from hpcddm.concepts.choosing import Choice
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
-from hpcddm.concepts.scores import Score, ScoresOfOthers, by_concept
+from hpcddm.concepts.scores import ChanceScores, Score, by_concept
 from hpcddm.concepts.table import Row
 from hpcddm.config import Experiment
 from hpcddm.data import samples
-from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
+from hpcddm.errors import UserError
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
-from hpcddm.pipeline.concept_scores import PICTURES_FILE, SCORES_FILE, concept_strategies
+from hpcddm.pipeline.concept_scores import HOME_ARM, PICTURES_FILE, SCORES_FILE, concept_strategies
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
@@ -37,7 +37,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     kind, arm = settings.concept_settings.frequency, concept_strategies(settings)[0]
     counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
     choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
-    scores = by_concept(_scores(unit, choice))
+    scores = by_concept(_scores(settings, unit, choice))
     rows = table.rows(inputs.vocabulary(unit), counts, kind, scores, _captions(unit, choice))
     dense = MONOLITH_ARM if settings.monolith.enabled else None
     advice = advise(rows, counts.samples.tolist(), arm, dense)
@@ -84,27 +84,27 @@ def _show(unit: Unit, facts: ConceptFacts) -> None:
     concepts_page.write(facts, shown, unit.folder / PAGE)
 
 
-def _scores(unit: Unit, choice: Choice) -> Iterator[Score]:
-    """Read the scores of all units, in the order of the concepts."""
+def _scores(settings: Experiment, unit: Unit, choice: Choice) -> Iterator[Score]:
+    """Read the scores of all units, in the order of the concepts, each with its chance."""
     keys = sorted(unit.inputs_of("concept_scores"))
     contents: list[Mapping[str, Any]] = [atomic.read_json(unit.input(key, SCORES_FILE)) or {} for key in keys]
-    of_others = ScoresOfOthers()
+    if any("chance" not in content for content in contents):
+        raise UserError("scores were written by an earlier version of hpcddm; submit again with --redo concept_scores")
+    chance, homes = ChanceScores(), inputs.homes(settings, unit)
     for content in contents:
-        of_others.merge(content.get("of_others", {}))
-    scores = (Score(**entry) for content in contents for entry in content.get("scores", []))
-    return of_others.with_chance(scores, {own.concept: place for place, own in enumerate(choice.chosen)})
+        chance.merge(content["chance"])
+    places = {own.concept: place for place, own in enumerate(choice.chosen)}
+    for entry in (entry for content in contents for entry in content["scores"]):
+        score = Score(**entry)
+        home = homes[score.concept]
+        model = f"expert-{home:02d}" if score.arm == HOME_ARM else score.arm
+        yield replace(score, chance=chance.of(model, places[score.concept]))
 
 
 def _captions(unit: Unit, choice: Choice) -> dict[int, list[str]]:
-    """Return hashes of the captions of the held-out images by which concepts are scored; nothing without captions."""
-    catalog = samples.catalog(unit, HELDOUT)
-    if not catalog.has(CAPTION):
-        return {}
-    texts = catalog.texts(CAPTION)
-    return {
-        concept.concept: [f"{hash_of(caption):016x}" for caption in texts.gather(np.array(concept.real))]
-        for concept in choice.chosen
-    }
+    """Return hashes of the captions of the held-out images by which concepts are scored."""
+    hashes = inputs.caption_hashes(unit, HELDOUT)
+    return {own.concept: [f"{caption:016x}" for caption in hashes[own.real].view(np.uint64)] for own in choice.chosen}
 
 
 def _propose(settings: Experiment, unit: Unit, rows: Sequence[Row], advice: Advice) -> dict[str, Any]:

@@ -12,51 +12,58 @@ from hpcddm.concepts.advice import advise, moved, worst
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.ruler import Nearest, Ruler
-from hpcddm.concepts.scores import OTHER_ARM, REAL_ARM, Score, ScoresOfOthers, by_concept, relative
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM, ChanceScores, Score, by_concept, relative
 from hpcddm.concepts.table import Row
 from hpcddm.concepts.taggers.base import Tagger
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
 from hpcddm.metrics.neighbours import Points
 
 
-def score(concept, arm, value, images=16, deviation=0.1):
-    return Score(concept, arm, images, value, deviation, 0.5, 0.1)
+def score(concept, arm, value, images=16, deviation=0.1, chance=None):
+    return Score(concept, arm, images, value, deviation, 0.5, 0.1, chance=chance)
 
 
 def of_concept(concept, arm_score, real=1.0, others=0.2, **more):
-    scores = [score(concept, REAL_ARM, real), score(concept, OTHER_ARM, others), score(concept, "top-1", arm_score)]
-    return scores + [score(concept, arm, value) for arm, value in more.items()]
+    """Scores of real images, of top-1, and of more arms; chance is the score of the others everywhere."""
+    drawn = {PROMPT_ARM: real, "top-1": arm_score} | more
+    scores = [score(concept, REAL_ARM, real), score(concept, OTHER_ARM, others)]
+    return scores + [score(concept, arm, value, chance=others) for arm, value in drawn.items()]
 
 
-def test_a_relative_score_is_one_for_real_images_and_nothing_for_others():
-    known = by_concept(of_concept(0, 0.6))[0]
+def test_a_relative_score_is_one_for_real_images_and_nothing_for_those_of_other_prompts():
+    known = by_concept([*of_concept(0, 0.6, train=1.1), score(0, "no chance", 0.5)])[0]
     assert relative(known, "top-1") == pytest.approx(0.5)
-    assert relative(known, REAL_ARM) == pytest.approx(1) and relative(known, OTHER_ARM) == pytest.approx(0)
-    assert relative(known, "monolith") is None
+    assert relative(known, PROMPT_ARM) == pytest.approx(1)
+    assert relative(known, TRAIN_ARM) == pytest.approx(0.9 / 0.8)
+    assert relative(known, "monolith") is None and relative(known, "no chance") is None
+    del known[PROMPT_ARM]
+    assert relative(known, "top-1") is None
 
 
-def test_chance_is_the_score_of_the_samples_of_other_concepts():
-    """Samples of every concept in two parts; the caption of the second sample names concept 7, too."""
-    everything, parts, generator = ScoresOfOthers(), [ScoresOfOthers(), ScoresOfOthers()], np.random.default_rng(0)
+def test_real_images_of_the_prompts_must_stand_out_from_those_of_others_too():
+    known = by_concept(of_concept(0, 0.5))[0]
+    known[PROMPT_ARM] = replace(known[PROMPT_ARM], chance=0.95)
+    assert relative(known, "top-1") is None
+
+
+def test_chance_is_the_mean_over_captions_that_do_not_name_the_concept():
+    """In one part, or in two that are merged; the caption of the second image names both concepts."""
+    everything, parts, generator = ChanceScores(), [ChanceScores(), ChanceScores()], np.random.default_rng(0)
     drawn = generator.random((4, 2), np.float32)
-    named = np.array([[True, False], [True, True], [False, True], [False, True]])
+    in_captions = np.array([[True, False], [True, True], [False, True], [False, True]])
     for place in range(4):
         for target in (everything, parts[place % 2]):
-            target.add("top-1", drawn[[place]], named[[place]])
-    merged = ScoresOfOthers()
+            target.add("top-1", drawn[[place]], in_captions[[place]])
+    merged = ChanceScores()
     for part in parts:
         merged.merge(json.loads(json.dumps(part.as_json())))
-    for of_others in (everything, merged):
-        rows = [*of_others.with_chance([*of_concept(5, 0.6), *of_concept(7, 0.4)], {5: 0, 7: 1})]
-        known = by_concept(rows)
-        assert known[5]["top-1"].chance == pytest.approx(drawn[2:, 0].mean(), rel=1e-6)
-        assert known[7]["top-1"].chance == pytest.approx(drawn[0, 1], rel=1e-6)
-        assert known[5][REAL_ARM].chance is None
-        assert relative(known[5], "top-1") == pytest.approx((0.6 - drawn[2:, 0].mean()) / 0.8, rel=1e-6)
-    alone = ScoresOfOthers()
-    alone.add("top-1", drawn[:1, :1], named[:1, :1])
-    only = by_concept(alone.with_chance(of_concept(5, 0.6), {5: 0}))[5]
-    assert only["top-1"].chance is None and relative(only, "top-1") == pytest.approx(0.5), "there is no other concept"
+    for chance in (everything, merged):
+        assert chance.of("top-1", 0) == pytest.approx(drawn[2:, 0].mean(), rel=1e-6)
+        assert chance.of("top-1", 1) == pytest.approx(drawn[0, 1], rel=1e-6)
+        assert chance.of("monolith", 0) is None
+    alone = ChanceScores()
+    alone.add("top-1", drawn[:1, :1], in_captions[:1, :1])
+    assert alone.of("top-1", 0) is None, "there is no other concept"
 
 
 def test_nothing_is_relative_to_real_images_that_do_not_stand_out():

@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.samples import Samples
+from hpcddm.concepts import inputs
 from hpcddm.concepts.advice import Advice
+from hpcddm.concepts.choosing import Choice
 from hpcddm.concepts.counting import Counts
+from hpcddm.concepts.scores import PROMPT_ARM, by_concept, relative
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.config import ClusterSettings
 from hpcddm.data import samples
@@ -19,7 +23,7 @@ from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.schema import validate
-from hpcddm.stages import concepts
+from hpcddm.stages import concept_counts, concept_scores, concepts
 from hpcddm.stages.concept_tags import largest
 from tests import pictures
 from tests.stages.routes import Bench
@@ -135,3 +139,69 @@ def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benche
         partition = clustering.fit(Samples(catalog), numbers, experts, 0, Workspace())
         assigned = partition.assign(Samples(catalog), numbers)
         assert np.array_equal(assigned, samples.clusters(catalog).gather(numbers))
+
+
+class Drawing:
+    """Draws, as the monolith, the real images of the prompts, and noise in all other arms."""
+
+    def __init__(self, settings, unit):
+        self.device, self.reader = torch.device("cpu"), samples.reader(unit, "heldout")
+
+    def draw(self, arm, rows, shown):
+        real = self.reader.images(shown)
+        noise = np.stack([np.random.default_rng(row).integers(0, 256, real[0].shape, np.uint8) for row in rows])
+        return (real if arm == "monolith" else noise), torch.zeros(2, 1)
+
+
+def scores_of(bench, monkeypatch, units):
+    """The scores by concept and arm, as the stage concepts reads those of some units; and that stage's unit."""
+    for name, value in {"UnitDrawing": Drawing, "missing_experts": lambda *_: [], "nearest_keys": lambda _: []}.items():
+        monkeypatch.setattr(concept_scores, name, value)
+    monkeypatch.setattr(concept_scores.loading, "load_measuring_network", lambda *_: None)
+    # The small tagger tells no concept for sure.
+    monkeypatch.setattr("hpcddm.concepts.scores.LEAST_SIGNAL", -1e9)
+    own = bench.settings.concepts.model_copy(update={"units": units, "least_real": 2, "samples": 5})
+    settings = bench.settings.model_copy(update={"concepts": own})
+    base, keys = bench.unit("concept_counts/all"), [f"concept_scores/{part:03d}" for part in range(units)]
+    made = [unit.key for unit in plan(bench.settings) if (bench.run.unit(unit.key) / "manifest.json").exists()]
+    known = {key: manifest.read(bench.run.unit(key)) for key in made if not key.startswith("concept_scores")}
+    base = replace(base, inputs=known)
+    bench.publish(base, concept_counts.run(settings, base))
+    for key in keys:
+        unit = replace(base, key=key)
+        unit.folder.mkdir(parents=True, exist_ok=True)
+        bench.publish(unit, concept_scores.run(settings, unit))
+    scored = {key: manifest.read(bench.run.unit(key)) for key in keys}
+    unit = replace(base, key="concepts/all", inputs=known | scored)
+    choice = Choice.from_json(json.loads((bench.run.unit("concept_counts/all") / "chosen.json").read_text()))
+    return by_concept(concepts._scores(settings, unit, choice)), choice, unit
+
+
+def test_scores_do_not_depend_on_the_number_of_units_and_real_images_score_one(benches, monkeypatch):
+    alone, choice, unit = scores_of(benches[3], monkeypatch, 1)
+    drawn = [own for own in choice.chosen if PROMPT_ARM in alone[own.concept]]
+    assert len(drawn) >= 3
+    for units in (3, len(choice.chosen) + 2):
+        apart, *_ = scores_of(benches[3], monkeypatch, units)
+        for concept, arms in alone.items():
+            assert {arm: vars(score) for arm, score in apart[concept].items()} == {
+                arm: vars(score) | {"chance": pytest.approx(score.chance)} for arm, score in arms.items()
+            }
+    known = [relative(alone[own.concept], "monolith") for own in drawn]
+    perfect = [score for score in known if score is not None]
+    assert len(perfect) >= 2 and perfect == pytest.approx([1] * len(perfect))
+
+    catalog = open_catalog(benches[3].run, "heldout")
+    names = [f" {entry.name} " for entry in inputs.vocabulary(unit).concepts]
+    captions = [f" {text.lower()} " for text in catalog.texts("caption").gather(range(len(catalog)))]
+    prompts = [number for own in drawn for number in np.resize(own.real, 5).tolist()]
+    tagger = inputs.tagger(benches[3].settings, unit, torch.device("cpu"))
+    tagged = tagger.scores(samples.reader(unit, "heldout").images(prompts))
+    for own in drawn:
+        without = [place for place, number in enumerate(prompts) if names[own.concept] not in captions[number]]
+        assert alone[own.concept]["monolith"].chance == pytest.approx(tagged[without, own.concept].mean(), rel=1e-4)
+    hashes = concepts._captions(unit, choice)
+    for first in drawn:
+        for second in drawn:
+            both = {captions[number] for number in first.real} & {captions[number] for number in second.real}
+            assert bool(set(hashes[first.concept]) & set(hashes[second.concept])) == bool(both)
