@@ -1,8 +1,9 @@
 """Tell what a proposal is worth: python -m tests.benchmarks.advice BASE --proposed RUN ... --control RUN ...
 
 BASE made the proposal, whose partition the runs after --proposed were trained on, and those after --control on that of
-`tests.benchmarks.control_proposal`: with other seeds, the same ones on both sides. The difference is of relative
-scores, a concept's mean over the seeds, with intervals of 95 % over concepts; `others` tells what moving cost there.
+`tests.benchmarks.control_proposal`: with other seeds, the same ones on both sides. Differences are of relative scores.
+Two trainings differ in all concepts at once, which no interval over concepts knows: those of `moved` and `others` are
+for these trainings, and `moved less others` takes off what all have; its interval is over seeds.
 """
 
 import argparse
@@ -11,45 +12,62 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from hpcddm.concepts import jackknife
 from hpcddm.concepts.answer import interval_text
 from hpcddm.concepts.overlap import Overlap
-from hpcddm.concepts.table import HOME_ARM
+from hpcddm.pipeline.concept_scores import HOME_ARM
 from hpcddm.pipeline.concepts import CONCEPTS_FILE
 from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 
 Content = Mapping[str, Any]
+COLUMNS = ("concepts", "arm", "n", "proposed", "control", "difference", "by seed")
 
 
-def scores(contents: Sequence[Content], arm: str) -> dict[str, list[float]]:
-    """Collect the relative scores of every concept that has one in all runs, by its name, in the order of the runs."""
-    of_runs = [
-        {row["name"]: row["scores"][arm]["relative"] for row in content["concepts"] if arm in row["scores"]}
-        for content in contents
-    ]
-    names = [name for name in of_runs[0] if all(own.get(name) is not None for own in of_runs)]
-    return {name: [own[name] for own in of_runs] for name in names}
+def scores(contents: Sequence[Content], arm: str) -> Float[np.ndarray, "r c"]:
+    """Collect the relative scores of all concepts in every run; NaN where there is none."""
+    table = [[row["scores"].get(arm, {}).get("relative") for row in content["concepts"]] for content in contents]
+    return np.array(table, dtype=np.float64)
 
 
 def compare(base: Content, proposed: Sequence[Content], control: Sequence[Content], arm: str) -> list[list[str]]:
-    """Make the rows of the table, of the concepts that the proposal moves and of the others."""
-    with_proposal, with_control = scores(proposed, arm), scores(control, arm)
-    moved = {base["concepts"][concept]["name"] for concept in base["proposal"]["concepts"]}
-    overlap = Overlap.of((row["name"], row["captions"]) for content in proposed for row in content["concepts"])
+    """Make the rows of the table: of the concepts that the proposal moves, of the others, and of their difference."""
+    sides = [scores(own, arm) for own in (proposed, control)]
+    gains, moved = sides[0] - sides[1], np.zeros(len(base["concepts"]), dtype=bool)
+    moved[base["proposal"]["concepts"]] = True
+    known = np.isfinite(gains).all(0)
+    overlap = Overlap.of(
+        (row["concept"], row["captions"]) for content in (*proposed, *control) for row in content["concepts"]
+    )
     rows = []
-    known = [name for name in with_proposal if name in with_control]
-    for title, names in (
-        ("moved", [name for name in known if name in moved]),
-        ("others", [name for name in known if name not in moved]),
-    ):
-        sides = [np.array([np.mean(side[name]) for name in names]) for side in (with_proposal, with_control)]
-        gain = jackknife.mean(sides[0] - sides[1], overlap.matrix(names)).as_json() if names else None
-        means = [f"{own.mean():.2f}" if len(own) else "-" for own in sides]
-        rows.append([title, arm, str(len(names)), *means, interval_text(gain)])
+    for title, wanted in (("moved", moved), ("others", ~moved)):
+        places = np.flatnonzero(wanted & known)
+        scored = sum(bool(base["concepts"][place]["scores"]) for place in np.flatnonzero(wanted))
+        gain = jackknife.mean(gains[:, places].mean(0), overlap.matrix(places)).as_json() if len(places) else None
+        means = [f"{own[:, places].mean():.2f}" if len(places) else "-" for own in sides]
+        by_seed = [f"{value:+.2f}" for value in gains[:, places].mean(1)] if len(places) else []
+        rows.append([title, arm, f"{len(places)} of {scored}", *means, interval_text(gain), ", ".join(by_seed)])
+    if (moved & known).any() and (~moved & known).any():
+        apart = gains[:, moved & known].mean(1) - gains[:, ~moved & known].mean(1)
+        gain = jackknife.mean(apart).as_json()
+        by_seed = [f"{value:+.2f}" for value in apart]
+        rows.append(["moved less others", arm, "", "", "", interval_text(gain), ", ".join(by_seed)])
     return rows
+
+
+def check_alike(base: Content, runs: Sequence[Content]) -> str:
+    """Say why runs do not compare; '' where they do."""
+    names = [row["name"] for row in base["concepts"]]
+    for content in runs:
+        if [row["name"] for row in content["concepts"]] != names:
+            return "runs have different vocabularies"
+        for key in ("frequency", "arm", "settings"):
+            if content[key] != base[key]:
+                return f"{key} is {base[key]} in the base, and {content[key]} in another run"
+    return ""
 
 
 def read(root: Path) -> Content:
@@ -69,7 +87,9 @@ def main() -> None:
     seeds = [[content["seed"] for content in own] for own in (proposed, control)]
     if seeds[0] != seeds[1] or base["seed"] in seeds[0]:
         parser.error(f"both sides need the same seeds, other ones than {base['seed']}, not {seeds[0]} and {seeds[1]}")
-    print("| concepts | arm | n | proposed | control | difference |\n| --- | --- | --- | --- | --- | --- |")
+    if reason := check_alike(base, [*proposed, *control]):
+        parser.error(reason)
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
     for arm in (base["arm"], HOME_ARM):
         for row in compare(base, proposed, control, arm):
             print(f"| {' | '.join(row)} |")

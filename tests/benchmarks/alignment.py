@@ -1,8 +1,8 @@
 """Tell if alignment names the strategy that wins: python -m tests.benchmarks.alignment RUN ...
 
 Of every strategy of a run: distance of the estimated x0 to the clusters of the experts that are asked, over that to
-all clusters, the mean over the steps (arXiv 2602.02685), beside FD and KID of its samples by the run's extractor.
-Spearman's rho of distance and quality is 1 where the nearest strategy is the best; the runs need complete reports.
+all clusters, both means over the steps (arXiv 2602.02685), beside FD and KID of its samples by the run's extractor.
+Spearman's rho is 1 where distance ranks the strategies as FD or KID does; the runs need complete reports.
 """
 
 import argparse
@@ -34,14 +34,18 @@ def main() -> None:
     for root in parser.parse_args().runs:
         run = RunDir(root)
         measured = (atomic.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
-        near = ratios((atomic.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {})["distances"])
+        distances = (atomic.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {}).get("distances")
+        if distances is None:
+            said.append(f"{root.name}: its alignment was not measured, or has no distances")
+            continue
+        near = ratios(distances)
         for arm, ratio in near.items():
             print(f"| {root.name} | {arm} | {ratio:.3f} | {measured[arm]['fd']:.2f} | {measured[arm]['kid']:.2f} |")
         rho = {
             title: rank_correlation(np.array([*near.values()]), np.array([measured[arm][key] for arm in near]))
             for key, title in QUALITIES.items()
         }
-        named = ", ".join(f"{title} {value:+.2f}" for title, value in rho.items() if value is not None)
+        named = ", ".join(f"{title} {'-' if value is None else f'{value:+.2f}'}" for title, value in rho.items())
         said.append(f"{root.name}: Spearman's rho of distance and {named}, over {len(near)} strategies")
     print("\n".join(["", *said]))
 

@@ -19,6 +19,9 @@ from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.rundir.layout import RunDir
 
+AS_WRITTEN = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
+"""How the proposal is written: keys need not be UTF-8."""
+
 
 def control(
     clusters: Int64[np.ndarray, " n"], proposed: Int64[np.ndarray, " n"], generator: np.random.Generator
@@ -40,10 +43,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     run, generator = hpcddm.open(options.run), np.random.default_rng(options.seed)
-    # As in the proposal, keys need not be UTF-8.
-    with open(RunDir(options.run).unit(CONCEPTS) / PROPOSAL_FILE, newline="", errors="surrogateescape") as file:
+    with open(RunDir(options.run).unit(CONCEPTS) / PROPOSAL_FILE, **AS_WRITTEN) as file:
         proposal = {row["key"]: int(row["cluster"]) for row in csv.DictReader(file)}
-    with open(options.file, "x", newline="", errors="surrogateescape") as file:
+    with open(options.file, "x", **AS_WRITTEN) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["key", "cluster"])
         for split in SPLITS:

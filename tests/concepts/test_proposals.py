@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.benchmarks.advice import compare
+from tests.benchmarks.advice import check_alike, compare
 from tests.benchmarks.control_proposal import control
 from tests.concept_contents import ARM, content
 
@@ -36,9 +36,28 @@ def test_what_a_proposal_is_worth_is_that_of_the_concepts_that_it_moves():
             made["concepts"][concept]["scores"][ARM]["relative"] += 0.2
     # One that has no score in one of the runs is compared nowhere.
     control_runs[1]["concepts"][base["proposal"]["concepts"][0]]["scores"][ARM]["relative"] = None
-    moved, others = compare(base, proposed, control_runs, ARM)
-    assert (moved[0], moved[2], others[0], others[2]) == ("moved", "19", "others", "40")
-    gains = [float(row[-1].split()[0]) for row in (moved, others)]
-    assert gains == [pytest.approx(0.2, abs=0.05), pytest.approx(0, abs=0.05)]
-    low = float(moved[-1].split("(")[1].split()[0])
+    moved, others, apart = compare(base, proposed, control_runs, ARM)
+    assert (moved[0], moved[2], others[0], others[2]) == ("moved", "19 of 20", "others", "40 of 40")
+    gains = [float(row[5].split()[0]) for row in (moved, others, apart)]
+    assert gains == [pytest.approx(0.2, abs=0.05), pytest.approx(0, abs=0.05), pytest.approx(0.2, abs=0.05)]
+    low = float(moved[5].split("(")[1].split()[0])
     assert 0.1 < low < 0.2
+    assert np.mean([*map(float, apart[6].split(", "))]) == pytest.approx(gains[2], abs=0.011)
+
+
+def test_what_moves_all_concepts_is_no_gain_of_those_that_were_moved():
+    base, *runs = (content(seed=seed) for seed in range(3))
+    base["proposal"]["concepts"] = [row["concept"] for row in base["concepts"] if row["scores"]][:20]
+    for row in runs[0]["concepts"]:
+        if row["scores"]:
+            row["scores"][ARM]["relative"] = runs[1]["concepts"][row["concept"]]["scores"][ARM]["relative"] + 0.3
+    *_, apart = compare(base, runs[:1], runs[1:], ARM)
+    assert apart[0] == "moved less others" and apart[6] in ("+0.00", "-0.00")
+    assert apart[5].endswith("(no interval)"), "there is one seed"
+
+
+def test_runs_that_differ_in_more_than_the_partition_do_not_compare():
+    base, other = content(seed=0), content(seed=1)
+    assert check_alike(base, [other]) == ""
+    assert "vocabularies" in check_alike(base, [content(seed=1, concepts=91)])
+    assert "settings" in check_alike(base, [other | {"settings": {"samples": 17}}])
