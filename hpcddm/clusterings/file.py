@@ -1,6 +1,5 @@
 """Clusters that a table says, by the keys of the samples: CSV, JSON lines or parquet."""
 
-import hashlib
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data import tables
 from hpcddm.data.columns import Numbers
+from hpcddm.data.sample_keys import hash_of
 from hpcddm.data.tables import Table
 from hpcddm.data_settings import TableSettings
 from hpcddm.errors import UserError, require
@@ -87,9 +87,3 @@ class File(Clustering[Settings]):
 
     def load(self, arrays: dict[str, np.ndarray]) -> ClusterOfKey:
         return ClusterOfKey(**arrays, path=Path(self.settings.table.file))
-
-
-def hash_of(key: str) -> int:
-    """Hash a key to 64 bits, in every process the same ones."""
-    # Keys need not be UTF-8, as names in a tar need not.
-    return int.from_bytes(hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=8).digest(), "little")

@@ -181,7 +181,7 @@ class _Hashes:
         """Add the keys of some samples."""
         import numpy as np
 
-        from hpcddm.clusterings.file import hash_of
+        from hpcddm.data.sample_keys import hash_of
 
         self._blocks.append(np.fromiter(map(hash_of, keys), np.uint64, len(keys)))
 

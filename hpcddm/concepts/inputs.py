@@ -8,7 +8,6 @@ from jaxtyping import Int64
 from safetensors.numpy import load_file
 
 from hpcddm import plugins
-from hpcddm.clusterings.file import hash_of
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
@@ -19,6 +18,7 @@ from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.columns import RaggedColumn
+from hpcddm.data.sample_keys import hash_of
 from hpcddm.pipeline.concept_counts import COUNTS_FILE
 from hpcddm.pipeline.concept_mentions import MENTIONS_FILE
 from hpcddm.pipeline.concept_tagger import TAGGER_FILE

@@ -1,5 +1,6 @@
-"""Samples that a text file names by their keys, one per line: the list of an expert that joins."""
+"""Keys of samples: their hashes, and text files that name some, one per line: the list of an expert that joins."""
 
+import hashlib
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,12 @@ from hpcddm.errors import UserError, require
 
 NAMED = 5
 """Number of wrong keys that an error names."""
+
+
+def hash_of(text: str) -> int:
+    """Hash a key, or a caption, to 64 bits, in every process the same ones."""
+    # Keys need not be UTF-8, as names in a tar need not.
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "little")
 
 
 def read(path: Path) -> dict[str, None]:
