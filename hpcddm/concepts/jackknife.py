@@ -88,6 +88,14 @@ class LeastSquares:
         return Estimate(float(statistic[0]), low, high)
 
 
+def interval(statistic: Float[np.ndarray, " c1"], degrees: float) -> Estimate:
+    """Compute the estimate of a statistic of all, first, from those that leave out each part of the data in turn.
+
+    degrees: of freedom, below 1 there is no interval. Raises ValueError where the statistic of all is undefined.
+    """
+    return _estimate(statistic, _jackknife_variance(statistic), degrees)
+
+
 def _jackknife_variance(statistic: Float[np.ndarray, " c1"]) -> float:
     """Return the jackknife's variance of a statistic: NaN where it is undefined without one of the concepts."""
     left_out = statistic[1:]

@@ -55,14 +55,14 @@ class Curve:
         there = np.isfinite(self.ratio[:, place])
         means = [self.ratio[there, place].mean(), *self.without[there, place].mean(axis=0)]
         spread = statistics.stdev(self.ratio[there, place]) if there.sum() > 1 else None
-        return jackknife.interval(np.array(means), 1), spread
+        return jackknife.interval(np.array(means), len(means) - 2), spread
 
     def fitted(self, at: Float[np.ndarray, " u"]) -> list[Estimate]:
         """Estimate the fitted curve at some budgets, with the wider of the two intervals."""
         lines = np.array([self._line(seed, at) for seed in range(len(self.ratio))])
         estimates = []
         for own in np.moveaxis(lines, -1, 0):
-            sampled, seeds = jackknife.interval(own.mean(axis=0), 1), jackknife.mean(own[:, 0])
+            sampled, seeds = jackknife.interval(own.mean(axis=0), own.shape[1] - 2), jackknife.mean(own[:, 0])
             halves = [one.high - one.value for one in (sampled, seeds) if one.high is not None]
             half = max(halves)
             estimates.append(Estimate(sampled.value, sampled.value - half, sampled.value + half))

@@ -54,7 +54,10 @@ def test_every_class_is_scored_in_every_arm_beside_real_images(counted):
     seen = [row for row in content["concepts"] if "top-1" in row["scores"]]
     assert len(seen) >= 8, "of the others the classifier does not tell real images, and nothing is drawn"
     for row in seen:
-        assert set(row["scores"]) == arms | {"real", "others", "train"} and row["scores"]["top-1"]["images"] == 4
+        assert (
+            set(row["scores"]) == arms | {"real", "others", "prompts", "train"}
+            and row["scores"]["top-1"]["images"] == 4
+        )
         assert row["scores"]["real"]["different"] == row["scores"]["real"]["images"] == 64
         assert row["scores"]["real"]["score"] > row["scores"]["others"]["score"]
         assert np.isfinite(row["scores"]["top-1"]["kid"]) and 0 <= row["scores"]["top-1"]["home_usage"] <= 1
