@@ -66,10 +66,10 @@ def by_concept(scores: Iterable[Score]) -> dict[int, dict[str, Score]]:
 def relative(of_concept: Mapping[str, Score], arm: str) -> float | None:
     """Divide an arm's score by that of the real images of its prompts, both less their chance.
 
-    Chance is the score of the same arm's, or the prompts' real, images of the other concepts, so that what all samples
-    of an arm have, such as blur, cancels: 1 is as good as real, 0 as good as without the prompt. The chance of training
-    images is the score of held-out images without the concept. None where there is no other concept, and where real
-    images do not stand out.
+    Chance is the score of the same model's, or the prompts' real, images of the other concepts, so that blur and other
+    traits of all samples of a model cancel: 1 is as good as real, 0 as good as without the prompt. The chance of
+    training images is the score of held-out images without the concept. None where there is no other concept, and where
+    real images do not stand out.
     """
     real, others, prompts = (of_concept.get(name) for name in (REAL_ARM, OTHER_ARM, PROMPT_ARM))
     if arm not in of_concept or real is None or others is None or prompts is None or prompts.chance is None:

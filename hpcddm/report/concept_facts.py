@@ -30,7 +30,7 @@ FIT_COLUMNS = {
 }
 """Titles of the columns of the table of fits."""
 COUNTED_BY = {"text": "captions", "image": "images", "joint": "both"}
-"""What says that a sample has a concept, by the names of the kinds of frequency."""
+"""Sources of a sample's concepts, by the names of the kinds of frequency."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ConceptFacts:
 
     @property
     def counted_by(self) -> str:
-        """What says that a training sample has a concept; without captions it is the image alone."""
+        """Source of the concepts of a training sample: its caption, its image, or both."""
         kinds = {"text": "caption", "image": "image", "joint": "caption and image"}
         return kinds[self.content["frequency"]] if len(self.tails()) > 1 else kinds["image"]
 
