@@ -74,11 +74,12 @@ MAY_IMPORT = {
     "conditions": NUMERIC | {"encoders"},
     "clusterings": NUMERIC,
     "metrics": {"rooms"},
+    "uncertainty": set(),
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
-    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections"},
+    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "paths", "pretrained", "weights"},
     "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},

@@ -8,10 +8,10 @@ from jaxtyping import Float64
 
 from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
-from hpcddm.concepts.jackknife import spearman
 from hpcddm.concepts.overlap import Overlap
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM
 from hpcddm.concepts.within_concepts import home_within_concepts
+from hpcddm.uncertainty.jackknife import spearman
 
 FREQUENCIES = {"total": "frequency", "home": "at_home", "text": "text", "image": "image"}
 """Frequencies that scores are fitted to, by their keys in the table."""

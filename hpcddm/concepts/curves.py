@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int64, Num, Shaped
 
-from hpcddm.concepts import jackknife, pooling
-from hpcddm.concepts.jackknife import Estimate, LeastSquares, Moments
-from hpcddm.concepts.overlap import NONE_SHARED, Cosines, Overlap, effective_number
+from hpcddm.concepts import pooling
+from hpcddm.concepts.overlap import NONE_SHARED, Overlap
+from hpcddm.uncertainty import jackknife
+from hpcddm.uncertainty.jackknife import Estimate, LeastSquares, Moments
+from hpcddm.uncertainty.shared_errors import Cosines, effective_number
 
 BINS_PER_DECADE = 2
 LEAST_CONCEPTS = 4

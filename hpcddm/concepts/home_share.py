@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Float, Num, Shaped
 
 from hpcddm.concepts import pooling
-from hpcddm.concepts.distributions import f_p_value
-from hpcddm.concepts.jackknife import Estimate, LeastSquares, Moments
-from hpcddm.concepts.overlap import NONE_SHARED, Cosines, Overlap
+from hpcddm.concepts.overlap import NONE_SHARED, Overlap
+from hpcddm.uncertainty.distributions import f_p_value
+from hpcddm.uncertainty.jackknife import Estimate, LeastSquares, Moments
+from hpcddm.uncertainty.shared_errors import Cosines
 
 OUTCOME, TOTAL, HOME, INTERACTION = range(4)
 NAMES = {TOTAL: "log10_total", HOME: "log10_home", INTERACTION: "log10_total x log10_share"}

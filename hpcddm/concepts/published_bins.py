@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from hpcddm.concepts.distributions import correlation_p_value
-from hpcddm.concepts.jackknife import Moments
+from hpcddm.uncertainty.distributions import correlation_p_value
+from hpcddm.uncertainty.jackknife import Moments
 
 Result = float | Sequence[float]
 SIGNIFICANT = 0.05

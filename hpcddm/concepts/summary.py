@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from hpcddm.concepts.counting import Counts
-from hpcddm.concepts.jackknife import rank_correlation
 from hpcddm.concepts.presence import IMAGE, KINDS, TEXT
 from hpcddm.concepts.tail import Misalignment, long_tail
+from hpcddm.uncertainty.jackknife import rank_correlation
 
 
 def summary(counts: Counts, kind: str) -> dict[str, Any]:

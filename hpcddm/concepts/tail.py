@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Integer, Num
 
-from hpcddm.concepts.distributions import hurwitz_zeta
+from hpcddm.uncertainty.distributions import hurwitz_zeta
 
 _LARGEST_EXPONENT = 30.0
 _STEP = 1e-5

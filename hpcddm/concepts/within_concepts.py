@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int64, Num, Shaped
 
-from hpcddm.concepts.jackknife import Estimate, LeastSquares
 from hpcddm.concepts.overlap import NONE_SHARED, Overlap
 from hpcddm.concepts.pooling import group_means, without_run_effects
+from hpcddm.uncertainty.jackknife import Estimate, LeastSquares
 
 LEAST_CONCEPTS = 10
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.concepts import jackknife
 from hpcddm.concepts.answer import interval_text
 from hpcddm.concepts.overlap import Overlap
 from hpcddm.pipeline.concept_scores import HOME_ARM
@@ -22,6 +21,7 @@ from hpcddm.pipeline.concepts import CONCEPTS_FILE
 from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
+from hpcddm.uncertainty import jackknife
 
 Content = Mapping[str, Any]
 COLUMNS = ("concepts", "arm", "n", "proposed", "control", "difference", "by seed")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm.concepts.jackknife import rank_correlation
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, REPORT
 from hpcddm.pipeline.report import METRICS
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
+from hpcddm.uncertainty.jackknife import rank_correlation
 
 QUALITIES = {"fd": "FD", "kid": "KID"}
 

@@ -23,11 +23,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
 
-from hpcddm.concepts import jackknife
-from hpcddm.concepts.jackknife import Estimate
 from hpcddm.errors import UserError
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.sweep.plot import COLOURS, MARKERS
+from hpcddm.uncertainty import jackknife
+from hpcddm.uncertainty.jackknife import Estimate
 
 Row = dict[str, str]
 CURVE_SWEEPS, TUNING_SWEEP = ("budget", "budget_longer"), "budget_tuning"

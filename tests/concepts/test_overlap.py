@@ -3,8 +3,9 @@ import pytest
 
 from hpcddm.concepts.curves import fit_curve
 from hpcddm.concepts.home_share import home_against_total
-from hpcddm.concepts.jackknife import LeastSquares, Moments, mean
-from hpcddm.concepts.overlap import Overlap, effective_number
+from hpcddm.concepts.overlap import Overlap
+from hpcddm.uncertainty.jackknife import LeastSquares, Moments, mean
+from hpcddm.uncertainty.shared_errors import effective_number
 
 CONCEPTS = 48
 

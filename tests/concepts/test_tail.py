@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from hpcddm.concepts.jackknife import rank_correlation
 from hpcddm.concepts.tail import Misalignment, entropy_over_experts, gini, long_tail, power_law
+from hpcddm.uncertainty.jackknife import rank_correlation
 
 COUNTS = np.repeat([1, 2, 3, 4, 5, 7, 9, 12, 20, 55, 130], [30, 11, 6, 3, 2, 1, 1, 1, 1, 1, 1])
 VECTORS = arrays.arrays(np.int64, st.integers(1, 40), elements=st.integers(0, 1000))

@@ -1,15 +1,15 @@
-"""Estimates with 95 % intervals over concepts, by the jackknife that leaves out one concept at a time.
+"""Estimates with 95 % intervals over observations, by the jackknife that leaves out one at a time.
 
 The intervals are value +- t * standard error, with the jackknife's standard error (Efron and Stein 1981) and the
 quantile of Student's t; those of correlations are symmetric in Fisher's z (1915). In simulations of slope, r and
-Spearman with 12, 30 and 100 concepts of equal and of unequal variance they held the truth in 93-97 % of the sets,
-percentiles of 1,000 bootstrap samples over concepts in 89-96 % and bias-corrected ones (BCa) in 90-97 %: these are too
-short for few concepts, and need a seed.
+Spearman with 12, 30 and 100 observations of equal and of unequal variance they held the truth in 93-97 % of the sets,
+percentiles of 1,000 bootstrap samples over observations in 89-96 % and bias-corrected ones (BCa) in 90-97 %: these
+are too short for few observations, and need a seed.
 
-Concepts that share captions may say less than as many others. `cosines` (see `overlap.Overlap`) are the correlations
-of their errors at most, and the variance is the greater one of two: the jackknife's, and for what is linear in the
-outcomes that of least squares with such errors, for correlations the sum over pairs weighted by the cosines (as in
-Conley 1999).
+Observations with errors in common say less than as many others. `cosines` are the correlations of their errors at
+most (of concepts: `concepts.overlap`), and the variance is the greater one of two: the jackknife's, and for what is
+linear in the outcomes that of least squares with such errors, for correlations the sum over pairs weighted by the
+cosines (as in Conley 1999).
 """
 
 import math
@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from hpcddm.concepts.distributions import t_quantile
-from hpcddm.concepts.overlap import Cosines, linear_variance, residual_degrees
+from hpcddm.uncertainty.distributions import t_quantile
+from hpcddm.uncertainty.shared_errors import Cosines, linear_variance, residual_degrees
 
 CONFIDENCE = 0.95
-_CONCEPTS_PER_BLOCK = 256
+_OBSERVATIONS_PER_BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic and its 95 % interval over concepts; no interval where it is undefined without one of them."""
+    """A statistic and its 95 % interval over observations; no interval where it is undefined without one of them."""
 
     value: float
     low: float | None
@@ -42,7 +42,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """Fit of outcomes to a design of concepts by parameters, with the overlap of the concepts' captions."""
+    """Fit of outcomes to a design of observations by parameters, with what their errors have in common."""
 
     outcomes: Float[np.ndarray, " c"]
     design: Float[np.ndarray, "c p"]
@@ -56,9 +56,9 @@ class LeastSquares:
         return cls(outcomes, np.column_stack([np.ones(len(outcomes)), *predictors]), cosines)
 
     def interval(self, statistic: Float[np.ndarray, " c1"], combination: Sequence[float]) -> Estimate:
-        """Compute the estimate of a combination of its coefficients, from those that leave out each concept in turn.
+        """Estimate a combination of its coefficients from all observations, and from those that leave out each one.
 
-        Raises ValueError where the statistic of all concepts is undefined.
+        Raises ValueError where the statistic of all observations is undefined.
         """
         variance, degrees = _jackknife_variance(statistic), residual_degrees(self.cosines, self.design)
         if self.cosines is not None:
@@ -97,7 +97,7 @@ def interval(statistic: Float[np.ndarray, " c1"], degrees: float) -> Estimate:
 
 
 def _jackknife_variance(statistic: Float[np.ndarray, " c1"]) -> float:
-    """Return the jackknife's variance of a statistic: NaN where it is undefined without one of the concepts."""
+    """Return the jackknife's variance of a statistic: NaN where it is undefined without one of the observations."""
     left_out = statistic[1:]
     return float((len(left_out) - 1) * np.mean(np.square(left_out - left_out.mean()))) if len(left_out) else math.nan
 
@@ -106,7 +106,7 @@ def _estimate(statistic: Float[np.ndarray, " c1"], variance: float, degrees: flo
     """Make the estimate; below one degree of freedom there is no interval."""
     value = float(statistic[0])
     if not np.isfinite(value):
-        raise ValueError("the statistic of all concepts is undefined, so that it has no interval")
+        raise ValueError("the statistic of all observations is undefined, so that it has no interval")
     # What rounding takes off one degree of freedom is not meant.
     if degrees < 1 - 1e-9 or not np.isfinite(variance):
         return Estimate(value, None, None)
@@ -115,7 +115,7 @@ def _estimate(statistic: Float[np.ndarray, " c1"], variance: float, degrees: flo
 
 
 def mean(values: Float[np.ndarray, " c"], cosines: Cosines = None) -> Estimate:
-    """Estimate the mean of at least one concept; where none share captions its interval is that of the t test."""
+    """Estimate the mean of at least one observation; where none share errors its interval is that of the t test."""
     if len(values) < 2:
         return Estimate(float(values.mean()), None, None)
     left_out = np.append(values.mean(), (values.sum() - values) / (len(values) - 1))
@@ -124,9 +124,9 @@ def mean(values: Float[np.ndarray, " c"], cosines: Cosines = None) -> Estimate:
 
 @dataclass(frozen=True)
 class Moments:
-    """Means and scatter of q columns, of all concepts first, then of those that leave out each one.
+    """Means and scatter of q columns, of all observations first, then of those that leave out each one.
 
-    means: (c + 1, q); scatter: (c + 1, q, q), the sums of the centred products. Leaving out concept i takes
+    means: (c + 1, q); scatter: (c + 1, q, q), the sums of the centred products. Leaving out observation i takes
     n / (n - 1) d_i d_i^T off the scatter, where d_i is its deviation from the mean of all n (Chan, Golub, LeVeque 1983,
     eq. 1.5b).
     """
@@ -136,7 +136,7 @@ class Moments:
 
     @classmethod
     def of(cls, columns: Float[np.ndarray, "c q"]) -> "Moments":
-        """Compute them for at least two concepts."""
+        """Compute them for at least two observations."""
         n = len(columns)
         centre = columns.mean(0)
         deviations = columns - centre
@@ -144,7 +144,7 @@ class Moments:
         deviations[:, np.abs(deviations).max(0) <= 1e-12 * np.abs(columns).max(0)] = 0
         scatter = deviations.T @ deviations
         without = scatter - n / (n - 1) * deviations[:, :, None] * deviations[:, None, :]
-        # Nor is what rounding leaves of a column that is constant without one of the concepts.
+        # Nor is what rounding leaves of a column that is constant without one of the observations.
         diagonal = np.einsum("cii->ci", without)
         diagonal[diagonal < 1e-12 * np.diag(scatter)] = 0
         means = np.concatenate([centre[None], centre - deviations / (n - 1)])
@@ -173,7 +173,7 @@ class Moments:
         return slopes
 
     def residual(self, outcome: int, predictors: list[int]) -> float:
-        """Return the sum of squared residuals of that fit to all concepts; 0 for what is no more than rounding."""
+        """Return the sum of squared residuals of that fit to all observations; 0 for what is no more than rounding."""
         whole = float(self.scatter[0, outcome, outcome])
         residual = whole - float(self.slopes(outcome, predictors)[0] @ self.scatter[0, predictors, outcome])
         return 0.0 if residual < 1e-12 * whole else residual
@@ -189,30 +189,30 @@ def ranks(values: Num[np.ndarray, " c"]) -> Float[np.ndarray, " c"]:
 def rank_correlation(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"]) -> float | None:
     """Compute Spearman's rank correlation, Pearson's r of the mid-ranks; None where one side is constant.
 
-    Raises ValueError for fewer than two concepts.
+    Raises ValueError for fewer than two observations.
     """
     if len(first) < 2:
-        raise ValueError(f"a rank correlation needs at least 2 concepts, not {len(first)}")
+        raise ValueError(f"a rank correlation needs at least 2 observations, not {len(first)}")
     value = float(_correlations(np.stack([ranks(first), ranks(second)], axis=1)[None])[0])
     return value if np.isfinite(value) else None
 
 
 def spearman(first: Num[np.ndarray, " c"], second: Num[np.ndarray, " c"], cosines: Cosines = None) -> Estimate | None:
-    """Estimate Spearman's rank correlation with an interval, in time that grows with the square of the concepts."""
+    """Estimate Spearman's rank correlation with an interval, in time that grows with the square of the observations."""
     value = rank_correlation(first, second)
     if value is None:
         return None
     both = np.stack([first, second], axis=1)
     all_ranks = np.stack([ranks(first), ranks(second)], axis=1)
-    blocks = [_ranks_without(both, all_ranks, start) for start in range(0, len(both), _CONCEPTS_PER_BLOCK)]
+    blocks = [_ranks_without(both, all_ranks, start) for start in range(0, len(both), _OBSERVATIONS_PER_BLOCK)]
     left_out = [_correlations(block) for block in blocks]
     fit = LeastSquares.on(all_ranks[:, 0], all_ranks[:, 1], cosines=cosines)
     return fit.correlation(np.array([value, *np.concatenate(left_out)]))
 
 
 def _ranks_without(both: np.ndarray, all_ranks: np.ndarray, start: int) -> Float[np.ndarray, "b c 2"]:
-    """Rank the concepts without each of a block, whose own place is NaN: those above it move down by one."""
-    out = both[start : start + _CONCEPTS_PER_BLOCK, None]
+    """Rank the observations without each of a block, whose own place is NaN: those above it move down by one."""
+    out = both[start : start + _OBSERVATIONS_PER_BLOCK, None]
     moved = all_ranks - (out < both) - 0.5 * (out == both)
     moved[np.arange(len(out)), start + np.arange(len(out))] = np.nan
     return moved

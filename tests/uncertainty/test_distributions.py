@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.concepts.distributions import (
+from hpcddm.uncertainty.distributions import (
     correlation_p_value,
     f_p_value,
     hurwitz_zeta,

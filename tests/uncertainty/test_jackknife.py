@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcddm.concepts.jackknife import LeastSquares, Moments, mean, ranks, spearman
+from hpcddm.uncertainty.jackknife import LeastSquares, Moments, mean, ranks, spearman
 
 COLUMNS = np.random.default_rng(0).standard_normal((12, 3)) @ np.array([[1, 0.5, 0.2], [0, 1, 0.7], [0, 0, 1.0]]) + 100
 SMALL_COUNTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=12)
@@ -14,7 +14,7 @@ def left_out(statistic, columns):
     return np.array([statistic(columns), *(statistic(np.delete(columns, one, 0)) for one in range(len(columns)))])
 
 
-def test_moments_are_those_of_the_concepts_that_are_left():
+def test_moments_are_those_of_the_observations_that_are_left():
     moments = Moments.of(COLUMNS)
     np.testing.assert_allclose(moments.means, left_out(lambda columns: columns.mean(0), COLUMNS), rtol=1e-12)
     expected = left_out(lambda columns: np.cov(columns.T) * (len(columns) - 1), COLUMNS)
@@ -75,7 +75,7 @@ def test_spearman_with_ties_is_that_of_pandas(pairs):
         )
 
 
-def test_spearman_leaves_out_each_concept_and_ranks_anew():
+def test_spearman_leaves_out_each_observation_and_ranks_anew():
     """Beyond one block of concepts, with ties."""
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 40, (300, 2)) + rng.integers(0, 30, (300, 1))
@@ -100,6 +100,6 @@ def test_there_is_no_interval_where_leaving_out_one_leaves_nothing():
         LeastSquares.on(np.ones(2), np.ones(2), cosines=None).interval(np.array([np.nan, 1.0, 1.0]), [0, 1])
 
 
-def test_spearman_needs_two_concepts():
-    with pytest.raises(ValueError, match="at least 2 concepts, not 1"):
+def test_spearman_needs_two_observations():
+    with pytest.raises(ValueError, match="at least 2 observations, not 1"):
         spearman(np.ones(1), np.ones(1))

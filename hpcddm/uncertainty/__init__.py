@@ -1,0 +1,1 @@
+"""Intervals of statistics: distributions, the jackknife, and observations whose errors correlate."""
