@@ -18,6 +18,8 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import gate
 from hpcddm.runtime.spec import read_map, read_spec
+from hpcddm.sweep.index import read_index
+from hpcddm.sweep.runs import assign
 from tests.attempts import write_attempt
 from tests.helpers import COUNTED, finish, hpcddm, write_experiment, write_source
 from tests.launch.queues import Queue
@@ -60,6 +62,11 @@ def names(queue) -> list[str]:
     return [name for array in queue.submitted for name in array.keys]
 
 
+def table(home) -> list[dict[str, str]]:
+    """Rows of the sweep's table."""
+    return list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
+
+
 def finish_all(sweep_runs, keys=None):
     """Make units complete where they are made, reports with figures."""
     for sweep_run in sweep_runs:
@@ -90,7 +97,7 @@ def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(s
     queue, _ = sweep(1.0, 2.0)
     job_of = {name: str(101 + number) for number, array in enumerate(queue.submitted) for name in array.keys}
     (_, second) = found = sweep_runs(1.0, 2.0)
-    command.assign(found, command.read_index(home))
+    assign(found, read_index(home))
     for unit in second.units:
         after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
         assert {job_of[second.name(key)] for key in unit.inputs} <= set(after), unit.key
@@ -124,7 +131,7 @@ def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, hom
     finish_all(sweep_runs(0.5, 2.0))
     queue, said = sweep(0.5, 2.0)
     assert queue.submitted == [] and "left out, for the file names them no more: guidance=1.0" in said
-    rows = list(csv.DictReader((home.root / "table.csv").open()))
+    rows = table(home)
     assert {row["label"] for row in rows} == {"guidance=0.5", "guidance=2.0"}
     assert manifest.read(home.root / "guidance=1.0" / "report")
 
@@ -284,7 +291,9 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
     assert "1.50 / 0.2500 / 75.0%" in said and "2.50 / 0.2500 / 75.0%" in said
     assert f"{EVALUATE} failed: out of memory" in said and f"{EVALUATE} running" in said
-    rows = {(row["label"], row["arm"]): row for row in csv.DictReader((home.root / "table.csv").open())}
+    rows = {
+        (row["label"], row["arm"]): row for row in csv.DictReader((home.root / "table.csv").read_text().splitlines())
+    }
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
     assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")

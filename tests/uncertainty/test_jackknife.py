@@ -76,7 +76,7 @@ def test_spearman_with_ties_is_that_of_pandas(pairs):
 
 
 def test_spearman_leaves_out_each_observation_and_ranks_anew():
-    """Beyond one block of concepts, with ties."""
+    """Beyond one block of observations, with ties."""
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 40, (300, 2)) + rng.integers(0, 30, (300, 1))
     statistic = left_out(lambda rows: np.corrcoef(ranks(rows[:, 0]), ranks(rows[:, 1]))[0, 1], columns)

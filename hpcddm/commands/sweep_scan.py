@@ -1,0 +1,122 @@
+"""What a sweep is at one moment: its settings, the states of their units, and what is to be submitted."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import click
+
+from hpcddm.errors import ConfigError
+from hpcddm.launch.base import Job, Launcher
+from hpcddm.launch.items import Item
+from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
+from hpcddm.loading import within_run
+from hpcddm.pipeline.keys import REPORT
+from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
+from hpcddm.sweep.index import Index, read_index
+from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs
+from hpcddm.sweep.settings import Sweep
+from hpcddm.sweep.table import state_of
+from hpcddm.unit_states import State, UnitStatus
+
+
+@dataclass
+class SweepScan:
+    """State of a sweep at one moment: its settings, the states of their units, and the items to submit."""
+
+    sweep_runs: list[SweepRun]
+    index: Index
+    states: dict[str, dict[str, UnitStatus]]
+    active: dict[str, Job]
+    """Jobs in the queue, by the sweep's names of the units."""
+    items: list[Item] = field(default_factory=list)
+    """Items to run, each once, after those that it needs."""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    recalled: dict[str, Job] = field(default_factory=dict)
+    complete: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
+    unasked: set[str] = field(default_factory=set)
+    """Names of the units that are missing and no setting that was asked for needs."""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Descriptions of the settings that are not complete, by label."""
+        texts = {}
+        for sweep_run in self.sweep_runs:
+            states = self.states[sweep_run.label]
+            if states[REPORT].state is not State.COMPLETE:
+                jobs = {
+                    key: self.active[sweep_run.name(key)].state for key in states if sweep_run.name(key) in self.active
+                }
+                texts[sweep_run.label] = state_of(states, sweep_run.run, jobs)
+        return texts
+
+
+def scan_sweep(
+    definition: Sweep,
+    sweep_runs: list[SweepRun],
+    home: RunDir,
+    launcher: Launcher,
+    is_final: bool = True,
+    asked: Collection[str] | None = None,
+) -> SweepScan:
+    """Read all settings and decide what is to be submitted; `is_final` is False where nothing will be submitted.
+
+    asked: labels of the settings whose units are submitted, None for all.
+    Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
+    """
+    # The queue first: what leaves it while we look has its manifest by then.
+    active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
+    index = read_index(home)
+    if index.name not in ("", definition.name) or home.experiment.exists():
+        what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
+        raise ConfigError(f"--dir {home.root}: {what} lies there; take another folder, or go on with that")
+    index.name, index.current = definition.name, [sweep_run.label for sweep_run in sweep_runs]
+    index.settings |= definition.settings
+    assign(sweep_runs, index)
+    scan = SweepScan(sweep_runs, index, survey_sweep_runs(sweep_runs), active)
+    named: set[str] = set()
+    for sweep_run in sweep_runs:
+        _refuse_changes(scan.states[sweep_run.label], sweep_run, launcher.site)
+        own_jobs = {key: active[sweep_run.name(key)] for key in sweep_run.owners if sweep_run.name(key) in active}
+        decision = decide(
+            sweep_run.experiment, sweep_run.run, launcher, active=own_jobs, states=scan.states[sweep_run.label]
+        )
+        scan.decisions[sweep_run.label] = decision
+        scan.complete |= {sweep_run.name(key) for key in decision.complete}
+        scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked)}
+        scan.recalled |= {job.id: job for job in decision.recalled}
+        new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
+        if asked is not None and sweep_run.label not in asked:
+            scan.unasked |= {sweep_run.name(unit.key) for unit in new}
+            continue
+        named |= {sweep_run.name(unit.key) for unit in new}
+        scan.items += _items(new, sweep_run)
+    scan.unasked -= named
+    return scan
+
+
+def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
+    jobs = launcher.states(submitted_jobs(home, launcher.site))
+    if jobs is None:
+        click.echo("note: the scheduler does not answer; states are from the files alone")
+    return jobs or {}
+
+
+def _refuse_changes(states: dict[str, UnitStatus], sweep_run: SweepRun, site: Site) -> None:
+    for status in states.values():
+        if status.state is State.STALE and status.unit.site in (None, site.name):
+            raise ConfigError(
+                f"setting {sweep_run.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
+            )
+
+
+def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
+    """Yield the units of a setting as items of the runs that make them."""
+    if units:
+        # All runs of a sweep lie beside each other, so the way to the images is the same.
+        experiment = within_run(sweep_run.experiment, sweep_run.run)
+    for unit in units:
+        needs = tuple(map(sweep_run.name, unit.inputs))
+        yield Item(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)
