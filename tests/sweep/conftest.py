@@ -3,10 +3,12 @@
 import pytest
 import yaml
 
+from hpcddm.commands import sweep as command
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.runs import sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
-from tests.helpers import write_experiment, write_source
+from tests.helpers import hpcddm, write_experiment, write_source
+from tests.sweep.taking import Taking
 
 
 @pytest.fixture
@@ -35,3 +37,19 @@ def write(tmp_path):
 def sweep_runs(write, home):
     """The runs of such a sweep."""
     return lambda *guidance, **values: sweep_runs_of(read_sweep(str(write(*guidance, **values))), home)
+
+
+@pytest.fixture
+def sweep(write, home, tmp_path, monkeypatch):
+    """Call the verb; returns the scheduler and what was said."""
+    (tmp_path / "north.yaml").write_text("{name: north, scheduler: slurm}")
+
+    def call(*guidance, options=(), values=None, fails=False, **queue):
+        taking = Taking(home, **queue)
+        monkeypatch.setattr(command, "launcher_of", lambda site, where: taking)
+        file = write(*guidance, **(values or {}))
+        done = hpcddm("sweep", file, "--site", tmp_path / "north.yaml", "--dir", home.root, *options)
+        assert (done.exit_code != 0) == fails, done.output
+        return taking, done.output
+
+    return call
