@@ -107,6 +107,29 @@ def shown_arm(settings: Experiment, arm: str) -> str:
     return MONOLITH_ARM if settings.cluster.experts == 1 else arm
 
 
+def recipe_of(settings: Experiment, arm: str) -> tuple[int, float, int]:
+    """Return the number of experts, 1 for the monolith, and learning rate and batch of their trainings."""
+    is_monolith = arm == MONOLITH_ARM
+    own = settings.experts.training if is_monolith else expert_training(settings, 0)
+    return 1 if is_monolith else settings.cluster.experts, own.learning_rate, own.batch
+
+
+def check_recipe(runs: Iterable[SweepRun], known: Iterable[Row]) -> None:
+    """Raise `UserError` where an arm of the curve is not trained and guided as the tuning chose."""
+    choices = budget_curve.chosen(known)
+    for run in runs:
+        settings = run.experiment
+        for arm in arm_names(settings):
+            experts, *recipe = recipe_of(settings, arm)
+            choice = choices[experts]
+            planned, wanted = (*recipe, settings.evaluate.guidance), (*choice.recipe, choice.guidance(arm))
+            if planned != wanted:
+                raise UserError(
+                    f"K={experts} {arm}: learning rate, batch, guidance are {planned} in setting {run.label}, and the"
+                    f" tuning chose {wanted}; write that into experiments/budget.yaml and the sweeps of the curve"
+                )
+
+
 def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = True) -> Iterator[dict[str, Any]]:
     """Yield the rows of a finished run, an arm each; raises `UserError` where its report is missing."""
     settings = stored_experiment(run)
@@ -132,10 +155,9 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
         trained = {key: units[key] for key in keys}
         reached = {key: trained_to(settings, key, own) for key, own in trained.items() if "images" in own.results}
         shares = {key: reached[key]["images"] / trained[key].results["images"] for key in reached}
-        own = training if arm == MONOLITH_ARM else expert_training(settings, 0)
         yield common | {
-            **{"arm": shown_arm(settings, arm), "experts": 1 if arm == MONOLITH_ARM else settings.cluster.experts},
-            **{"learning_rate": own.learning_rate, "batch": own.batch, "images": reached[keys[0]]["images"]},
+            **dict(zip(("experts", "learning_rate", "batch"), recipe_of(settings, arm), strict=True)),
+            **{"arm": shown_arm(settings, arm), "images": reached[keys[0]]["images"]},
             **{name: report.results["arms"][arm][name] for name in ("fd", "kid", "precision", "recall", "agreement")},
             "train_flops": report.results["arms"][arm]["train_flops"],
             "sample_flops": round(sampling_flops(settings, arm)),
@@ -256,6 +278,8 @@ def show_next(path: Path, is_run: bool, with_lite0: bool) -> int:
         )
         if not is_run:
             return 0
+        if atom not in TUNING:
+            check_recipe(atom.runs(), known.values())
         with_lite0 = with_lite0 and atom not in TUNING
         if with_lite0:
             # Not after an hour that its weights are missing.

@@ -33,6 +33,8 @@ Row = dict[str, str]
 CURVE_SWEEPS, TUNING_SWEEP = ("budget", "budget_longer"), "budget_tuning"
 TUNED_ARMS = ("top-1", "top-2", "per-trajectory")
 """Arms whose mean chooses a training; all of them draw from the same experts."""
+GUIDED_AS = {"oracle": "top-1", "full": "top-2"}
+"""Arms that are not tuned, and whose guidance scale they have."""
 POINTS = 241
 """Budgets at which the fitted curve is compared with 1."""
 NO_DATE = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -230,30 +232,55 @@ def second_ruler(rows: Iterable[Row]) -> tuple[int, int]:
     return alike, pairs
 
 
-def choose(rows: Iterable[Row]) -> None:
-    """Print what the tuning chose: for each K the training of the lowest mean logarithm of FD, then guidance by arm.
+@dataclass(frozen=True)
+class Choice:
+    """What the tuning chose for one K: a training for all arms, and guidance for each.
 
-    The mean is over the arms that are tuned, each at its best guidance scale.
+    scores: geometric mean of FD by learning rate and batch, over the tuned arms, each at its best scale, the lowest
+    first; scales: of the chosen training, FD by arm and guidance scale.
     """
+
+    scores: dict[tuple[float, int], float]
+    scales: dict[str, dict[float, float]]
+
+    @property
+    def recipe(self) -> tuple[float, int]:
+        """Learning rate and batch of the lowest mean."""
+        return next(iter(self.scores))
+
+    def guidance(self, arm: str) -> float:
+        """Return the scale of an arm's lowest FD; the oracle has that of top-1, `full` that of top-2."""
+        own = self.scales[GUIDED_AS.get(arm, arm)]
+        return min(own, key=lambda scale: own[scale])
+
+
+def chosen(rows: Iterable[Row]) -> dict[int, Choice]:
+    """Choose for each K, 1 being the monolith, among the rows of the tuning."""
     tried: dict[int, dict[tuple[float, int], dict[str, dict[float, float]]]] = {}
     for row in rows:
         if row["sweep"] == TUNING_SWEEP and row["arm"] in (MONOLITH_ARM, *TUNED_ARMS):
             recipe = float(row["learning_rate"]), int(row["batch"])
             arms = tried.setdefault(int(row["experts"]), {}).setdefault(recipe, {})
             arms.setdefault(row["arm"], {})[float(row["guidance"])] = float(row["fd"])
+    choices = {}
     for experts, recipes in sorted(tried.items()):
         scores = {
-            recipe: statistics.fmean(math.log(min(scales.values())) for scales in arms.values())
+            recipe: math.exp(statistics.fmean(math.log(min(scales.values())) for scales in arms.values()))
             for recipe, arms in recipes.items()
         }
-        best = min(scores, key=lambda recipe: scores[recipe])
-        for recipe in sorted(scores, key=lambda recipe: scores[recipe]):
-            print(
-                f"K={experts} rate {recipe[0]:g}, batch {recipe[1]}: FD {math.exp(scores[recipe]):.2f} (geometric mean)"
-            )
-        for arm, scales in recipes[best].items():
+        order = sorted(scores, key=lambda recipe: scores[recipe])
+        choices[experts] = Choice({recipe: scores[recipe] for recipe in order}, recipes[order[0]])
+    return choices
+
+
+def choose(rows: Iterable[Row]) -> None:
+    """Print what the tuning chose: for each K the training of the lowest mean logarithm of FD, then guidance by arm."""
+    for experts, choice in chosen(rows).items():
+        for (rate, batch), score in choice.scores.items():
+            print(f"K={experts} rate {rate:g}, batch {batch}: FD {score:.2f} (geometric mean)")
+        for arm, scales in choice.scales.items():
             texts = ", ".join(f"{scale:g}: {value:.2f}" for scale, value in sorted(scales.items()))
-            print(f"K={experts} {arm}: guidance {min(scales, key=lambda scale: scales[scale]):g} ({texts})")
+            print(f"K={experts} {arm}: guidance {choice.guidance(arm):g} ({texts})")
 
 
 def draw(all_curves: Sequence[Curve], file: Path) -> None:

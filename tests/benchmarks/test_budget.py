@@ -153,6 +153,21 @@ def test_the_tuning_chooses_a_training_for_all_arms_and_guidance_for_each(capsys
     assert said[2:] == ["K=4 top-1: guidance 2 (1: 10.00, 2: 9.00)", "K=4 top-2: guidance 1 (1: 20.00)"]
 
 
+def test_the_curve_is_refused_with_another_recipe_than_the_tuning_chose():
+    runs = budget.Atom("budget", ("seed=0", "cluster.experts=8")).runs()
+    own = next(iter(runs)).experiment
+    recipe = {"learning_rate": str(expert_training(own, 0).learning_rate), "batch": str(expert_training(own, 0).batch)}
+    tuned = [
+        row(0, 122880, arm, fd, [1]) | {"sweep": "budget_tuning", "experts": "8", "guidance": scale} | recipe
+        for arm in ("top-1", "top-2", "per-trajectory")
+        for scale, fd in ((str(own.evaluate.guidance), 5), ("9", 6))
+    ]
+    budget.check_recipe(runs, tuned)
+    tuned[1]["fd"] = "4"
+    with pytest.raises(UserError, match=r"K=8 top-1: .*9\.0\); write that into"):
+        budget.check_recipe(runs, tuned)
+
+
 def test_tenths_that_are_left_out_hold_as_many_of_each_class():
     draw = np.random.default_rng(0)
     samples, real = draw.normal(size=(2, 200, 3))
