@@ -45,7 +45,7 @@ from hpcddm.sweep.index import read_index
 from hpcddm.sweep.runs import SweepRun, identities, sweep_runs_of
 from hpcddm.sweep.settings import matching, read_sweep
 from tests.benchmarks import budget_curve
-from tests.benchmarks.budget_curve import Row
+from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row
 
 ROWS = Path("docs/results/budget.csv")
 COLUMNS = (
@@ -85,10 +85,13 @@ class Atom:
 
 
 TUNING = [Atom("budget_tuning", (f"cluster.experts={experts}",)) for experts in (1, 4, 8)]
-CURVE = [Atom("budget", (f"seed={seed}", f"cluster.experts={experts}")) for seed in (0, 1, 2) for experts in (4, 8)]
-LONGER = [Atom("budget_longer", (f"cluster.experts={experts}",)) for experts in (4, 8)]
+WITH_MONOLITH, EIGHT = ("cluster.experts=1", "cluster.experts=4"), ("cluster.experts=8",)
+CURVE = [Atom("budget", (f"seed={seed}", *experts)) for seed in (0, 1, 2) for experts in (WITH_MONOLITH, EIGHT)]
+LONGER = [Atom("budget_longer", experts) for experts in (WITH_MONOLITH, EIGHT)]
 ORDER = [*TUNING, *CURVE, *LONGER]
-"""The order of the protocol; the monolith of a seed is in the atom with K=4."""
+"""The order of the protocol; the monolith of a seed, a run of one expert, is in the atom with K=4."""
+BUDGETS = {32896: 30720, 65856: 61440, 131712: 122880, 263424: 245760, 526848: 491520}
+"""Budgets by the monolith's images, which pay for the router, too."""
 
 
 def lacking(atom: Atom, known: Mapping[tuple[str, str], Row]) -> list[SweepRun]:
@@ -122,7 +125,8 @@ def check_recipe(runs: Iterable[SweepRun], known: Iterable[Row]) -> None:
         for arm in arm_names(settings):
             experts, *recipe = recipe_of(settings, arm)
             choice = choices[experts]
-            planned, wanted = (*recipe, settings.evaluate.guidance), (*choice.recipe, choice.guidance(arm))
+            planned = (*recipe, settings.evaluate.guidance)
+            wanted = (*choice.recipe, choice.guidance(shown_arm(settings, arm)))
             if planned != wanted:
                 raise UserError(
                     f"K={experts} {arm}: learning rate, batch, guidance are {planned} in setting {run.label}, and the"
@@ -141,8 +145,10 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
     images = stored(run, "images") if with_lite0 else {}
     second = {arm: lite0_features(images[arm][:LITE0_SAMPLES]) for arm in (REFERENCE, *arm_names(settings)) if images}
     floor, origin = report.results["floor"], report.record
+    budget = evaluate.snapshot or training.images
     common = {
-        **{"sweep": sweep, "seed": settings.seed, "budget": evaluate.snapshot or training.images},
+        **{"sweep": sweep, "seed": settings.seed},
+        **{"budget": BUDGETS[budget] if settings.cluster.experts == 1 and sweep in CURVE_SWEEPS else budget},
         **{"guidance": evaluate.guidance, "samples": evaluate.images, "wall_seconds": round(wall_seconds)},
         **{"floor_fd": floor["fd"], "floor_kid": floor["kid"]},
         **{"sample_core_seconds": round(sum(core_seconds(run, key) for key in units if key.startswith("evaluate/")))},

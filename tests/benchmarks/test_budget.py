@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hpcddm.errors import UserError
-from hpcddm.loading import stored_experiment, within_run
+from hpcddm.loading import load_experiment, stored_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import budgets
@@ -185,7 +185,7 @@ def test_all_arms_cost_the_same_at_every_budget():
         for experiment in read_sweep(name).experiments.values():
             trained, experts = experiment.experts.training, experiment.cluster.experts
             if experts == 1:
-                costs.setdefault(name, set()).add((trained.images,))
+                costs.setdefault(name, set()).add((*trained.snapshots, trained.images))
                 continue
             routed = router_training(experiment)
             numbers = [(routed.images, trained.images), *zip(routed.snapshots, trained.snapshots, strict=True)]
@@ -201,11 +201,12 @@ def test_all_arms_cost_the_same_at_every_budget():
         "budget_longer": {(526848, 526848)},
         "budget_tuning": {(131712,)},
     }, "the monolith of every K is the same, to half a batch, and so is the one that is trained by itself"
+    assert {*budget.BUDGETS} == {images for own in costs.values() for bought in own for images in bought}
 
 
 @pytest.mark.parametrize("batch", [8, 16, 64])
 def test_the_average_forgets_by_a_tenth_of_the_images_seen_at_every_budget(batch):
-    total = next(iter(read_sweep("budget").experiments.values())).experts.training
+    total = load_experiment("budget").experts.training
     part = part_of(total, Fraction(batch, total.batch))
     for images in (own // total.batch * batch for own in BUDGETS):
         assert ema.update_weight(images, part) == pytest.approx(1 - 0.5 ** (batch / (0.1 * images)), rel=1e-12)
