@@ -44,8 +44,9 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.runs import SweepRun, identities, sweep_runs_of
 from hpcddm.sweep.settings import matching, read_sweep
-from tests.benchmarks import budget_curve
+from tests.benchmarks import budget_curve, budget_tuning
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row
+from tests.benchmarks.budget_tuning import GRID_SWEEP, GUIDANCE_SWEEP
 
 ROWS = Path("docs/results/budget.csv")
 COLUMNS = (
@@ -84,7 +85,8 @@ class Atom:
         return [one for one in everything if one.label in labels]
 
 
-TUNING = [Atom("budget_tuning", (f"cluster.experts={experts}",)) for experts in (1, 4, 8)]
+TUNING = [Atom(GRID_SWEEP, (f"cluster.experts={experts}",)) for experts in (1, 4, 8)]
+TUNING.append(Atom(GUIDANCE_SWEEP, ()))
 WITH_MONOLITH, EIGHT = ("cluster.experts=1", "cluster.experts=4"), ("cluster.experts=8",)
 CURVE = [Atom("budget", (f"seed={seed}", *experts)) for seed in (0, 1, 2) for experts in (WITH_MONOLITH, EIGHT)]
 LONGER = [Atom("budget_longer", experts) for experts in (WITH_MONOLITH, EIGHT)]
@@ -111,27 +113,31 @@ def shown_arm(settings: Experiment, arm: str) -> str:
 
 
 def recipe_of(settings: Experiment, arm: str) -> tuple[int, float, int]:
-    """Return the number of experts, 1 for the monolith, and learning rate and batch of their trainings."""
+    """Return the number of experts, 1 for the monolith, and learning rate and batch of their trainings.
+
+    Raises `UserError` where they differ between the experts.
+    """
+    experts = 1 if arm == MONOLITH_ARM else settings.cluster.experts
     is_monolith = arm == MONOLITH_ARM
-    own = settings.experts.training if is_monolith else expert_training(settings, 0)
-    return 1 if is_monolith else settings.cluster.experts, own.learning_rate, own.batch
+    trainings = [settings.experts.training] if is_monolith else [expert_training(settings, k) for k in range(experts)]
+    recipes = {(own.learning_rate, own.batch) for own in trainings}
+    if len(recipes) > 1:
+        raise UserError(f"K={experts} {arm}: experts have several learning rates or batches, {sorted(recipes)}")
+    return experts, *recipes.pop()
 
 
-def check_recipe(runs: Iterable[SweepRun], known: Iterable[Row]) -> None:
+def check_recipe(settings: Experiment, known: Iterable[Row]) -> None:
     """Raise `UserError` where an arm of the curve is not trained and guided as the tuning chose."""
-    choices = budget_curve.chosen(known)
-    for run in runs:
-        settings = run.experiment
-        for arm in arm_names(settings):
-            experts, *recipe = recipe_of(settings, arm)
-            choice = choices[experts]
-            planned = (*recipe, settings.evaluate.guidance)
-            wanted = (*choice.recipe, choice.guidance(shown_arm(settings, arm)))
-            if planned != wanted:
-                raise UserError(
-                    f"K={experts} {arm}: learning rate, batch, guidance are {planned} in setting {run.label}, and the"
-                    f" tuning chose {wanted}; write that into experiments/budget.yaml and the sweeps of the curve"
-                )
+    choices = budget_tuning.chosen(known)
+    for arm in arm_names(settings):
+        experts, *recipe = recipe_of(settings, arm)
+        planned = (*recipe, settings.evaluate.guidance)
+        wanted = budget_tuning.choice_for(choices, experts).planned(shown_arm(settings, arm))
+        if planned != wanted:
+            raise UserError(
+                f"K={experts} {arm}: learning rate, batch, guidance are {planned}, and the tuning chose {wanted};"
+                f" write that into the sweeps of the curve, {' and '.join(CURVE_SWEEPS)}"
+            )
 
 
 def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = True) -> Iterator[dict[str, Any]]:
@@ -245,7 +251,7 @@ def processor() -> tuple[str, str]:
 
 
 def add(new: Iterable[Mapping[str, Any]], path: Path) -> list[str]:
-    """Add rows to the file, sorted, in one step; return what is to be said of those that it had.
+    """Add rows to the file, sorted, in one step; return remarks on those that it had.
 
     A row that is known stays as it is: another machine's figures of the same setting are compared with it.
     """
@@ -282,10 +288,11 @@ def show_next(path: Path, is_run: bool, with_lite0: bool) -> int:
         print(
             f"atom {number} of {len(ORDER)}, {len(missing)} of its settings lack rows: hpcddm {' '.join(atom.command)}"
         )
+        if atom not in TUNING:
+            for run in missing:
+                check_recipe(run.experiment, known.values())
         if not is_run:
             return 0
-        if atom not in TUNING:
-            check_recipe(atom.runs(), known.values())
         with_lite0 = with_lite0 and atom not in TUNING
         if with_lite0:
             # Not after an hour that its weights are missing.
@@ -295,14 +302,14 @@ def show_next(path: Path, is_run: bool, with_lite0: bool) -> int:
         runs = [one.run for one in atom.runs()]
         seconds = wall_seconds(runs)
         for run in (one.run for one in missing):
-            say(add(rows_of(atom.sweep, run, seconds, with_lite0), path))
+            print_lines(add(rows_of(atom.sweep, run, seconds, with_lite0), path))
         print(f"rows added; commit {path}")
         return 0
     print("all atoms have their rows")
     return 0
 
 
-def say(remarks: Iterable[str]) -> None:
+def print_lines(remarks: Iterable[str]) -> None:
     """Print remarks, a line each."""
     for remark in remarks:
         print(remark)
@@ -321,17 +328,20 @@ def main() -> None:
     given = parser.parse_args()
     if given.verb == "next":
         sys.exit(show_next(given.rows, given.run, not given.without_lite0))
+    known = budget_curve.read(given.rows).values()
     if given.verb == "rows":
         seconds = wall_seconds(map(RunDir, given.runs))
         for root in given.runs:
             sweep = read_index(RunDir(root.resolve().parent)).name
-            say(add(rows_of(sweep, RunDir(root), seconds, not given.without_lite0), given.rows))
+            if sweep in CURVE_SWEEPS:
+                check_recipe(stored_experiment(RunDir(root)), known)
+            print_lines(add(rows_of(sweep, RunDir(root), seconds, not given.without_lite0), given.rows))
+    elif given.verb == "choose":
+        budget_tuning.choose(known)
     elif given.verb == "figure":
-        budget_curve.draw(budget_curve.curves(budget_curve.read(given.rows).values()), given.file)
+        budget_curve.draw(budget_curve.curves(budget_tuning.of_choice(known)), given.file)
     else:
-        {"table": budget_curve.table, "choose": budget_curve.choose, "fit": budget_curve.fit}[given.verb](
-            budget_curve.read(given.rows).values()
-        )
+        {"table": budget_curve.table, "fit": budget_curve.fit}[given.verb](budget_tuning.of_choice(known))
 
 
 if __name__ == "__main__":

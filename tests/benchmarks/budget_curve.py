@@ -30,11 +30,7 @@ from hpcddm.uncertainty import jackknife
 from hpcddm.uncertainty.jackknife import Estimate
 
 Row = dict[str, str]
-CURVE_SWEEPS, TUNING_SWEEP = ("budget", "budget_longer"), "budget_tuning"
-TUNED_ARMS = ("top-1", "top-2", "per-trajectory")
-"""Arms whose mean chooses a training; all of them draw from the same experts."""
-GUIDED_AS = {"oracle": "top-1", "full": "top-2"}
-"""Arms that are not tuned, and whose guidance scale they have."""
+CURVE_SWEEPS = ("budget", "budget_longer")
 POINTS = 241
 """Budgets at which the fitted curve is compared with 1."""
 NO_DATE = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -145,11 +141,12 @@ def _curve(experts: int, arm: str, pairs: dict[tuple[int, int], tuple[Row, Row]]
         if seed in seeds:
             place = seeds.index(seed), budgets.index(budget)
             ratio[place] = math.log(float(own["fd"]) / float(reference["fd"]))
-            without[place] = np.log(_parts(own)) - np.log(_parts(reference))
+            without[place] = np.log(fd_parts(own)) - np.log(fd_parts(reference))
     return Curve(experts, arm, np.array(budgets, dtype=float), ratio, without)
 
 
-def _parts(row: Row) -> Float[np.ndarray, " p"]:
+def fd_parts(row: Row) -> Float[np.ndarray, " p"]:
+    """Return a row's FD without each tenth of the samples."""
     return np.array([float(value) for value in row["fd_without"].split()])
 
 
@@ -230,57 +227,6 @@ def second_ruler(rows: Iterable[Row]) -> tuple[int, int]:
                 by_fd, by_kid = (float(one[name]) - float(other[name]) for name in ("fd", "lite0_kid"))
                 alike, pairs = alike + (by_fd * by_kid > 0), pairs + 1
     return alike, pairs
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What the tuning chose for one K: a training for all arms, and guidance for each.
-
-    scores: geometric mean of FD by learning rate and batch, over the tuned arms, each at its best scale, the lowest
-    first; scales: of the chosen training, FD by arm and guidance scale.
-    """
-
-    scores: dict[tuple[float, int], float]
-    scales: dict[str, dict[float, float]]
-
-    @property
-    def recipe(self) -> tuple[float, int]:
-        """Learning rate and batch of the lowest mean."""
-        return next(iter(self.scores))
-
-    def guidance(self, arm: str) -> float:
-        """Return the scale of an arm's lowest FD; the oracle has that of top-1, `full` that of top-2."""
-        own = self.scales[GUIDED_AS.get(arm, arm)]
-        return min(own, key=lambda scale: own[scale])
-
-
-def chosen(rows: Iterable[Row]) -> dict[int, Choice]:
-    """Choose for each K, 1 being the monolith, among the rows of the tuning."""
-    tried: dict[int, dict[tuple[float, int], dict[str, dict[float, float]]]] = {}
-    for row in rows:
-        if row["sweep"] == TUNING_SWEEP and row["arm"] in (MONOLITH_ARM, *TUNED_ARMS):
-            recipe = float(row["learning_rate"]), int(row["batch"])
-            arms = tried.setdefault(int(row["experts"]), {}).setdefault(recipe, {})
-            arms.setdefault(row["arm"], {})[float(row["guidance"])] = float(row["fd"])
-    choices = {}
-    for experts, recipes in sorted(tried.items()):
-        scores = {
-            recipe: math.exp(statistics.fmean(math.log(min(scales.values())) for scales in arms.values()))
-            for recipe, arms in recipes.items()
-        }
-        order = sorted(scores, key=lambda recipe: scores[recipe])
-        choices[experts] = Choice({recipe: scores[recipe] for recipe in order}, recipes[order[0]])
-    return choices
-
-
-def choose(rows: Iterable[Row]) -> None:
-    """Print what the tuning chose: for each K the training of the lowest mean logarithm of FD, then guidance by arm."""
-    for experts, choice in chosen(rows).items():
-        for (rate, batch), score in choice.scores.items():
-            print(f"K={experts} rate {rate:g}, batch {batch}: FD {score:.2f} (geometric mean)")
-        for arm, scales in choice.scales.items():
-            texts = ", ".join(f"{scale:g}: {value:.2f}" for scale, value in sorted(scales.items()))
-            print(f"K={experts} {arm}: guidance {choice.guidance(arm):g} ({texts})")
 
 
 def draw(all_curves: Sequence[Curve], file: Path) -> None:

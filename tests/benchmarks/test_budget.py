@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import yaml
 
+from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment, stored_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import budgets
+from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.trainings import expert_training, part_of, router_training
@@ -20,8 +22,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.runs import identities, sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
 from hpcddm.training import ema
-from tests.benchmarks import budget, budget_curve
-from tests.helpers import write_experiment, write_source
+from tests.benchmarks import budget, budget_curve, budget_tuning
+from tests.helpers import changed, write_experiment, write_source
 
 BUDGETS = (30720, 61440, 122880, 245760)
 PARTS = 10
@@ -140,32 +142,81 @@ def test_the_figure_and_the_tables_show_every_arm(tmp_path, capsys):
         budget_curve.draw([], tmp_path / "none.svg")
 
 
-def test_the_tuning_chooses_a_training_for_all_arms_and_guidance_for_each(capsys):
-    fds = {("0.001", "top-1", "1.0"): 10, ("0.001", "top-1", "2.0"): 9, ("0.001", "top-2", "1.0"): 20}
-    fds |= {("0.002", "top-1", "1.0"): 8, ("0.002", "top-1", "2.0"): 30, ("0.002", "top-2", "1.0"): 40}
-    budget_curve.choose(
-        row(0, 122880, arm, fd, [1])
-        | {"sweep": "budget_tuning", "learning_rate": rate, "guidance": scale, "batch": "16"}
+def tuned(fds, experts="4", sweep="budget_tuning", parts=(1,)):
+    """Rows of the tuning: FD by rate, arm and guidance scale."""
+    own = {"sweep": sweep, "experts": experts, "batch": "16"}
+    return [
+        row(0, 122880, arm, fd, [fd * part for part in parts]) | own | {"learning_rate": rate, "guidance": scale}
         for (rate, arm, scale), fd in fds.items()
-    )
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "K=4 rate 0.001, batch 16: FD 13.42 (geometric mean)"
-    assert said[2:] == ["K=4 top-1: guidance 2 (1: 10.00, 2: 9.00)", "K=4 top-2: guidance 1 (1: 20.00)"]
-
-
-def test_the_curve_is_refused_with_another_recipe_than_the_tuning_chose():
-    runs = budget.Atom("budget", ("seed=0", "cluster.experts=8")).runs()
-    own = next(iter(runs)).experiment
-    recipe = {"learning_rate": str(expert_training(own, 0).learning_rate), "batch": str(expert_training(own, 0).batch)}
-    tuned = [
-        row(0, 122880, arm, fd, [1]) | {"sweep": "budget_tuning", "experts": "8", "guidance": scale} | recipe
-        for arm in ("top-1", "top-2", "per-trajectory")
-        for scale, fd in ((str(own.evaluate.guidance), 5), ("9", 6))
     ]
-    budget.check_recipe(runs, tuned)
-    tuned[1]["fd"] = "4"
-    with pytest.raises(UserError, match=r"K=8 top-1: .*9\.0\); write that into"):
-        budget.check_recipe(runs, tuned)
+
+
+GRID = {("0.001", "top-1", "1.0"): 10, ("0.001", "top-1", "2.0"): 9, ("0.001", "top-2", "1.0"): 20}
+GRID |= {("0.001", "top-2", "2.0"): 25, ("0.002", "top-1", "1.0"): 8, ("0.002", "top-1", "2.0"): 30}
+GRID |= {("0.002", "top-2", "1.0"): 40, ("0.002", "top-2", "2.0"): 50}
+
+
+def test_the_tuning_chooses_a_training_for_all_arms_and_guidance_for_each(capsys):
+    wider = {("0.001", "top-1", "3.0"): 7, ("0.001", "top-2", "3.0"): 30, ("0.002", "top-2", "3.0"): 1}
+    budget_tuning.choose([*tuned(GRID), *tuned(wider, sweep="budget_guidance")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "K=4 rate 0.001, batch 16: FD 13.42 (geometric mean)", "wider scales do not choose the training"
+    assert lines[2:] == [
+        "K=4 top-1: guidance 3 (1: 10.00, 2: 9.00, 3: 7.00)",
+        "K=4 top-2: guidance 1 (1: 20.00, 2: 25.00, 3: 30.00)",
+    ]
+    choice = budget_tuning.chosen(tuned(GRID))[4]
+    assert (choice.guidance("oracle"), choice.guidance("full")) == (2.0, 1.0)
+
+
+def test_a_runner_up_stands_with_the_interval_of_its_excess(capsys):
+    best = tuned({("0.001", "top-1", "1.0"): 10}, parts=(0.9, 1.1, 1, 1))
+    budget_tuning.choose([*best, *tuned({("0.002", "top-1", "1.0"): 11}, parts=(1, 1, 1, 1))])
+    excess = np.log(1.1) - np.log([0.9, 1.1, 1, 1])
+    error = math.sqrt(3 * np.var(excess))
+    # Student's t of 0.975 with 3 degrees of freedom.
+    low, high = (math.expm1(math.log(1.1) + sign * 3.182446 * error) for sign in (-1, 1))
+    assert f"batch 16: FD 11.00 [{low:+.0%} to {high:+.0%}] (geometric mean)" in capsys.readouterr().out
+
+
+def test_a_tuning_that_is_not_complete_or_holds_a_row_twice_is_refused():
+    rows = tuned(GRID)
+    with pytest.raises(UserError, match=r"K=4: top-2 with rate 0.001 and batch 16 lacks guidance 2; run"):
+        budget_tuning.chosen(rows[:3] + rows[4:])
+    with pytest.raises(UserError, match="two rows of top-1 with rate 0.001, batch 16 and guidance 1; keep"):
+        budget_tuning.chosen([*rows, rows[0]])
+    with pytest.raises(UserError, match="no row of the tuning for K=8"):
+        budget_tuning.choice_for(budget_tuning.chosen(rows), 8)
+
+
+def test_the_curve_is_what_the_tuning_chose_and_another_recipe_is_refused():
+    known = budget_curve.read(budget.ROWS).values()
+    runs = [run for atom in (*budget.CURVE, *budget.LONGER) for run in atom.runs()]
+    for run in runs:
+        budget.check_recipe(run.experiment, known)
+    for experts, override in (
+        (4, {"evaluate__guidance": 9.0}),
+        (4, {"experts__training__batch": 128}),
+        (8, {"experts__overrides": [{"clusters": [7], "learning_rate": 0.004}]}),
+    ):
+        settings = next(run.experiment for run in runs if run.experiment.cluster.experts == experts)
+        other = Experiment.model_validate(changed(settings.model_dump(mode="json"), **override))
+        with pytest.raises(UserError, match=r"K=.* (tuning chose|several learning rates)"):
+            budget.check_recipe(other, known)
+
+
+def test_rows_of_another_recipe_are_no_part_of_the_curve():
+    chosen = {"learning_rate": "0.001", "batch": "16", "guidance": "2.0"}
+    curve = [row(0, 30720, "top-1", 5, [5]) | own for own in (chosen, chosen | {"guidance": "1.0"})]
+    assert budget_tuning.of_choice([*tuned(GRID), *curve]) == curve[:1]
+
+
+def test_the_wider_scales_are_those_of_the_chosen_trainings():
+    choices = budget_tuning.chosen(budget_curve.read(budget.ROWS).values())
+    for experiment in read_sweep("budget_guidance").experiments.values():
+        (arm, *_) = arm_names(experiment)
+        experts, *recipe = budget.recipe_of(experiment, arm)
+        assert tuple(recipe) == choices[experts].recipe
 
 
 def test_tenths_that_are_left_out_hold_as_many_of_each_class():
@@ -181,7 +232,7 @@ def test_tenths_that_are_left_out_hold_as_many_of_each_class():
 
 def test_all_arms_cost_the_same_at_every_budget():
     costs, bought = {}, {}
-    for name in ("budget", "budget_longer", "budget_tuning"):
+    for name in ("budget", "budget_longer", "budget_tuning", "budget_guidance"):
         for experiment in read_sweep(name).experiments.values():
             trained, experts = experiment.experts.training, experiment.cluster.experts
             if experts == 1:
@@ -200,6 +251,7 @@ def test_all_arms_cost_the_same_at_every_budget():
         "budget": {(32896, 65856, 131712, 263424, 263424)},
         "budget_longer": {(526848, 526848)},
         "budget_tuning": {(131712,)},
+        "budget_guidance": {(131712,)},
     }, "the monolith of every K is the same, to half a batch, and so is the one that is trained by itself"
     assert {*budget.BUDGETS} == {images for own in costs.values() for bought in own for images in bought}
 
@@ -231,6 +283,4 @@ def test_every_atom_is_a_part_of_its_sweep():
         own = budget.matching(sweep, atom.only)
         assert not own & parts.setdefault(atom.sweep, set())
         parts[atom.sweep] |= own
-    assert {name: len(own) for name, own in parts.items()} == {
-        name: len(read_sweep(name).settings) for name in ("budget", "budget_longer", "budget_tuning")
-    }
+    assert {name: len(own) for name, own in parts.items()} == {name: len(read_sweep(name).settings) for name in parts}

@@ -1,0 +1,153 @@
+"""Choice of learning rate, batch and guidance scales for the budget curve, from the rows of its tuning.
+
+For each K, 1 being the monolith, the training of the lowest mean logarithm of FD over the tuned arms is chosen, each at
+its best scale of the grid; then every arm has the scale of its lowest FD in that training, among those of the grid and
+the larger ones of the second sweep. Beside each runner-up stands by how much it is worse, with the 95 % interval of
+the jackknife that leaves out a tenth of the samples: where it holds 0, samples do not tell the two apart.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
+from hpcddm.errors import UserError
+from hpcddm.pipeline.evaluate import MONOLITH_ARM
+from hpcddm.uncertainty import jackknife
+from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row, fd_parts
+
+GRID_SWEEP, GUIDANCE_SWEEP = "budget_tuning", "budget_guidance"
+TUNED_ARMS = ("top-1", "top-2", "per-trajectory")
+"""Arms whose mean chooses a training; all of them draw from the same experts."""
+GUIDED_AS = {"oracle": "top-1", "full": "top-2"}
+"""Arms that are not tuned, and whose guidance scale they have."""
+Recipe = tuple[float, int]
+"""Learning rate and batch."""
+LogFD = Float[np.ndarray, " 1+p"]
+"""Logarithm of FD with all samples, and without each part of them."""
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Training that the tuning chose for one K, and the scales of its arms.
+
+    scores: mean logarithm of FD of every training of the grid; scales: logarithm of FD by arm and guidance scale, of
+    the chosen training.
+    """
+
+    recipe: Recipe
+    scores: Mapping[Recipe, LogFD]
+    scales: Mapping[str, Mapping[float, LogFD]]
+
+    def guidance(self, arm: str) -> float:
+        """Return the scale of an arm's lowest FD; the oracle has that of top-1, `full` that of top-2."""
+        return _best(self.scales[GUIDED_AS.get(arm, arm)])
+
+    def planned(self, arm: str) -> tuple[float, int, float]:
+        """Return learning rate, batch and guidance scale of an arm."""
+        return (*self.recipe, self.guidance(arm))
+
+
+@dataclass
+class _Trials:
+    """Rows of the tuning for one K: logarithm of FD by training, arm and guidance scale."""
+
+    grid: dict[Recipe, dict[str, dict[float, LogFD]]] = field(default_factory=dict)
+    wider: dict[Recipe, dict[str, dict[float, LogFD]]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Place a row; raises `UserError` where there is one already."""
+        recipe, scale = (float(row["learning_rate"]), int(row["batch"])), float(row["guidance"])
+        trials = self.grid if row["sweep"] == GRID_SWEEP else self.wider
+        scales = trials.setdefault(recipe, {}).setdefault(row["arm"], {})
+        if scale in scales:
+            raise UserError(
+                f"tuning, K={row['experts']}: two rows of {row['arm']} with rate {recipe[0]:g}, batch {recipe[1]} and"
+                f" guidance {scale:g}; keep those of one code, by their column 'commit'"
+            )
+        scales[scale] = np.log([float(row["fd"]), *fd_parts(row)])
+
+    def check(self, experts: int) -> None:
+        """Raise `UserError` where a training of the grid lacks an arm or a scale that others have."""
+        rates, batches = ({recipe[part] for recipe in self.grid} for part in (0, 1))
+        arms = {arm for own in self.grid.values() for arm in own}
+        scales = {scale for own in self.grid.values() for found in own.values() for scale in found}
+        for recipe in sorted((rate, batch) for rate in rates for batch in batches):
+            for arm in sorted(arms):
+                missing = scales - self.grid.get(recipe, {}).get(arm, {}).keys()
+                if missing:
+                    raise UserError(
+                        f"tuning, K={experts}: {arm} with rate {recipe[0]:g} and batch {recipe[1]} lacks guidance"
+                        f" {', '.join(f'{scale:g}' for scale in sorted(missing))}; run `budget next --run` first"
+                    )
+
+
+def chosen(rows: Iterable[Row]) -> dict[int, Choice]:
+    """Choose for each K, 1 being the monolith; raises `UserError` where the tuning's grid is not complete."""
+    trials: dict[int, _Trials] = {}
+    for row in rows:
+        if row["sweep"] in (GRID_SWEEP, GUIDANCE_SWEEP) and row["arm"] in (MONOLITH_ARM, *TUNED_ARMS):
+            trials.setdefault(int(row["experts"]), _Trials()).add(row)
+    choices = {}
+    for experts, own in sorted(trials.items()):
+        own.check(experts)
+        scores = {
+            recipe: np.mean([scales[_best(scales)] for scales in arms.values()], axis=0)
+            for recipe, arms in own.grid.items()
+        }
+        recipe = _best(scores)
+        wider = own.wider.get(recipe, {})
+        scales = {arm: tried | wider.get(arm, {}) for arm, tried in own.grid[recipe].items()}
+        choices[experts] = Choice(recipe, scores, scales)
+    return choices
+
+
+def of_choice(rows: Iterable[Row]) -> list[Row]:
+    """Keep the curve's rows of the chosen trainings and scales; raises `UserError` where a K has no tuning."""
+    rows = list(rows)
+    choices = chosen(rows)
+    kept = []
+    for row in rows:
+        if row["sweep"] in CURVE_SWEEPS:
+            recipe = float(row["learning_rate"]), int(row["batch"]), float(row["guidance"])
+            if recipe == choice_for(choices, int(row["experts"])).planned(row["arm"]):
+                kept.append(row)
+    return kept
+
+
+def choice_for(choices: Mapping[int, Choice], experts: int) -> Choice:
+    """Return the choice for one K; raises `UserError` where nothing was tuned for it."""
+    if experts not in choices:
+        raise UserError(f"no row of the tuning for K={experts}; run `python -m tests.benchmarks.budget next --run`")
+    return choices[experts]
+
+
+def choose(rows: Iterable[Row]) -> None:
+    """Print for each K the trainings and the scales of the chosen one, the best first."""
+    for experts, choice in chosen(rows).items():
+        best = choice.scores[choice.recipe]
+        for rate, batch in sorted(choice.scores, key=lambda recipe: choice.scores[recipe][0]):
+            own = choice.scores[rate, batch]
+            print(f"K={experts} rate {rate:g}, batch {batch}: FD {_fd(own, best)} (geometric mean)")
+        for arm, scales in choice.scales.items():
+            best_there = scales[choice.guidance(arm)]
+            texts = ", ".join(f"{scale:g}: {_fd(scales[scale], best_there)}" for scale in sorted(scales))
+            print(f"K={experts} {arm}: guidance {choice.guidance(arm):g} ({texts})")
+
+
+def _best(scores: Mapping[Key, LogFD]) -> Key:
+    return min(scores, key=lambda key: scores[key][0])
+
+
+def _fd(own: LogFD, best: LogFD) -> str:
+    """Format an FD, with the interval of its excess over the best one."""
+    value = f"{math.exp(own[0]):.2f}"
+    if own is best or len(own) < 3:
+        return value
+    excess = jackknife.interval(own - best, len(own) - 2)
+    low, high = (math.nan if end is None else math.expm1(end) for end in (excess.low, excess.high))
+    return f"{value} [{low:+.0%} to {high:+.0%}]"
