@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from hpcddm import plugins
@@ -33,7 +32,7 @@ from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.flops import forward_flops, unallocated
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REFERENCE, arm_names, evaluate_range
+from hpcddm.pipeline.evaluate import MONOLITH_ARM, REFERENCE, arm_names
 from hpcddm.pipeline.keys import MONOLITH, REPORT, ROUTER
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.snapshots import trained_to
@@ -47,6 +46,7 @@ from hpcddm.sweep.settings import matching, read_sweep
 from tests.benchmarks import budget_curve, budget_tuning
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row
 from tests.benchmarks.budget_tuning import GRID_SWEEP, GUIDANCE_SWEEP
+from tests.benchmarks.evaluated_run import stored
 
 ROWS = Path("docs/results/budget.csv")
 COLUMNS = (
@@ -180,17 +180,6 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
                 for value in fd_without(features[arm], features[REFERENCE], settings.data.num_classes or 1)
             ),
         }
-
-
-def stored(run: RunDir, what: str) -> dict[str, np.ndarray]:
-    """Read what the evaluation stored of every arm, 'images' or 'features', in the samples' order."""
-    folders = sorted((run.root / "evaluate").iterdir(), key=lambda folder: evaluate_range(f"evaluate/{folder.name}"))
-    parts: dict[str, list[np.ndarray]] = {}
-    for folder in folders:
-        with h5py.File(folder / EVALUATION) as file:
-            for arm, group in file.items():
-                parts.setdefault(arm, []).append(group[what][:])
-    return {arm: np.concatenate(values) for arm, values in parts.items()}
 
 
 def fd_without(samples: np.ndarray, real: np.ndarray, classes: int) -> list[float]:

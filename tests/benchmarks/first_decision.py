@@ -1,13 +1,15 @@
-"""Tell what keeping one expert per trajectory costs: python -m tests.benchmarks.first_decision RUN
+"""Show what keeping one expert per trajectory costs: python -m tests.benchmarks.first_decision RUN
 
 The expert is drawn at t = 1 from what the router knows of the class alone. Printed are: how far its probabilities are
 from the shares of the class's training images by cluster (calibration), how much they move with the noise, of which
-they know nothing by right, and how many samples the classifier names as asked, by how many training images of the
-class the expert has seen: of per-trajectory, whose draws are repeated here, of the oracle and of held-out images
-(heldout) by their own clusters, and of top-1 at the same places.
+they should not depend there, and how many samples the classifier names as asked, by how many training images of the
+class the expert has seen: of per-trajectory, whose draws are repeated here, and of held-out images by their own
+clusters. Beside per-trajectory stands top-1, whose expert is the likeliest at every step, with the same noise; the
+last column sums to the whole difference of the two.
 """
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,104 +17,100 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
-import hpcddm
-from hpcddm.api import Run
 from hpcddm.data import draws
-from hpcddm.data.catalog import open_catalog
-from hpcddm.data.samples import CLUSTER, evaluation_numbers
 from hpcddm.devices import current_device
+from hpcddm.ensemble.sampler import time_grid
 from hpcddm.ensemble.step_context import SampleStream, StepContext
-from hpcddm.ensemble.strategies.base import draw
-from hpcddm.ensemble.velocity import available_experts, routed_posterior
+from hpcddm.errors import UserError
 from hpcddm.pipeline.evaluate import REFERENCE
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.rundir.layout import RunDir
-from tests.benchmarks.budget import stored
+from tests.benchmarks.evaluated_run import EvaluatedRun
 
-KEPT, ORACLE, ANEW = "per-trajectory", "oracle", "top-1"
-FEWER = (30, 100, 300, 1000, 3000, np.inf)
+KEPT, BEST_EACH_STEP = "per-trajectory", "top-1"
+BIN_ENDS = (30, 100, 300, 1000, 3000, np.inf)
 """Upper ends of the bins of training images of a class in a cluster."""
+OTHER_DRAWS = 0.01
+"""Share of draws that may differ from those of the evaluation: another processor's last bits move a few."""
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """What the router says at t = 1 of each sample, and the expert that is drawn of it."""
+    """Router's probabilities at t = 1 for each sample, and the expert that is drawn of them."""
 
     posterior: Float[np.ndarray, "n k"]
     expert: Int64[np.ndarray, " n"]
 
 
-def decide(run: Run, labels: Int64[np.ndarray, " n"], rows: range) -> Decisions:
-    """Repeat the draws of the evaluation: noise and uniform numbers are functions of seed and place."""
-    ensemble, device = run.ensemble(KEPT), current_device()
-    assert ensemble.router is not None
-    posterior_of = routed_posterior(ensemble.router, available_experts(ensemble.experts))
+def decide(evaluated: EvaluatedRun) -> Decisions:
+    """Repeat the draws of the evaluation; raises `UserError` where they are not those that it counted."""
+    run, device = evaluated.run, current_device()
+    settings, field = run.settings, run.ensemble(KEPT).field(KEPT, run.settings.evaluate)
+    time = time_grid(settings.evaluate.steps, settings.evaluate.shift)[0]
     probabilities, experts = [], []
-    batch = run.settings.evaluate.batch
-    for start in range(0, len(rows), batch):
-        own = rows[start : start + batch]
-        x = draws.gaussian(run.settings.seed, "initial", own, run.space.shape).to(device)
-        condition = run.condition.of_classes(labels[start : start + batch].tolist()).to(device)
+    for start in range(0, len(evaluated.rows), settings.evaluate.batch):
+        own = slice(start, start + settings.evaluate.batch)
+        stream = SampleStream(settings.seed, evaluated.rows[own])
+        x = draws.gaussian(settings.seed, "initial", stream.indices, run.space.shape).to(device)
+        t = torch.full((len(x),), time, device=device)
+        condition = run.condition.of_classes(evaluated.labels[own].tolist()).to(device)
         with torch.no_grad():
-            posterior = posterior_of(x, torch.ones(len(own), device=device), condition)
-        uniform = StepContext(SampleStream(run.settings.seed, own), 0, 1.0).uniform(0)
-        probabilities.append(posterior.double().cpu().numpy())
-        experts.append(draw(posterior, uniform).argmax(1).cpu().numpy())
-    return Decisions(np.concatenate(probabilities), np.concatenate(experts))
-
-
-def training_images(run: Run) -> Int64[np.ndarray, "c k"]:
-    """Count the training images of every class in every cluster."""
-    reader = run.data(TRAIN)
-    labels, clusters = (np.asarray(reader.column(name, range(len(reader)))) for name in ("label", CLUSTER))
-    counts = np.zeros((len(run.class_names), run.settings.cluster.experts), dtype=np.int64)
-    np.add.at(counts, (labels.astype(np.int64), clusters.astype(np.int64)), 1)
-    return counts
+            field(x, t, condition, StepContext(stream, 0, time))
+            probabilities.append(field.posterior(x, t, condition).double().cpu().numpy())
+        experts.append(field.last_weights[: len(x)].argmax(1).cpu().numpy())
+    decisions = Decisions(np.concatenate(probabilities), np.concatenate(experts))
+    counted = evaluated.usage(KEPT)[0]
+    moved = 0.5 * np.abs(np.bincount(decisions.expert, minlength=len(counted)) - counted).sum() / len(evaluated.rows)
+    if moved > OTHER_DRAWS:
+        raise UserError(f"{evaluated.root}: {moved:.1%} of the draws differ from those of the evaluation")
+    return decisions
 
 
 def show_calibration(decisions: Decisions, labels: Int64[np.ndarray, " n"], counts: Int64[np.ndarray, "c k"]) -> None:
     """Print by class how far the router's probabilities are from the shares of the training images."""
-    print("| class | total variation from the data's shares | sd over noise | drawn where the class has < 30 images |")
-    print("| --- | --- | --- | --- |")
-    rare = counts[labels, decisions.expert] < FEWER[0]
+    print(
+        "| class | total variation from the data's shares | largest sd over noise | rare clusters drawn | in the data |"
+    )
+    print("| --- | --- | --- | --- | --- |")
     for label in np.unique(labels):
         own, shares = decisions.posterior[labels == label], counts[label] / counts[label].sum()
-        distance = 0.5 * np.abs(own.mean(0) - shares).sum()
-        print(f"| {label} | {distance:.3f} | {own.std(0).max():.4f} | {rare[labels == label].mean():.1%} |")
+        distance, is_rare = 0.5 * np.abs(own.mean(0) - shares).sum(), counts[label] < BIN_ENDS[2]
+        drawn = is_rare[decisions.expert[labels == label]].mean()
+        print(f"| {label} | {distance:.3f} | {own.std(0).max():.4f} | {drawn:.1%} | {shares[is_rare].sum():.1%} |")
 
 
 def show_by_frequency(named: dict[str, Bool[np.ndarray, " n"]], seen: dict[str, Int64[np.ndarray, " n"]]) -> None:
     """Print agreement by the number of training images of the class that the sample's expert has seen."""
-    print("\n| training images of the class | arm | samples | named as asked | of top-1 at the same places |")
-    print("| --- | --- | --- | --- | --- |")
-    for low, high in zip((0, *FEWER), FEWER, strict=False):
+    print(
+        "\n| training images of the class | arm | n | named as asked | less top-1's there (SE) | share of the whole |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    excess = {arm: named[arm].astype(float) - named[BEST_EACH_STEP] for arm in seen}
+    for low, high in zip((0, *BIN_ENDS), (*BIN_ENDS, None), strict=False):
         for arm, own in seen.items():
-            there = (own >= low) & (own < high)
+            there = np.ones(len(own), bool) if high is None else (own >= low) & (own < high)
             if there.any():
-                title = f"{low:g} to {high:g}" if np.isfinite(high) else f"{low:g} and more"
+                title = "all" if high is None else f"{low:g} to {high:g}" if high < np.inf else f"{low:g} and more"
+                error = excess[arm][there].std() / np.sqrt(there.sum())
                 print(
-                    f"| {title} | {arm} | {there.mean():.1%} | {named[arm][there].mean():.1%} | "
-                    f"{named[ANEW][there].mean():.1%} |"
+                    f"| {title} | {arm} | {there.sum():,} | {named[arm][there].mean():.1%} |"
+                    f" {excess[arm][there].mean():+.1%} ({error:.1%}) | {excess[arm][there].sum() / len(own):+.2%} |"
                 )
 
 
 def main() -> None:
     """Print both tables of a finished run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    root = parser.parse_args().run
-    run = hpcddm.open(root)
-    evaluate = run.settings.evaluate
-    rows = range(evaluate.first, evaluate.first + evaluate.images)
-    reader = run.data(HELDOUT)
-    numbers = evaluation_numbers(open_catalog(RunDir(root), HELDOUT), run.settings, run.class_names)[rows]
-    labels, clusters = (np.asarray(reader.column(name, numbers)).astype(np.int64) for name in ("label", CLUSTER))
-    counts, named, decisions = training_images(run), stored(RunDir(root), "agreed"), decide(run, labels, rows)
+    parser.add_argument("run", type=Path, help="draws per-trajectory and top-1")
+    evaluated = EvaluatedRun(parser.parse_args().run, (KEPT, BEST_EACH_STEP))
+    labels, counts, decisions = evaluated.labels, evaluated.training_images, decide(evaluated)
+    scale = evaluated.run.settings.evaluate.guidance
+    print(f"guidance {scale:g}; clusters with < {BIN_ENDS[2]} images of a class are rare")
     show_calibration(decisions, labels, counts)
-    of_own_cluster = counts[labels, clusters]
-    seen = {KEPT: counts[labels, decisions.expert], ORACLE: of_own_cluster, REFERENCE: of_own_cluster}
-    show_by_frequency(named, {arm: own for arm, own in seen.items() if arm in named})
+    seen = {KEPT: counts[labels, decisions.expert], REFERENCE: counts[labels, evaluated.clusters]}
+    show_by_frequency(evaluated.stored("agreed"), seen)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")
