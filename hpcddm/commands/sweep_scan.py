@@ -1,4 +1,4 @@
-"""What a sweep is at one moment: its settings, the states of their units, and what is to be submitted."""
+"""Scan of a sweep at one moment: its settings, the states of their units, and what to submit."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
