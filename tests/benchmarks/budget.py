@@ -154,7 +154,7 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
     budget = evaluate.snapshot or training.images
     common = {
         **{"sweep": sweep, "seed": settings.seed},
-        **{"budget": BUDGETS[budget] if settings.cluster.experts == 1 and sweep in CURVE_SWEEPS else budget},
+        **{"budget": BUDGETS[budget] if settings.cluster.experts == 1 else budget},
         **{"guidance": evaluate.guidance, "samples": evaluate.images, "wall_seconds": round(wall_seconds)},
         **{"floor_fd": floor["fd"], "floor_kid": floor["kid"]},
         **{"sample_core_seconds": round(sum(core_seconds(run, key) for key in units if key.startswith("evaluate/")))},
