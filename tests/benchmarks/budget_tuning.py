@@ -1,9 +1,10 @@
 """Choice of learning rate, batch and guidance scales for the budget curve, from the rows of its tuning.
 
-For each K, 1 being the monolith, the training of the lowest mean logarithm of FD over the tuned arms is chosen, each at
-its best scale of the grid; then every arm has the scale of its lowest FD in that training, among those of the grid and
-the larger ones of the second sweep. Beside each runner-up stands by how much it is worse, with the 95 % interval of
-the jackknife that leaves out a tenth of the samples: where it holds 0, samples do not tell the two apart.
+For each K, 1 being the monolith, the training of the lowest mean logarithm of FD over the tuned arms is chosen at one
+budget, each arm at its best scale of the grid; then every arm has the scale of its lowest FD in that training, at each
+budget by itself, among those of the grid and of the two sweeps that try larger ones and other budgets. Beside each
+runner-up stands by how much it is worse, with the 95 % interval of the jackknife that leaves out a tenth of the
+samples: where it holds 0, samples do not tell the two apart.
 """
 
 import math
@@ -19,7 +20,9 @@ from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.uncertainty import jackknife
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row, fd_parts
 
-GRID_SWEEP, GUIDANCE_SWEEP = "budget_tuning", "budget_guidance"
+GRID_SWEEP, GUIDANCE_SWEEP, BY_BUDGET_SWEEP = "budget_tuning", "budget_guidance", "budget_scales"
+TUNED_BUDGET = 122880
+"""Budget at which trainings are chosen."""
 TUNED_ARMS = ("top-1", "top-2", "per-trajectory")
 """Arms whose mean chooses a training; all of them draw from the same experts."""
 GUIDED_AS = {"oracle": "top-1", "full": "top-2"}
@@ -28,6 +31,8 @@ Recipe = tuple[float, int]
 """Learning rate and batch."""
 LogFD = Float[np.ndarray, " 1+p"]
 """Logarithm of FD with all samples, and without each part of them."""
+Arms = dict[str, dict[int, dict[float, LogFD]]]
+"""Logarithm of FD by arm, budget and guidance scale, of one training."""
 Key = TypeVar("Key")
 
 
@@ -35,35 +40,38 @@ Key = TypeVar("Key")
 class Choice:
     """Training that the tuning chose for one K, and the scales of its arms.
 
-    scores: mean logarithm of FD of every training of the grid; scales: logarithm of FD by arm and guidance scale, of
-    the chosen training.
+    scores: mean logarithm of FD of every training of the grid; scales: of the chosen training.
     """
 
     recipe: Recipe
     scores: Mapping[Recipe, LogFD]
-    scales: Mapping[str, Mapping[float, LogFD]]
+    scales: Arms
 
-    def guidance(self, arm: str) -> float:
-        """Return the scale of an arm's lowest FD; the oracle has that of top-1, `full` that of top-2."""
-        return _best(self.scales[GUIDED_AS.get(arm, arm)])
+    def guidance(self, arm: str, budget: int) -> float:
+        """Return the scale of an arm's lowest FD at a budget, or at the nearest one where scales were tried.
 
-    def planned(self, arm: str) -> tuple[float, int, float]:
-        """Return learning rate, batch and guidance scale of an arm."""
-        return (*self.recipe, self.guidance(arm))
+        The oracle has that of top-1, `full` that of top-2.
+        """
+        tried = self.scales[GUIDED_AS.get(arm, arm)]
+        return _best(tried[min(tried, key=lambda own: abs(math.log(own / budget)))])
+
+    def planned(self, arm: str, budget: int) -> tuple[float, int, float]:
+        """Return learning rate, batch and guidance scale of an arm at a budget."""
+        return (*self.recipe, self.guidance(arm, budget))
 
 
 @dataclass
 class _Trials:
-    """Rows of the tuning for one K: logarithm of FD by training, arm and guidance scale."""
+    """Rows of the tuning for one K: those that choose a training, and further scales and budgets."""
 
-    grid: dict[Recipe, dict[str, dict[float, LogFD]]] = field(default_factory=dict)
-    wider: dict[Recipe, dict[str, dict[float, LogFD]]] = field(default_factory=dict)
+    grid: dict[Recipe, Arms] = field(default_factory=dict)
+    further: dict[Recipe, Arms] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Place a row; raises `UserError` where there is one already."""
         recipe, scale = (float(row["learning_rate"]), int(row["batch"])), float(row["guidance"])
-        trials = self.grid if row["sweep"] == GRID_SWEEP else self.wider
-        scales = trials.setdefault(recipe, {}).setdefault(row["arm"], {})
+        trials = self.grid if row["sweep"] == GRID_SWEEP else self.further
+        scales = trials.setdefault(recipe, {}).setdefault(row["arm"], {}).setdefault(int(row["budget"]), {})
         if scale in scales:
             raise UserError(
                 f"tuning, K={row['experts']}: two rows of {row['arm']} with rate {recipe[0]:g}, batch {recipe[1]} and"
@@ -75,10 +83,10 @@ class _Trials:
         """Raise `UserError` where a training of the grid lacks an arm or a scale that others have."""
         rates, batches = ({recipe[part] for recipe in self.grid} for part in (0, 1))
         arms = {arm for own in self.grid.values() for arm in own}
-        scales = {scale for own in self.grid.values() for found in own.values() for scale in found}
+        scales = {scale for own in self.grid.values() for found in own.values() for scale in found[TUNED_BUDGET]}
         for recipe in sorted((rate, batch) for rate in rates for batch in batches):
             for arm in sorted(arms):
-                missing = scales - self.grid.get(recipe, {}).get(arm, {}).keys()
+                missing = scales - self.grid.get(recipe, {}).get(arm, {}).get(TUNED_BUDGET, {}).keys()
                 if missing:
                     raise UserError(
                         f"tuning, K={experts}: {arm} with rate {recipe[0]:g} and batch {recipe[1]} lacks guidance"
@@ -90,31 +98,43 @@ def chosen(rows: Iterable[Row]) -> dict[int, Choice]:
     """Choose for each K, 1 being the monolith; raises `UserError` where the tuning's grid is not complete."""
     trials: dict[int, _Trials] = {}
     for row in rows:
-        if row["sweep"] in (GRID_SWEEP, GUIDANCE_SWEEP) and row["arm"] in (MONOLITH_ARM, *TUNED_ARMS):
+        if row["sweep"] in (GRID_SWEEP, GUIDANCE_SWEEP, BY_BUDGET_SWEEP) and row["arm"] in (MONOLITH_ARM, *TUNED_ARMS):
             trials.setdefault(int(row["experts"]), _Trials()).add(row)
     choices = {}
     for experts, own in sorted(trials.items()):
         own.check(experts)
         scores = {
-            recipe: np.mean([scales[_best(scales)] for scales in arms.values()], axis=0)
+            recipe: np.mean([tried[TUNED_BUDGET][_best(tried[TUNED_BUDGET])] for tried in arms.values()], axis=0)
             for recipe, arms in own.grid.items()
         }
         recipe = _best(scores)
-        wider = own.wider.get(recipe, {})
-        scales = {arm: tried | wider.get(arm, {}) for arm, tried in own.grid[recipe].items()}
-        choices[experts] = Choice(recipe, scores, scales)
+        choices[experts] = Choice(recipe, scores, _merged(own.grid[recipe], own.further.get(recipe, {})))
     return choices
 
 
-def of_choice(rows: Iterable[Row]) -> list[Row]:
-    """Keep the curve's rows of the chosen trainings and scales; raises `UserError` where a K has no tuning."""
+def _merged(grid: Arms, further: Arms) -> Arms:
+    return {
+        arm: {
+            budget: {**tried.get(budget, {}), **further.get(arm, {}).get(budget, {})}
+            for budget in sorted({*tried, *further.get(arm, {})})
+        }
+        for arm, tried in grid.items()
+    }
+
+
+def of_choice(rows: Iterable[Row], one_scale: bool = False) -> list[Row]:
+    """Keep the curve's rows of the chosen trainings, each arm at the best scale of its budget.
+
+    one_scale: instead at all budgets at the scale that was best where the trainings were chosen. Raises `UserError`
+    where a K has no tuning.
+    """
     rows = list(rows)
-    choices = chosen(rows)
-    kept = []
+    choices, kept = chosen(rows), []
     for row in rows:
         if row["sweep"] in CURVE_SWEEPS:
-            recipe = float(row["learning_rate"]), int(row["batch"]), float(row["guidance"])
-            if recipe == choice_for(choices, int(row["experts"])).planned(row["arm"]):
+            own = float(row["learning_rate"]), int(row["batch"]), float(row["guidance"])
+            budget = TUNED_BUDGET if one_scale else int(row["budget"])
+            if own == choice_for(choices, int(row["experts"])).planned(row["arm"], budget):
                 kept.append(row)
     return kept
 
@@ -133,10 +153,11 @@ def choose(rows: Iterable[Row]) -> None:
         for rate, batch in sorted(choice.scores, key=lambda recipe: choice.scores[recipe][0]):
             own = choice.scores[rate, batch]
             print(f"K={experts} rate {rate:g}, batch {batch}: FD {_fd(own, best)} (geometric mean)")
-        for arm, scales in choice.scales.items():
-            best_there = scales[choice.guidance(arm)]
-            texts = ", ".join(f"{scale:g}: {_fd(scales[scale], best_there)}" for scale in sorted(scales))
-            print(f"K={experts} {arm}: guidance {choice.guidance(arm):g} ({texts})")
+        for arm, budgets in choice.scales.items():
+            for budget, scales in budgets.items():
+                best_there = scales[choice.guidance(arm, budget)]
+                texts = ", ".join(f"{scale:g}: {_fd(scales[scale], best_there)}" for scale in sorted(scales))
+                print(f"K={experts} {arm}, {budget:,} images: guidance {choice.guidance(arm, budget):g} ({texts})")
 
 
 def _best(scores: Mapping[Key, LogFD]) -> Key:

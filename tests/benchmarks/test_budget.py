@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.runs import identities, sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
 from hpcddm.training import ema
-from tests.benchmarks import budget, budget_curve, budget_tuning
+from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.helpers import changed, write_experiment, write_source
 
 BUDGETS = (30720, 61440, 122880, 245760)
@@ -51,7 +52,7 @@ def planted(level, slope, seeds=3, noise=0.0, between=0.0, seed=0, arms=("top-1"
 
 
 def row(seed, images, arm, fd, without):
-    own = dict.fromkeys(budget.COLUMNS, "1") | {"sweep": "budget", "identity": f"{seed}/{images}", "arm": arm}
+    own = dict.fromkeys(budget_rows.COLUMNS, "1") | {"sweep": "budget", "identity": f"{seed}/{images}", "arm": arm}
     own |= {"seed": str(seed), "budget": str(images), "experts": "1" if arm == "monolith" else "4"}
     return own | {"fd": repr(float(fd)), "fd_without": " ".join(f"{value:.9g}" for value in without)}
 
@@ -116,9 +117,9 @@ def test_rows_of_several_machines_add_up_and_known_ones_stay(tmp_path):
     file = tmp_path / "results" / "budget.csv"
     rows = planted(0.0, -0.1, seeds=1)
     numbered = [own | {"fd": float(own["fd"])} for own in rows]
-    assert budget.add(numbered[4:], file) == [] and budget.add(numbered[:4], file) == []
+    assert budget_rows.add(numbered[4:], file) == [] and budget_rows.add(numbered[:4], file) == []
     whole = file.read_bytes()
-    remarks = budget.add([numbered[0] | {"fd": 99.0, "instructions": "AVX2"}], file)
+    remarks = budget_rows.add([numbered[0] | {"fd": 99.0, "instructions": "AVX2"}], file)
     assert file.read_bytes() == whole and "FD 20.000 there (1), 99.000 now (AVX2)" in remarks[0]
     read = [(int(own["experts"]), int(own["budget"])) for own in budget_curve.read(file).values()]
     assert read == sorted(read) and len(read) == len(rows)
@@ -162,11 +163,18 @@ def test_the_tuning_chooses_a_training_for_all_arms_and_guidance_for_each(capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "K=4 rate 0.001, batch 16: FD 13.42 (geometric mean)", "wider scales do not choose the training"
     assert lines[2:] == [
-        "K=4 top-1: guidance 3 (1: 10.00, 2: 9.00, 3: 7.00)",
-        "K=4 top-2: guidance 1 (1: 20.00, 2: 25.00, 3: 30.00)",
+        "K=4 top-1, 122,880 images: guidance 3 (1: 10.00, 2: 9.00, 3: 7.00)",
+        "K=4 top-2, 122,880 images: guidance 1 (1: 20.00, 2: 25.00, 3: 30.00)",
     ]
     choice = budget_tuning.chosen(tuned(GRID))[4]
-    assert (choice.guidance("oracle"), choice.guidance("full")) == (2.0, 1.0)
+    assert [choice.guidance(arm, 122880) for arm in ("oracle", "full")] == [2.0, 1.0]
+
+
+def test_a_scale_is_that_of_the_nearest_budget_where_scales_were_tried():
+    trained = {("0.001", "top-1", "1.0"): 5, ("0.001", "top-1", "2.0"): 6}
+    longer = [own | {"budget": "245760"} for own in tuned(trained, sweep="budget_scales")]
+    choice = budget_tuning.chosen([*tuned(GRID), *longer])[4]
+    assert [choice.guidance("top-1", budget) for budget in (30720, 122880, 245760, 491520)] == [2.0, 2.0, 1.0, 1.0]
 
 
 def test_a_runner_up_stands_with_the_interval_of_its_excess(capsys):
@@ -206,16 +214,20 @@ def test_the_curve_is_what_the_tuning_chose_and_another_recipe_is_refused():
 
 
 def test_rows_of_another_recipe_are_no_part_of_the_curve():
-    chosen = {"learning_rate": "0.001", "batch": "16", "guidance": "2.0"}
-    curve = [row(0, 30720, "top-1", 5, [5]) | own for own in (chosen, chosen | {"guidance": "1.0"})]
-    assert budget_tuning.of_choice([*tuned(GRID), *curve]) == curve[:1]
+    chosen = {"learning_rate": "0.001", "batch": "16"}
+    scales = ("2.0", "1.0", "3.0")
+    curve = [row(0, 30720, "top-1", 5, [5]) | chosen | {"guidance": scale} for scale in scales]
+    own_scale = [{**tuned({("0.001", "top-1", "1.0"): 3}, sweep="budget_scales")[0], "budget": "30720"}]
+    rows = [*tuned(GRID), *own_scale, *curve, curve[0] | {"learning_rate": "0.002"}]
+    assert budget_tuning.of_choice(rows) == curve[1:2] and budget_tuning.of_choice(rows, one_scale=True) == curve[:1]
 
 
 def test_the_wider_scales_are_those_of_the_chosen_trainings():
     choices = budget_tuning.chosen(budget_curve.read(budget.ROWS).values())
-    for experiment in read_sweep("budget_guidance").experiments.values():
+    swept = [read_sweep(name).experiments.values() for name in ("budget_guidance", "budget_scales")]
+    for experiment in chain(*swept):
         (arm, *_) = arm_names(experiment)
-        experts, *recipe = budget.recipe_of(experiment, arm)
+        experts, *recipe = budget_rows.recipe_of(experiment, arm)
         assert tuple(recipe) == choices[experts].recipe
 
 
@@ -223,7 +235,7 @@ def test_tenths_that_are_left_out_hold_as_many_of_each_class():
     draw = np.random.default_rng(0)
     samples, real = draw.normal(size=(2, 200, 3))
     samples[np.arange(200) // 4 % 10 == 3] += 100
-    parts = budget.fd_without(samples, real, classes=4)
+    parts = budget_rows.fd_without(samples, real, classes=4)
     assert min(range(10), key=parts.__getitem__) == 3 and len(parts) == 10
     own = np.arange(200) // 4 % 10 != 3
     whole = [Statistics.from_features(values[own]) for values in (samples, real)]
@@ -232,7 +244,7 @@ def test_tenths_that_are_left_out_hold_as_many_of_each_class():
 
 def test_all_arms_cost_the_same_at_every_budget():
     costs, bought = {}, {}
-    for name in ("budget", "budget_longer", "budget_tuning", "budget_guidance"):
+    for name in ("budget", "budget_longer", "budget_tuning", "budget_guidance", "budget_scales"):
         for experiment in read_sweep(name).experiments.values():
             trained, experts = experiment.experts.training, experiment.cluster.experts
             if experts == 1:
@@ -252,8 +264,9 @@ def test_all_arms_cost_the_same_at_every_budget():
         "budget_longer": {(526848, 526848)},
         "budget_tuning": {(131712,)},
         "budget_guidance": {(131712,)},
+        "budget_scales": {(32896, 65856, 131712, 263424, 263424)},
     }, "the monolith of every K is the same, to half a batch, and so is the one that is trained by itself"
-    assert {*budget.BUDGETS} == {images for own in costs.values() for bought in own for images in bought}
+    assert {*budget_rows.BUDGETS} == {images for own in costs.values() for bought in own for images in bought}
 
 
 @pytest.mark.parametrize("batch", [8, 16, 64])
