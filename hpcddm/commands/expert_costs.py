@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from hpcddm.planning.timing import Estimate
 
 
+NEVER_AHEAD = 61_440
+"""Images seen by each expert up to which no strategy was ahead of a monolith of equal cost in what was measured: 4 and
+8 experts on Fashion-MNIST (docs/results.md, the budget curve)."""
+
+
 @dataclass(frozen=True)
 class ExpertCost:
     """Cost of one expert's training; None where it is unknown."""
@@ -68,6 +73,21 @@ def own_numbers(experiment: Experiment) -> list[str]:
             rate = f"learning rate {training.learning_rate:g}"
             lines.append(f"expert {expert} sees {training.images:,} images in batches of {training.batch}, {rate}")
     return lines
+
+
+def few_images(experiment: Experiment) -> str | None:
+    """Warn of experts that see so few images that one model of equal cost is likely to draw better.
+
+    Experts that start from weights need fewer, and nothing is said of them.
+    """
+    experts = experiment.cluster.experts
+    images = min(expert_training(experiment, expert).images for expert in range(experts))
+    if experts == 1 or images > NEVER_AHEAD or experiment.experts.init_from is not None:
+        return None
+    return (
+        f"an expert sees {images:,} images; with up to {NEVER_AHEAD:,} each, one model of the same cost drew better on"
+        " Fashion-MNIST: train longer, or with fewer experts, and compare with the monolith"
+    )
 
 
 def line_of(costs: Sequence[ExpertCost]) -> str:

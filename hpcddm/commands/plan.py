@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from hpcddm.commands.expert_costs import expert_costs, line_of, own_numbers
+from hpcddm.commands.expert_costs import expert_costs, few_images, line_of, own_numbers
 from hpcddm.commands.terminal import table_console
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
@@ -90,11 +90,12 @@ def plan(
     missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
     numbers, in_memory = own_numbers(experiment), _memory(units, experiment, site, counts)
+    warning = few_images(experiment)
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
         totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
-        totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers}
+        totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers, "few_images": warning}
         totals["memory"] = [asdict(own) for own in in_memory]
         click.echo(json.dumps(content | totals, indent=1))
         return
@@ -105,6 +106,8 @@ def plan(
         click.echo(f"clusters  {line_of(experts)}")
     for text in numbers:
         click.echo(f"override  {text}")
+    if warning is not None:
+        click.echo(f"warning   {warning}")
     for text in idle:
         click.echo(f"GPUs      {text}")
     _print_memory(in_memory)

@@ -6,7 +6,7 @@ import math
 import pytest
 import yaml
 
-from hpcddm.commands.expert_costs import own_numbers
+from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.networks import budgets
@@ -250,6 +250,19 @@ def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):
     (line,) = own_numbers(tiny(tmp_path, **changes))
     assert line == "expert 1 sees 96 images in batches of 12, learning rate 0.002"
     assert own_numbers(tiny(tmp_path)) == []
+
+
+def test_experts_that_see_few_images_are_warned_of(tmp_path):
+    write_source(tmp_path / "images")
+    warning = few_images(tiny(tmp_path))
+    assert warning is not None and warning.startswith("an expert sees 32 images; with up to 61,440 each")
+    done = hpcddm("plan", write_experiment(tmp_path), "--site", "slurm", "--flops-per-second", SPEED)
+    assert f"warning   {warning[:40]}" in done.output
+    many = {"experts__training__images": 8 * NEVER_AHEAD}
+    assert few_images(tiny(tmp_path, **many)) is None
+    one_short = many | {"experts__overrides": [{"clusters": [1], "images": NEVER_AHEAD}]}
+    assert few_images(tiny(tmp_path, **one_short)) is not None
+    assert few_images(tiny(tmp_path, cluster__experts=1)) is None, "one expert is a monolith"
 
 
 def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, monkeypatch):
