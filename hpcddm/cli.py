@@ -259,7 +259,10 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
 @click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
 @click.option(
-    "--only", multiple=True, metavar="KEY=VALUE", help="Submit the settings with this value alone; may be repeated."
+    "--only",
+    multiple=True,
+    metavar="KEY=VALUE|LABEL",
+    help="Submit the settings with this value, or this one, alone; may be repeated.",
 )
 def sweep(
     name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool, only: tuple[str, ...]

@@ -117,16 +117,21 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
 
 
 def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
-    """Return the labels of the settings with certain values; only: KEY=VALUE, of several values of a key any.
+    """Return the labels of some settings; only: their labels, or KEY=VALUE, of several values of a key any.
 
     Raises `ConfigError` for a key that the sweep does not vary, and where no setting has the values.
     """
+    named = {given for given in only if given in sweep.settings}
+    if len(named) == len(set(only)) > 0:
+        return named
     wanted: dict[str, list[Any]] = {}
     varied = dict.fromkeys(key for setting in sweep.settings.values() for key in setting)
-    for given in only:
+    for given in set(only) - named:
         key, is_given, value = given.partition("=")
         if not is_given or key not in varied:
-            raise ConfigError(f"--only {given}: needs KEY=VALUE with a key of {sweep.file}: {', '.join(varied)}")
+            raise ConfigError(
+                f"--only {given}: needs a setting's label, or KEY=VALUE with a key of {sweep.file}: {', '.join(varied)}"
+            )
         wanted.setdefault(key, []).append(yaml.load(value, Loader))
     labels = {
         label
@@ -135,7 +140,7 @@ def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
     }
     if not labels:
         raise ConfigError(f"--only {' --only '.join(only)}: no setting of {sweep.file} has these values")
-    return labels
+    return labels | named
 
 
 def _base_file(file: SweepFile, path: Path) -> Path:

@@ -116,10 +116,11 @@ def show_next(path: Path, is_run: bool, with_lite0: bool) -> int:
         if with_lite0:
             # Not after an hour that its weights are missing.
             lite0_features(np.zeros((1, 28, 28, 1), np.uint8))
-        if subprocess.run([sys.executable, "-m", "hpcddm.cli", *atom.command], check=False).returncode:
+        labels = [part for run in missing for part in ("--only", run.label)]
+        command = ["sweep", atom.sweep, "--site", "embedded", *labels]
+        if subprocess.run([sys.executable, "-m", "hpcddm.cli", *command], check=False).returncode:
             return 1
-        runs = [one.run for one in atom.runs()]
-        seconds = wall_seconds(runs)
+        seconds = wall_seconds(one.run for one in missing)
         for run in (one.run for one in missing):
             print_lines(add(rows_of(atom.sweep, run, seconds, with_lite0), path))
         print(f"rows added; commit {path}")

@@ -1,8 +1,9 @@
 """The budget curve: planted curves are told for what they are, rows add up, all arms of a budget cost the same."""
 
 import math
+from collections import Counter
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -242,6 +243,35 @@ def test_tenths_that_are_left_out_hold_as_many_of_each_class():
     assert parts[3] == frechet_distance(*whole)
 
 
+def bought_to(number):
+    """Images of the monolith's snapshots and of its whole training, to the n-th budget."""
+    images = sorted(budget_rows.BUDGETS)[:number]
+    return *images, images[-1]
+
+
+def test_every_arm_is_drawn_at_the_one_scale_and_at_the_best_of_every_budget():
+    choices = budget_tuning.chosen(budget_curve.read(budget.ROWS).values())
+    drawn = Counter(
+        (settings.seed, *recipe_and_arm(settings, arm), budget_rows.budget_of(settings), settings.evaluate.guidance)
+        for name in budget_curve.CURVE_SWEEPS
+        for settings in read_sweep(name).experiments.values()
+        for arm in arm_names(settings)
+    )
+    places = [*product((0, 1, 2), BUDGETS), (0, 491520)]
+    wanted = {
+        (seed, experts, arm, images, choices[experts].guidance(arm, scaled))
+        for experts, arms in ((1, ["monolith"]), *((k, [*budget_tuning.TUNED_ARMS, "oracle", "full"]) for k in (4, 8)))
+        for arm, (seed, images) in product(arms, places)
+        for scaled in ([budget_tuning.TUNED_BUDGET] if arm == "full" else [budget_tuning.TUNED_BUDGET, images])
+        if arm != "full" or images in (61440, 245760)
+    }
+    assert set(drawn) == wanted and set(drawn.values()) == {1}
+
+
+def recipe_and_arm(settings, arm):
+    return budget_rows.recipe_of(settings, arm)[0], budget_rows.shown_arm(settings, arm)
+
+
 def test_all_arms_cost_the_same_at_every_budget():
     costs, bought = {}, {}
     for name in ("budget", "budget_longer", "budget_tuning", "budget_guidance", "budget_scales"):
@@ -260,11 +290,11 @@ def test_all_arms_cost_the_same_at_every_budget():
                 bought[known] = budgets.monolith_training(experiment)
             costs.setdefault(name, set()).add((*bought[known].snapshots, bought[known].images))
     assert costs == {
-        "budget": {(32896, 65856, 131712, 263424, 263424)},
-        "budget_longer": {(526848, 526848)},
+        "budget": {bought_to(4)},
+        "budget_longer": {(526848, 526848), bought_to(5)},
         "budget_tuning": {(131712,)},
         "budget_guidance": {(131712,)},
-        "budget_scales": {(32896, 65856, 131712, 263424, 263424)},
+        "budget_scales": {bought_to(4), bought_to(5)},
     }, "the monolith of every K is the same, to half a batch, and so is the one that is trained by itself"
     assert {*budget_rows.BUDGETS} == {images for own in costs.values() for bought in own for images in bought}
 

@@ -164,12 +164,17 @@ def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sw
         shutil.rmtree(home.root / "guidance=1.0" / stage)
     _, said = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0"])
     assert "what was asked for is complete; 2 units were not asked for" in said
+    queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "guidance=1.0"])
+    assert {name.split("/")[0] for name in names(queue)} == {"guidance=1.0", "table"}, "a setting by its label"
 
 
 def test_settings_that_the_sweep_does_not_have_cannot_be_asked_for(sweep, home):
     for only in ("evaluate.steps=3", "evaluate.guidance"):
         _, said = sweep(1.0, 2.0, options=["--only", only], fails=True)
-        assert f"--only {only}: needs KEY=VALUE with a key of" in said and "evaluate.guidance" in said
+        assert (
+            f"--only {only}: needs a setting's label, or KEY=VALUE with a key of" in said
+            and "evaluate.guidance" in said
+        )
     _, said = sweep(1.0, 2.0, options=["--only", "evaluate.guidance=4.0"], fails=True)
     assert "no setting of" in said and not home.root.exists()
 
