@@ -262,7 +262,7 @@ def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
     "--only",
     multiple=True,
     metavar="KEY=VALUE|LABEL",
-    help="Submit the settings with this value, or this one, alone; may be repeated.",
+    help="Submit the settings with this value, or this label, alone; may be repeated.",
 )
 def sweep(
     name: str, site: str, folder: Path | None, dry_run: bool, only_table: bool, live: bool, only: tuple[str, ...]

@@ -117,30 +117,27 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
 
 
 def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
-    """Return the labels of some settings; only: their labels, or KEY=VALUE, of several values of a key any.
+    """Return the labels of some settings; only: KEY=VALUE or LABEL, of several values of a key, or labels, any.
 
     Raises `ConfigError` for a key that the sweep does not vary, and where no setting has the values.
     """
-    named = {given for given in only if given in sweep.settings}
-    if len(named) == len(set(only)) > 0:
-        return named
-    wanted: dict[str, list[Any]] = {}
+    wanted: dict[str, set[str]] = {}
     varied = dict.fromkeys(key for setting in sweep.settings.values() for key in setting)
-    for given in set(only) - named:
-        key, is_given, value = given.partition("=")
-        if not is_given or key not in varied:
+    for given in only:
+        key, is_given, text = given.partition("=")
+        value = yaml.load(text, Loader) if is_given and key in varied else None
+        having = {label for label, own in sweep.settings.items() if key in own and is_given and own[key] == value}
+        if not having and given in sweep.settings:
+            key, having = "label", {given}
+        elif not is_given or key not in varied:
             raise ConfigError(
                 f"--only {given}: needs a setting's label, or KEY=VALUE with a key of {sweep.file}: {', '.join(varied)}"
             )
-        wanted.setdefault(key, []).append(yaml.load(value, Loader))
-    labels = {
-        label
-        for label, setting in sweep.settings.items()
-        if all(key in setting and setting[key] in values for key, values in wanted.items())
-    }
+        wanted.setdefault(key, set()).update(having)
+    labels = set(sweep.settings).intersection(*wanted.values())
     if not labels:
         raise ConfigError(f"--only {' --only '.join(only)}: no setting of {sweep.file} has these values")
-    return labels | named
+    return labels
 
 
 def _base_file(file: SweepFile, path: Path) -> Path:

@@ -48,7 +48,7 @@ COLUMNS = (
 """Columns of a row. experts: 1 for the monolith; images: those of one network, an expert or the monolith, by then;
 fd_without: FD without each tenth of samples and held-out images; sample_flops: of one image. Core seconds of trainings
 are their share up to the budget, of sampling those of all arms of the setting together; wall_seconds: from the first
-start to the last end of the atom's units."""
+start to the last end of the units of settings that were drawn together."""
 TENTHS = 10
 LITE0_SAMPLES = 1000
 """First samples of an arm that the second ruler sees, and held-out images at their places: it takes 30 ms for each."""
@@ -110,13 +110,17 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
         trained = {key: units[key] for key in keys}
         reached = {key: trained_to(settings, key, own) for key, own in trained.items() if "images" in own.results}
         shares = {key: reached[key]["images"] / trained[key].results["images"] for key in reached}
+        seconds = {key: core_seconds(run, key) for key in shares}
         yield common | {
             **dict(zip(("experts", "learning_rate", "batch"), recipe_of(settings, arm), strict=True)),
             **{"arm": shown_arm(settings, arm), "images": reached[keys[0]]["images"]},
             **{name: report.results["arms"][arm][name] for name in ("fd", "kid", "precision", "recall", "agreement")},
             "train_flops": report.results["arms"][arm]["train_flops"],
             "sample_flops": round(sampling_flops(settings, arm)),
-            "train_core_seconds": round(sum(core_seconds(run, key) * share for key, share in shares.items())),
+            # Trainings that were copied from another sweep left their attempts there.
+            "train_core_seconds": round(sum(seconds[key] * share for key, share in shares.items()))
+            if all(seconds.values())
+            else "",
             "lite0_kid": kernel_distance(second[arm], second[REFERENCE]) if with_lite0 else "",
             "fd_without": " ".join(
                 f"{value:.6g}"

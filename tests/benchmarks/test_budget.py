@@ -324,6 +324,7 @@ def test_every_atom_is_a_part_of_its_sweep():
     for atom in budget.ORDER:
         sweep = read_sweep(atom.sweep)
         own = budget.matching(sweep, atom.only)
+        assert budget.matching(sweep, sorted(own)) == own, "settings that lack rows are run by their labels"
         assert not own & parts.setdefault(atom.sweep, set())
         parts[atom.sweep] |= own
     assert {name: len(own) for name, own in parts.items()} == {name: len(read_sweep(name).settings) for name in parts}

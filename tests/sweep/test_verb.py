@@ -166,6 +166,8 @@ def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sw
     assert "what was asked for is complete; 2 units were not asked for" in said
     queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "guidance=1.0"])
     assert {name.split("/")[0] for name in names(queue)} == {"guidance=1.0", "table"}, "a setting by its label"
+    _, said = sweep(1.0, options=["--only", "guidance=1.0", "--only", "evaluate.guidance=2.0"], fails=True)
+    assert "no setting of" in said, "a label and a value of a key both count"
 
 
 def test_settings_that_the_sweep_does_not_have_cannot_be_asked_for(sweep, home):
