@@ -86,7 +86,8 @@ def few_images(experiment: Experiment) -> str | None:
         return None
     return (
         f"an expert sees {images:,} images; with up to {NEVER_AHEAD:,} each, no ensemble was shown to draw better than"
-        " one model of the same cost on Fashion-MNIST: train longer, or with fewer experts, and compare with the monolith"
+        " one model of the same cost on Fashion-MNIST: train longer, or with fewer experts, and compare with the"
+        " monolith"
     )
 
 
