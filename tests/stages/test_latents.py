@@ -133,7 +133,8 @@ def test_the_way_back_is_the_decoder(made):
         decoded = trained.decode(trained.encode(to_unit(images))[:, 0])
     expected = decoded.add(1).mul(127.5).round().clamp(0, 255).permute(0, 2, 3, 1).numpy()
     assert np.abs(space.to_images(x).astype(int) - expected).max() <= 1
-    assert torch.equal(space.to_model(images[:3]), x[:3])
+    # Matrix products of other batches round differently on some processors.
+    torch.testing.assert_close(space.to_model(images[:3]), x[:3])
 
 
 def test_a_measure_sees_each_sample_as_drawn_once(made):
