@@ -1,4 +1,4 @@
-"""Atoms and analysis of the budget curve: python -m tests.benchmarks.budget next | rows | table | choose | fit | figure
+"""Atoms and analysis of the budget curve: python -m tests.benchmarks.budget next | rows | choose | table | fit | ...
 
 The protocol is in docs/results.md. An atom is a part of a sweep that one command runs, on any machine; `next --run`
 runs the first whose rows docs/results/budget.csv lacks, and adds them.
@@ -22,7 +22,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.runs import SweepRun, sweep_runs_of
 from hpcddm.sweep.settings import matching, read_sweep
-from tests.benchmarks import budget_curve, budget_tuning
+from tests.benchmarks import budget_curve, budget_figure, budget_tables, budget_tuning
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row
 from tests.benchmarks.budget_rows import (
     add,
@@ -140,10 +140,19 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, default=ROWS, help="the file of the rows")
     parser.add_argument("--without-lite0", action="store_true", help="no second ruler, which needs weights")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("next").add_argument("--run", action="store_true", help="run it, and add its rows")
-    verbs.add_parser("rows").add_argument("runs", nargs="+", type=Path, help="runs of one sweep")
-    verbs.add_parser("choose")
-    analyses = {verb: verbs.add_parser(verb) for verb in ("table", "fit", "figure")}
+    following = verbs.add_parser("next", help="the atom whose rows lack")
+    following.add_argument("--run", action="store_true", help="run it, and add its rows")
+    finished = verbs.add_parser("rows", help="rows of finished runs, or by how much they differ from known ones")
+    finished.add_argument("runs", nargs="+", type=Path, help="runs of one sweep")
+    verbs.add_parser("choose", help="trainings and guidance scales of the tuning, the best first")
+    verbs.add_parser("hours", help="hours of two cores that all rows took")
+    helps = {
+        "table": "ratios to the monolith by two rulers; figures and costs",
+        "fit": "where each arm crosses the monolith",
+        "rulers": "where the two rulers order arms alike",
+        "figure": "the ratios, as a file",
+    }
+    analyses = {verb: verbs.add_parser(verb, help=text) for verb, text in helps.items()}
     for own in analyses.values():
         own.add_argument("--one-scale", action="store_true", help=f"scales of {TUNED_BUDGET:,} images at all budgets")
     analyses["figure"].add_argument("file", type=Path, help="a PDF, PNG or SVG")
@@ -160,12 +169,14 @@ def main() -> None:
             print_lines(add(rows_of(sweep, RunDir(root), seconds, not given.without_lite0), given.rows))
     elif given.verb == "choose":
         budget_tuning.choose(known)
+    elif given.verb == "hours":
+        budget_tables.hours(known)
     else:
         kept = budget_tuning.of_choice(known, given.one_scale)
         if given.verb == "figure":
-            budget_curve.draw(budget_curve.curves(kept), given.file)
+            budget_figure.draw(kept, given.file)
         else:
-            {"table": budget_curve.table, "fit": budget_curve.fit}[given.verb](kept)
+            {"table": budget_tables.table, "fit": budget_tables.fit, "rulers": budget_tables.rulers}[given.verb](kept)
 
 
 if __name__ == "__main__":

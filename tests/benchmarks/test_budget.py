@@ -24,7 +24,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.runs import identities, sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
 from hpcddm.training import ema
-from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
+from tests.benchmarks import budget, budget_curve, budget_figure, budget_rows, budget_tables, budget_tuning
 from tests.helpers import changed, write_experiment, write_source
 
 BUDGETS = (30720, 61440, 122880, 245760)
@@ -58,9 +58,10 @@ def row(seed, images, arm, fd, without):
     return own | {"fd": repr(float(fd)), "fd_without": " ".join(f"{value:.9g}" for value in without)}
 
 
-def crossing(rows):
+def crossing(rows, of_points=False):
     (curve,) = budget_curve.curves(rows)
-    return budget_curve.crossing(curve)
+    at = budget_curve.places(curve)
+    return budget_curve.crossing(at, curve.joined(at) if of_points else curve.fitted(at))
 
 
 def test_the_intervals_of_a_planted_crossing_hold_it():
@@ -76,14 +77,27 @@ def test_the_intervals_of_a_planted_crossing_hold_it():
     assert decided >= 30, "most of them are shown to cross"
 
 
-def test_a_curve_that_does_not_cross_is_said_not_to():
+def test_points_that_are_joined_hold_a_planted_crossing_too_and_more_of_the_budgets():
+    held, wider = 0, []
+    for seed in range(60):
+        rows = planted(0.02, -0.1, noise=0.01, between=0.01, seed=seed)
+        low, high = crossing(rows, of_points=True).undecided
+        held += low <= 2 ** (np.log2(BUDGETS).mean() + 0.2) <= high
+        wider.append(high / low > np.divide(*reversed(crossing(rows).undecided)))
+    assert held >= 54 and np.mean(wider) > 0.5
+
+
+@pytest.mark.parametrize("of_points", [False, True])
+def test_a_curve_that_does_not_cross_is_said_not_to(of_points):
     for level, kind in ((0.3, "behind"), (-0.3, "ahead")):
-        place = crossing(planted(level, -0.02, noise=0.01, between=0.005))
+        place = crossing(planted(level, -0.02, noise=0.01, between=0.001), of_points)
         assert (place.kind, place.budget) == (kind, None) and str(place) == f"{kind} at all budgets"
 
 
-def test_no_crossing_is_claimed_of_a_curve_that_is_the_monoliths():
-    places = [crossing(planted(0.0, 0.0, noise=0.01, between=0.02, seed=seed)) for seed in range(40)]
+@pytest.mark.parametrize("of_points", [False, True])
+def test_no_crossing_is_claimed_of_a_curve_that_is_the_monoliths(of_points):
+    rows = [planted(0.0, 0.0, noise=0.01, between=0.02, seed=seed) for seed in range(40)]
+    places = [crossing(own, of_points) for own in rows]
     assert sum(place.kind == "crosses" for place in places) <= 2
     assert str(crossing(planted(0.0, 0.0, noise=0.01))).startswith("no crossing shown")
 
@@ -100,12 +114,31 @@ def test_one_seed_has_the_interval_of_its_samples_alone():
     assert crossing(one).kind == "crosses" and widths[0] < widths[1]
 
 
-def test_a_longer_seed_adds_its_budget_to_the_curve():
-    rows = planted(0.0, -0.1, noise=0.001)
-    longer = [row(0, 491520, arm, fd, [fd] * PARTS) for arm, fd in (("monolith", 20), ("top-1", 15))]
-    (curve,) = budget_curve.curves([*rows, *(one | {"sweep": "budget_longer"} for one in longer)])
+def longer(rows, fd):
+    """Rows with those of seed 0 at another doubling."""
+    added = [row(0, 491520, arm, own, [own] * PARTS) for arm, own in (("monolith", 20), ("top-1", fd))]
+    return [*rows, *(one | {"sweep": "budget_longer"} for one in added)]
+
+
+def test_a_longer_seed_adds_its_budget_to_the_curve_and_is_as_sure_as_one_seed_is():
+    (curve,) = budget_curve.curves(longer(planted(0.0, -0.1, noise=0.001, between=0.05), 15))
     assert curve.budgets[-1] == 491520 and np.isnan(curve.ratio[1:, -1]).all()
-    assert np.exp(curve.at_point(4)[0].value) == pytest.approx(0.75) and curve.at_point(4)[1] is None
+    last = curve.by_seeds(4)
+    assert np.exp(last.value) == pytest.approx(0.75) == np.exp(curve.by_samples(4).value)
+    # Student's t of 0.975 with 2 degrees of freedom; the planted seeds are apart by the same at every budget.
+    half = 4.302653 * np.sqrt(np.mean(np.var(curve.ratio[:, :4], axis=0, ddof=1)))
+    assert (last.low, last.high) == pytest.approx((last.value - half, last.value + half), rel=1e-6)
+    assert half == pytest.approx(math.sqrt(3) * (curve.by_seeds(0).high - curve.by_seeds(0).value), rel=0.1)
+
+
+def test_a_curve_may_come_back_and_its_last_crossing_is_where_the_points_say_so():
+    back = longer(planted(0.0, -0.3, noise=0.001, between=0.001), 40)
+    place = crossing(back, of_points=True)
+    assert place.shown == ("behind", "ahead", "behind") and 245760 < place.budget < 491520
+    assert str(place).startswith("behind, then ahead, then behind: crosses at ")
+    ends = [math.log(own) for own in (math.exp(-0.45), 2)]
+    share = -ends[0] / (ends[1] - ends[0])
+    assert place.budget == pytest.approx(245760 * 2**share, rel=0.01)
 
 
 def test_two_rows_of_one_point_are_refused():
@@ -134,14 +167,35 @@ def test_the_figure_and_the_tables_show_every_arm(tmp_path, capsys):
     for kind in ("svg", "pdf"):
         files = [tmp_path / f"{number}.{kind}" for number in (1, 2)]
         for file in files:
-            budget_curve.draw(budget_curve.curves(rows), file)
+            budget_figure.draw(rows, file)
         assert files[0].read_bytes() == files[1].read_bytes()
-    budget_curve.table(rows)
-    budget_curve.fit(rows)
+    budget_tables.table(rows)
+    budget_tables.fit(rows)
     said = capsys.readouterr().out
-    assert "| 4 | top-2 | 30,720 |" in said and "K=4 oracle: behind, then ahead: crosses at" in said
+    assert "| 4 | top-2 | 30,720 |" in said and "K=4 oracle, points: behind, then ahead: crosses at" in said
     with pytest.raises(UserError, match="run more atoms"):
-        budget_curve.draw([], tmp_path / "none.svg")
+        budget_figure.draw([], tmp_path / "none.svg")
+
+
+def test_the_rulers_are_compared_pair_by_pair_and_sides_that_differ_are_named(capsys):
+    rows = planted(0.1, 0.0, seeds=2, arms=("top-1", "top-2"))
+    # top-1 by half the KID of the monolith, top-2 by twice, where FD puts both behind and both alike.
+    kid = {"monolith": 2.0, "top-1": 1.0, "top-2": 4.0}
+    rows = [own | {"lite0_kid": repr(kid[own["arm"]]), "fd": repr(float(own["fd"]) + kid[own["arm"]])} for own in rows]
+    budget_tables.rulers(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("pairs of one K that both rulers order alike: 8 of 8 (30,720: 2 of 2, ")
+    assert lines[1].startswith("pairs of an arm and the monolith that both rulers order alike: 8 of 16 (30,720: 2 of 4, ")
+    assert len(lines) == 6 and lines[2] == "K=4 top-1, 30,720 images: FD 1.050, Lite0's KID 0.500"
+
+
+def test_hours_count_a_training_once_and_every_drawing(capsys):
+    rows = planted(0.0, -0.1, seeds=1)
+    costs = {"train_core_seconds": "3600", "sample_core_seconds": "720"}
+    budget_tables.hours([own | costs for own in rows] + [rows[0] | costs | {"commit": "other", "identity": "other"}])
+    said = capsys.readouterr().out.splitlines()
+    # Monolith, top-1, and the monolith by another code; four budgets, and that one.
+    assert said == ["budget: 1.5 h of trainings, 0.5 h of samples", "all: 2.0 h of two cores"]
 
 
 def tuned(fds, experts="4", sweep="budget_tuning", parts=(1,)):
