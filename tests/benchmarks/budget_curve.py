@@ -1,4 +1,4 @@
-"""Analysis of the budget curve's rows: an arm's FD as a ratio to the monolith's by budget, its intervals, where it is 1.
+"""Analysis of the budget curve's rows: FD as a ratio to the monolith's by budget, its intervals, and where it is 1.
 
 All is said of the ratio's logarithm over the logarithm of the budget. 95 % intervals at a budget are the wider of two:
 of the jackknife that leaves out a tenth of the samples and of the held-out images at the same places, in all arms and

@@ -42,7 +42,9 @@ def draw(rows: Collection[Row], file: Path) -> None:
             axes.set_title(f"K = {experts}")
         for axes in panels[-1]:
             axes.set_xlabel("images, of all experts together")
-        lines = {line.get_label(): line for axes in panels.flat for line in axes.get_lines() if line.get_label() in arms}
+        lines = {
+            line.get_label(): line for axes in panels.flat for line in axes.get_lines() if line.get_label() in arms
+        }
         figure.legend(lines.values(), lines, loc="outside lower center", ncols=len(arms))
         figure.savefig(file, dpi=200, metadata=NO_DATE.get(file.suffix))
 

@@ -185,7 +185,9 @@ def test_the_rulers_are_compared_pair_by_pair_and_sides_that_differ_are_named(ca
     budget_tables.rulers(rows)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("pairs of one K that both rulers order alike: 8 of 8 (30,720: 2 of 2, ")
-    assert lines[1].startswith("pairs of an arm and the monolith that both rulers order alike: 8 of 16 (30,720: 2 of 4, ")
+    assert lines[1].startswith(
+        "pairs of an arm and the monolith that both rulers order alike: 8 of 16 (30,720: 2 of 4, "
+    )
     assert len(lines) == 6 and lines[2] == "K=4 top-1, 30,720 images: FD 1.050, Lite0's KID 0.500"
 
 
