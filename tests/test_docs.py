@@ -10,7 +10,7 @@ from hpcddm.cli import main
 from tests.helpers import REPOSITORY
 
 README = REPOSITORY / "README.md"
-PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 EVERY_VERB = {name for name, verb in main.commands.items() if not verb.hidden}
 MADE_UP = {"slurm/sites/my-cluster.yaml"}
@@ -35,7 +35,8 @@ def code_of(page: Path) -> str:
 def test_the_readme_is_short_and_names_every_page():
     text = README.read_text()
     assert len(text.splitlines()) <= 200
-    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in text] == []
+    pages = [page.relative_to(REPOSITORY).as_posix() for page in PAGES[1:]]
+    assert [page for page in pages if f"({page})" not in text] == []
 
 
 @EVERY_PAGE

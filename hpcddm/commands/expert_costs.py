@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NEVER_AHEAD = 15_360
 """Images seen by each expert up to which no strategy was shown to be ahead of a monolith of equal cost, with 4 or with
-8 experts on Fashion-MNIST (docs/results.md, the budget curve)."""
+8 experts on Fashion-MNIST (docs/results/budget.md)."""
 
 
 @dataclass(frozen=True)
