@@ -30,7 +30,10 @@ def fit(rows: Iterable[Row]) -> None:
 
 
 def table(rows: Collection[Row]) -> None:
-    """Print the ratios by FD and by the second ruler, then the means of all figures and costs over seeds."""
+    """Print the ratios by FD and by the second ruler, then the means of all figures and costs over seeds, and the floor.
+
+    seeds ahead: seeds in which the arm's figure is smaller than the monolith's. Figures are those of `COSTS`.
+    """
     second = dict(_points(curves(rows, LITE0_KID)))
     columns = ("K", "arm", "images", "FD / monolith's", "95 % over samples", "95 % over seeds", "seeds ahead", "shown")
     _print_row(*columns, "Lite0 KID / monolith's", "95 % over seeds", "seeds ahead", "shown")
@@ -52,6 +55,9 @@ def table(rows: Collection[Row]) -> None:
             groups[int(row["experts"]), row["arm"], int(row["budget"])].append(row)
     for (experts, arm, budget), own in sorted(groups.items()):
         _print_row(experts, arm, f"{budget:,}", len(own), *(_mean([row[column] for row in own]) for column in COSTS))
+    floors = [[float(row[f"floor_{name}"]) for own in groups.values() for row in own] for name in ("fd", "kid")]
+    fd, kid = map(statistics.fmean, floors)
+    print(f"\nfloor, training images against held-out ones: FD {fd:.3g}, KID {kid:.2g}")
 
 
 def rulers(rows: Collection[Row]) -> None:
