@@ -1,7 +1,7 @@
 """Atoms and analysis of the budget curve: python -m tests.benchmarks.budget next | rows | choose | table | fit | ...
 
-The protocol is in docs/results/budget.md. An atom is a part of a sweep that one command runs, on any machine; `next --run`
-runs the first whose rows docs/results/budget.csv lacks, and adds them.
+The protocol is in docs/results/budget.md. An atom is a part of a sweep that one command runs, on any machine; `next
+--run` runs the first whose rows docs/results/budget.csv lacks, and adds them.
 """
 
 import argparse

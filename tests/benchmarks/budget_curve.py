@@ -26,6 +26,8 @@ from hpcddm.uncertainty.jackknife import CONFIDENCE, Estimate
 Row = dict[str, str]
 CURVE_SWEEPS = ("budget", "budget_longer")
 FD, LITE0_KID = "fd", "lite0_kid"
+RULERS = {FD: "FD", LITE0_KID: "KID by Lite0"}
+"""Figures of samples that are compared, and their names; EfficientNet-Lite0 is the second ruler."""
 POINTS = 241
 """Budgets at which a curve is compared with 1."""
 
@@ -84,18 +86,26 @@ class Curve:
 
     def fitted(self, at: Float[np.ndarray, " u"]) -> list[Estimate]:
         """Estimate the mean of the seeds' lines at some budgets, with the wider of the two intervals."""
-        lines = np.array([self._line(seed, at) for seed in range(len(self.ratio))])
-        return [
-            _wider(jackknife.interval(own.mean(axis=0), own.shape[1] - 2), jackknife.mean(own[:, 0]))
-            for own in np.moveaxis(lines, -1, 0)
-        ]
+        slopes, levels = self._lines()
+        return [_of_seeds(slopes * math.log2(budget) + levels) for budget in at]
 
-    def _line(self, seed: int, at: Float[np.ndarray, " u"]) -> Float[np.ndarray, "1+p u"]:
-        """Fit a seed's line, with all samples and without each part of them."""
-        there = np.isfinite(self.ratio[seed])
-        values = np.column_stack([self.ratio[seed, there], self.without[seed, there]])
-        slope, level = np.polyfit(np.log2(self.budgets[there]), values, 1)
-        return np.outer(slope, np.log2(at)) + level[:, None]
+    def per_doubling(self) -> Estimate:
+        """Estimate the mean slope of the seeds' lines: what a doubling of the budget adds to the logarithm."""
+        return _of_seeds(self._lines()[0])
+
+    def _lines(self) -> Float[np.ndarray, "2 s 1+p"]:
+        """Fit a line for each seed, with all samples and without each part of them: slopes, then levels."""
+        fits = []
+        for ratio, without in zip(self.ratio, self.without, strict=True):
+            there = np.isfinite(ratio)
+            values = np.column_stack([ratio[there], without[there]])
+            fits.append(np.polyfit(np.log2(self.budgets[there]), values, 1))
+        return np.stack(fits, axis=1)
+
+
+def _of_seeds(values: Float[np.ndarray, "s 1+p"]) -> Estimate:
+    """Estimate the mean over seeds of what all samples give, and those without each part."""
+    return _wider(jackknife.interval(values.mean(axis=0), values.shape[1] - 2), jackknife.mean(values[:, 0]))
 
 
 def _wider(*estimates: Estimate) -> Estimate:

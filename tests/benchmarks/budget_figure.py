@@ -11,11 +11,10 @@ from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullLocato
 
 from hpcddm.errors import UserError
 from hpcddm.sweep.plot import COLOURS, MARKERS
-from tests.benchmarks.budget_curve import FD, LITE0_KID, Curve, Row, crossing, curves, places
+from tests.benchmarks.budget_curve import FD, RULERS, Curve, Row, crossing, curves, places
 
 NO_DATE = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
 """What makes the same rows the same file."""
-RULERS = {FD: "FD", LITE0_KID: "KID in Lite0's features"}
 APART = 1.05
 """Factor of the budget between neighbouring arms, so that their intervals are seen side by side."""
 LOOK = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}

@@ -10,7 +10,18 @@ import numpy as np
 
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.uncertainty.jackknife import Estimate
-from tests.benchmarks.budget_curve import CURVE_SWEEPS, FD, LITE0_KID, Curve, Row, crossing, curves, places, side
+from tests.benchmarks.budget_curve import (
+    CURVE_SWEEPS,
+    FD,
+    LITE0_KID,
+    RULERS,
+    Curve,
+    Row,
+    crossing,
+    curves,
+    places,
+    side,
+)
 
 COSTS = ("fd", "kid", "lite0_kid", "precision", "recall", "agreement", "train_flops", "sample_flops")
 COSTS += ("train_core_seconds",)
@@ -18,19 +29,25 @@ Point = tuple[int, str, int]
 """K, arm, and budget."""
 
 
-def fit(rows: Iterable[Row]) -> None:
-    """Print every arm's crossing: of the seeds' lines, with the distance of the points from them, and of the points."""
-    for curve in curves(rows):
-        at = places(curve)
-        line = [estimate.value for estimate in curve.fitted(curve.budgets)]
-        off = max(abs(math.expm1(point.value - own)) for point, own in zip(curve.points(), line, strict=True))
-        name = f"K={curve.experts} {curve.arm}"
-        print(f"{name}, lines of {len(curve.ratio)} seeds: {crossing(at, curve.fitted(at))}; points {off:.1%} off")
-        print(f"{name}, points: {crossing(at, curve.joined(at))}")
+def fit(rows: Collection[Row]) -> None:
+    """Print where every arm crosses the monolith, by the seeds' lines and by the points, and what a doubling changes.
+
+    off: the largest distance of a point from the mean of the lines.
+    """
+    _print_row("figure", "K", "arm", "a doubling changes it by", "by lines", "off", "by points")
+    _print_row(*["---"] * 7)
+    for ruler, name in RULERS.items():
+        for curve in curves(rows, ruler):
+            at, slope = places(curve), curve.per_doubling()
+            line = [estimate.value for estimate in curve.fitted(curve.budgets)]
+            off = max(abs(math.expm1(point.value - own)) for point, own in zip(curve.points(), line, strict=True))
+            crossings = (str(crossing(at, estimates)) for estimates in (curve.fitted(at), curve.joined(at)))
+            by_lines, by_points = crossings
+            _print_row(name, curve.experts, curve.arm, _change(slope), by_lines, f"{off:.0%}", by_points)
 
 
 def table(rows: Collection[Row]) -> None:
-    """Print the ratios by FD and by the second ruler, then the means of all figures and costs over seeds, and the floor.
+    """Print the ratios by FD and by the second ruler, then means of all figures and costs over seeds, and the floor.
 
     seeds ahead: seeds in which the arm's figure is smaller than the monolith's. Figures are those of `COSTS`.
     """
@@ -131,6 +148,12 @@ def _interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     return f"{math.exp(estimate.low):.3f} to {math.exp(estimate.high):.3f}"
+
+
+def _change(estimate: Estimate) -> str:
+    ends = [end for end in (estimate.low, estimate.high) if end is not None]
+    interval = " to ".join(f"{math.expm1(end):+.0%}" for end in ends)
+    return f"{math.expm1(estimate.value):+.0%}{interval and f' ({interval})'}"
 
 
 def _ahead(curve: Curve, place: int) -> str:

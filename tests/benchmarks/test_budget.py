@@ -131,6 +131,15 @@ def test_a_longer_seed_adds_its_budget_to_the_curve_and_is_as_sure_as_one_seed_i
     assert half == pytest.approx(math.sqrt(3) * (curve.by_seeds(0).high - curve.by_seeds(0).value), rel=0.1)
 
 
+def test_the_interval_of_what_a_doubling_changes_holds_the_planted_slope():
+    held = 0
+    for seed in range(60):
+        rows = planted(0.1, -0.1, noise=0.02, between=0.1, seed=seed)
+        slope = budget_curve.curves(rows)[0].per_doubling()
+        held += slope.low <= -0.1 <= slope.high
+    assert held >= 54, "95 % of 60 are 57; fewer than 54 come by chance once in 40"
+
+
 def test_a_curve_may_come_back_and_its_last_crossing_is_where_the_points_say_so():
     back = longer(planted(0.0, -0.3, noise=0.001, between=0.001), 40)
     place = crossing(back, of_points=True)
@@ -172,7 +181,8 @@ def test_the_figure_and_the_tables_show_every_arm(tmp_path, capsys):
     budget_tables.table(rows)
     budget_tables.fit(rows)
     said = capsys.readouterr().out
-    assert "| 4 | top-2 | 30,720 |" in said and "K=4 oracle, points: behind, then ahead: crosses at" in said
+    assert "| 4 | top-2 | 30,720 |" in said and "| FD | 4 | oracle | -10% (-" in said
+    assert said.count("behind, then ahead: crosses at") == 4, "by lines and by points"
     with pytest.raises(UserError, match="run more atoms"):
         budget_figure.draw([], tmp_path / "none.svg")
 
