@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hpcddm.planning.timing import Estimate
 
 
-NEVER_AHEAD = 15_360
+NEVER_AHEAD = 30_720
 """Images seen by each expert up to which no strategy was shown to be ahead of a monolith of equal cost, with 4 or with
 8 experts on Fashion-MNIST (docs/results/budget.md)."""
 

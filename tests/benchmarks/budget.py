@@ -5,6 +5,7 @@ The protocol is in docs/results/budget.md. An atom is a part of a sweep that one
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,14 @@ from tests.benchmarks.budget_rows import (
 from tests.benchmarks.budget_tuning import BY_BUDGET_SWEEP, GRID_SWEEP, GUIDANCE_SWEEP, TUNED_BUDGET
 
 ROWS = Path("docs/results/budget.csv")
+
+
+ANALYSES = {
+    "table": ("ratios to the monolith by three rulers; figures and FLOPs", budget_tables.table),
+    "fit": ("where each arm is behind the monolith or ahead", budget_tables.fit),
+    "rulers": ("where the rulers order arms alike", budget_tables.rulers),
+}
+"""What is said of the chosen rows, by verb: its help, and its function."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ def lacking(atom: Atom, known: Mapping[tuple[str, str], Row]) -> list[SweepRun]:
 
 
 def check_recipe(settings: Experiment, known: Iterable[Row]) -> None:
-    """Raise `UserError` where an arm of the curve is not trained as the tuning chose, or guided by no scale of its.
+    """Raise `UserError` where an arm of the curve is not trained, or not guided, as the tuning chose.
 
     An arm is drawn at the scale that was best where trainings were chosen, and at the best one of its budget.
     """
@@ -140,22 +149,17 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, default=ROWS, help="the file of the rows")
     parser.add_argument("--without-lite0", action="store_true", help="no second ruler, which needs weights")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    following = verbs.add_parser("next", help="the atom whose rows lack")
+    following = verbs.add_parser("next", help="say which atom has no rows yet")
     following.add_argument("--run", action="store_true", help="run it, and add its rows")
     finished = verbs.add_parser("rows", help="rows of finished runs, or by how much they differ from known ones")
     finished.add_argument("runs", nargs="+", type=Path, help="runs of one sweep")
     verbs.add_parser("choose", help="trainings and guidance scales of the tuning, the best first")
     verbs.add_parser("hours", help="hours of two cores that all rows took")
-    helps = {
-        "table": "ratios to the monolith by two rulers; figures and costs",
-        "fit": "where each arm crosses the monolith",
-        "rulers": "where the two rulers order arms alike",
-        "figure": "the ratios, as a file",
-    }
-    analyses = {verb: verbs.add_parser(verb, help=text) for verb, text in helps.items()}
-    for own in analyses.values():
+    for verb, (text, _) in ANALYSES.items():
+        own = verbs.add_parser(verb, help=text)
         own.add_argument("--one-scale", action="store_true", help=f"scales of {TUNED_BUDGET:,} images at all budgets")
-    analyses["figure"].add_argument("file", type=Path, help="a PDF, PNG or SVG")
+    figure = verbs.add_parser("figure", help="ratios by FD and Lite0's KID, as a file")
+    figure.add_argument("file", type=Path, help="a PDF, PNG or SVG")
     given = parser.parse_args()
     if given.verb == "next":
         sys.exit(show_next(given.rows, given.run, not given.without_lite0))
@@ -171,15 +175,15 @@ def main() -> None:
         budget_tuning.choose(known)
     elif given.verb == "hours":
         budget_tables.hours(known)
+    elif given.verb == "figure":
+        budget_figure.draw(budget_tuning.of_choice(known), given.file)
     else:
-        kept = budget_tuning.of_choice(known, given.one_scale)
-        if given.verb == "figure":
-            budget_figure.draw(kept, given.file)
-        else:
-            {"table": budget_tables.table, "fit": budget_tables.fit, "rulers": budget_tables.rulers}[given.verb](kept)
+        ANALYSES[given.verb][1](budget_tuning.of_choice(known, given.one_scale))
 
 
 if __name__ == "__main__":
+    # A reader such as head may leave before the end.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         main()
     except UserError as error:

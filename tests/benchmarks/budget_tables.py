@@ -1,4 +1,4 @@
-"""Tables of the budget curve: ratios to the monolith by two rulers, crossings, costs, and the hours that they took."""
+"""Tables of the budget curve: ratios to the monolith by three rulers, crossings, costs, and hours."""
 
 import math
 import statistics
@@ -13,127 +13,145 @@ from hpcddm.uncertainty.jackknife import Estimate
 from tests.benchmarks.budget_curve import (
     CURVE_SWEEPS,
     FD,
+    KID,
     LITE0_KID,
+    ORACLE,
     RULERS,
     Curve,
     Row,
-    crossing,
+    compare,
     curves,
     places,
     side,
 )
 
-COSTS = ("fd", "kid", "lite0_kid", "precision", "recall", "agreement", "train_flops", "sample_flops")
-COSTS += ("train_core_seconds",)
+FIGURES = ("fd", "kid", "lite0_kid", "precision", "recall", "agreement", "train_flops", "sample_flops")
+SECONDS_OF_TWO_CORES = 7200
 Point = tuple[int, str, int]
 """K, arm, and budget."""
 
 
-def fit(rows: Collection[Row]) -> None:
-    """Print where every arm crosses the monolith, by the seeds' lines and by the points, and what a doubling changes.
-
-    off: the largest distance of a point from the mean of the lines.
-    """
-    _print_row("figure", "K", "arm", "a doubling changes it by", "by lines", "off", "by points")
-    _print_row(*["---"] * 7)
-    for ruler, name in RULERS.items():
-        for curve in curves(rows, ruler):
-            at, slope = places(curve), curve.per_doubling()
-            line = [estimate.value for estimate in curve.fitted(curve.budgets)]
-            off = max(abs(math.expm1(point.value - own)) for point, own in zip(curve.points(), line, strict=True))
-            crossings = (str(crossing(at, estimates)) for estimates in (curve.fitted(at), curve.joined(at)))
-            by_lines, by_points = crossings
-            _print_row(name, curve.experts, curve.arm, _change(slope), by_lines, f"{off:.0%}", by_points)
-
-
 def table(rows: Collection[Row]) -> None:
-    """Print the ratios by FD and by the second ruler, then means of all figures and costs over seeds, and the floor.
+    """Print the ratios by all rulers, then means of figures and FLOPs over seeds, and the floor.
 
-    seeds ahead: seeds in which the arm's figure is smaller than the monolith's. Figures are those of `COSTS`.
+    ahead: seeds in which the arm's figure is smaller than the monolith's. ahead if below: the ratio that the intervals
+    would show to be ahead, as they are no narrower.
     """
-    second = dict(_points(curves(rows, LITE0_KID)))
-    columns = ("K", "arm", "images", "FD / monolith's", "95 % over samples", "95 % over seeds", "seeds ahead", "shown")
-    _print_row(*columns, "Lite0 KID / monolith's", "95 % over seeds", "seeds ahead", "shown")
-    _print_row(*["---"] * (len(columns) + 4))
-    for (experts, arm, budget), (curve, place) in _points(curves(rows)):
-        estimates = curve.by_samples(place), curve.by_seeds(place)
-        cells = [_ratio(estimates[0]), *map(_interval, estimates), _ahead(curve, place), side(curve.points()[place])]
-        if (experts, arm, budget) in second:
-            other, there = second[experts, arm, budget]
-            estimate = other.points()[there]
-            cells += [_ratio(estimate), _interval(estimate), _ahead(other, there), side(estimate)]
+    by_ruler = {ruler: dict(_points(curves(rows, ruler))) for ruler in RULERS}
+    columns = ("K", "arm", "images", "FD ratio", "95 % by samples", "95 % by seeds", "ahead", "shown", "ahead if below")
+    _print_header(*columns, "KID ratio", "95 % by seeds", "Lite0 KID ratio", "95 % by seeds", "ahead")
+    for (experts, arm, budget), (curve, index) in by_ruler[FD].items():
+        by_samples, by_seeds, widest = curve.by_samples(index), curve.by_seeds(index), curve.points()[index]
+        least = "" if widest.low is None else f"{math.exp(widest.low - widest.value):.2f}"
+        cells = [_ratio(by_samples), _interval(by_samples), _interval(by_seeds), _ahead(curve, index), side(widest)]
+        cells.append(least)
+        for ruler in (KID, LITE0_KID):
+            if (experts, arm, budget) in by_ruler[ruler]:
+                other, there = by_ruler[ruler][experts, arm, budget]
+                cells += [_ratio(other.by_seeds(there)), _interval(other.by_seeds(there))]
+                cells += [_ahead(other, there)] if ruler == LITE0_KID else []
         _print_row(experts, arm, f"{budget:,}", *cells)
     print()
-    _print_row("K", "arm", "images", "seeds", *COSTS)
-    _print_row(*["---"] * (len(COSTS) + 4))
-    groups: dict[Point, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["sweep"] in CURVE_SWEEPS:
-            groups[int(row["experts"]), row["arm"], int(row["budget"])].append(row)
-    for (experts, arm, budget), own in sorted(groups.items()):
-        _print_row(experts, arm, f"{budget:,}", len(own), *(_mean([row[column] for row in own]) for column in COSTS))
-    floors = [[float(row[f"floor_{name}"]) for own in groups.values() for row in own] for name in ("fd", "kid")]
+    _print_header("K", "arm", "images", "seeds", *FIGURES)
+    for (experts, arm, budget), own in _by_point(rows).items():
+        _print_row(experts, arm, f"{budget:,}", len(own), *(_mean([row[column] for row in own]) for column in FIGURES))
+    floors = [[float(row[f"floor_{name}"]) for row in rows if row["sweep"] in CURVE_SWEEPS] for name in ("fd", "kid")]
     fd, kid = map(statistics.fmean, floors)
     print(f"\nfloor, training images against held-out ones: FD {fd:.3g}, KID {kid:.2g}")
 
 
+def fit(rows: Collection[Row]) -> None:
+    """Print where every arm is behind the monolith or ahead, over the budgets that all seeds have.
+
+    change: of the ratio from the first of these budgets to the last. off: the largest distance of a point from the mean
+    of the seeds' lines.
+    """
+    _print_header("ruler", "K", "arm", "change", "by points", "by lines", "off")
+    for ruler, name in RULERS.items():
+        for curve in (own.of_all_seeds() for own in curves(rows, ruler)):
+            at, line = places(curve), [estimate.value for estimate in curve.fitted(curve.budgets)]
+            off = max(abs(math.expm1(point.value - own)) for point, own in zip(curve.points(), line, strict=True))
+            by_points, by_lines = (compare(at, own) for own in (curve.joined(at), curve.fitted(at)))
+            _print_row(name, curve.experts, curve.arm, _change(curve.change()), by_points, by_lines, f"{off:.0%}")
+
+
 def rulers(rows: Collection[Row]) -> None:
-    """Print of how many pairs of arms FD and the KID of EfficientNet-Lite0 agree, and of which sides they do not."""
-    for name, with_monolith in (("one K", False), ("an arm and the monolith", True)):
-        alike: dict[int, list[bool]] = defaultdict(list)
-        for budget, own in _ordered_alike(rows, with_monolith):
-            alike[budget].append(own)
-        whole = [own for several in alike.values() for own in several]
-        texts = [f"{budget:,}: {sum(own)} of {len(own)}" for budget, own in sorted(alike.items())]
-        print(f"pairs of {name} that both rulers order alike: {sum(whole)} of {len(whole)} ({', '.join(texts)})")
-    second = dict(_points(curves(rows, LITE0_KID)))
-    for point, (curve, place) in _points(curves(rows)):
-        if point in second:
-            other, there = second[point]
-            first, last = curve.points()[place], other.points()[there]
-            if first.value * last.value < 0:
-                experts, arm, budget = point
-                print(f"K={experts} {arm}, {budget:,} images: FD {_ratio(first)}, Lite0's KID {_ratio(last)}")
+    """Print how many pairs of arms FD and the other rulers order alike, and where an arm's side of 1 differs."""
+    for ruler in (KID, LITE0_KID):
+        for name, with_monolith in (("ways of drawing of one K", False), ("one way and the monolith", True)):
+            alike: dict[int, list[bool]] = defaultdict(list)
+            for budget, own in _ordered_alike(rows, ruler, with_monolith):
+                alike[budget].append(own)
+            counts = ", ".join(f"{budget:,}: {sum(own)} of {len(own)}" for budget, own in sorted(alike.items()))
+            total = [own for several in alike.values() for own in several]
+            print(f"{name}, FD and {RULERS[ruler]} order {sum(total)} of {len(total)} pairs alike ({counts})")
+    by_lite0 = dict(_points(curves(rows, LITE0_KID)))
+    for point, (curve, index) in _points(curves(rows)):
+        if point in by_lite0:
+            other, there = by_lite0[point]
+            first, second = curve.seeds_at(index).mean(), other.seeds_at(there).mean()
+            if first * second < 0:
+                name = "K={} {}, {:,} images".format(*point)
+                print(f"{name}: FD ratio {math.exp(first):.3f}, Lite0 KID ratio {math.exp(second):.3f}")
 
 
 def hours(rows: Iterable[Row]) -> None:
     """Print the hours of two cores that trainings and samples took by their rows, a sweep each.
 
-    Trainings that were made again where other code drew from them count again; waits and stages of data do not count.
+    A training counts to the largest budget of its sweep, and again where another kind of processor made it. Stages of
+    data, waits and the seconds of trainings that were copied into another sweep do not count.
     """
+    rows = list(rows)
+    reach: dict[tuple[str, str], int] = defaultdict(int)
+    for row in rows:
+        reach[row["sweep"], row["experts"]] = max(reach[row["sweep"], row["experts"]], int(row["budget"]))
     trained: dict[tuple[str, ...], float] = defaultdict(float)
     drawn: dict[tuple[str, str], float] = {}
     for row in rows:
-        training = tuple(row[name] for name in ("sweep", "seed", "experts", "learning_rate", "batch", "commit"))
-        trained[training] = max(trained[training], float(row["train_core_seconds"] or 0))
+        training = tuple(row[name] for name in ("sweep", "seed", "experts", "learning_rate", "batch", "processor"))
+        whole = float(row["train_core_seconds"] or 0) * reach[row["sweep"], row["experts"]] / int(row["budget"])
+        trained[training] = max(trained[training], whole)
         drawn[row["sweep"], row["identity"]] = float(row["sample_core_seconds"])
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for part, seconds in enumerate((trained, drawn)):
         for (sweep, *_), own in seconds.items():
-            sums[sweep][part] += own / 7200
-    for sweep, (training, drawing) in sorted(sums.items()):
-        print(f"{sweep}: {training:.1f} h of trainings, {drawing:.1f} h of samples")
+            sums[sweep][part] += own / SECONDS_OF_TWO_CORES
+    for sweep, (training_hours, drawing_hours) in sorted(sums.items()):
+        print(f"{sweep}: {training_hours:.1f} h of trainings, {drawing_hours:.1f} h of samples")
     print(f"all: {sum(map(sum, sums.values())):.1f} h of two cores")
 
 
 def _points(own: Iterable[Curve]) -> Iterator[tuple[Point, tuple[Curve, int]]]:
     for curve in own:
-        for place, budget in enumerate(curve.budgets):
-            yield (curve.experts, curve.arm, int(budget)), (curve, place)
+        for index, budget in enumerate(curve.budgets):
+            yield (curve.experts, curve.arm, int(budget)), (curve, index)
 
 
-def _ordered_alike(rows: Iterable[Row], with_monolith: bool) -> Iterator[tuple[int, bool]]:
-    """Yield for every pair of arms of one seed and budget the budget, and if FD and Lite0's KID order it alike."""
+def _by_point(rows: Iterable[Row]) -> dict[Point, list[Row]]:
+    groups: dict[Point, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["sweep"] in CURVE_SWEEPS:
+            groups[int(row["experts"]), row["arm"], int(row["budget"])].append(row)
+    return dict(sorted(groups.items()))
+
+
+def _ordered_alike(rows: Iterable[Row], ruler: str, with_monolith: bool) -> Iterator[tuple[int, bool]]:
+    """Yield for every pair of arms of one seed and budget the budget, and if FD and the other ruler order it alike."""
     groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
-        if row["sweep"] in CURVE_SWEEPS and row[LITE0_KID]:
+        if row["sweep"] in CURVE_SWEEPS and row[ruler] and row["arm"] != ORACLE:
             groups[row["seed"], int(row["budget"])].append(row)
     for (_, budget), own in groups.items():
-        for one, other in combinations(own, 2):
-            is_with_monolith = MONOLITH_ARM in (one["arm"], other["arm"])
-            if is_with_monolith == with_monolith and (with_monolith or one["experts"] == other["experts"]):
-                by_fd, by_kid = (float(one[name]) - float(other[name]) for name in (FD, LITE0_KID))
-                yield budget, by_fd * by_kid > 0
+        for first, second in combinations(own, 2):
+            is_with_monolith = MONOLITH_ARM in (first["arm"], second["arm"])
+            if is_with_monolith == with_monolith and (with_monolith or first["experts"] == second["experts"]):
+                by_fd, by_other = (float(first[name]) - float(second[name]) for name in (FD, ruler))
+                yield budget, by_fd * by_other > 0
+
+
+def _print_header(*cells: str) -> None:
+    _print_row(*cells)
+    _print_row(*["---"] * len(cells))
 
 
 def _print_row(*cells: object) -> None:
@@ -147,17 +165,16 @@ def _ratio(estimate: Estimate) -> str:
 def _interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
-    return f"{math.exp(estimate.low):.3f} to {math.exp(estimate.high):.3f}"
+    return f"{math.exp(estimate.low):.2f} to {math.exp(estimate.high):.2f}"
 
 
 def _change(estimate: Estimate) -> str:
-    ends = [end for end in (estimate.low, estimate.high) if end is not None]
-    interval = " to ".join(f"{math.expm1(end):+.0%}" for end in ends)
-    return f"{math.expm1(estimate.value):+.0%}{interval and f' ({interval})'}"
+    ends = [f"{math.expm1(end):+.0%}" for end in (estimate.low, estimate.high) if end is not None]
+    return f"{math.expm1(estimate.value):+.0%}" + (f" ({' to '.join(ends)})" if ends else "")
 
 
-def _ahead(curve: Curve, place: int) -> str:
-    values = curve.seeds_at(place)
+def _ahead(curve: Curve, index: int) -> str:
+    values = curve.seeds_at(index)
     return f"{np.count_nonzero(values < 0)} of {len(values)}"
 
 

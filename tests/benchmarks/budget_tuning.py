@@ -125,18 +125,26 @@ def _merged(grid: Arms, further: Arms) -> Arms:
 def of_choice(rows: Iterable[Row], one_scale: bool = False) -> list[Row]:
     """Keep the curve's rows of the chosen trainings, each arm at the best scale of its budget.
 
-    one_scale: instead at all budgets at the scale that was best where the trainings were chosen. Raises `UserError`
-    where a K has no tuning.
+    one_scale: instead at all budgets at the scale that was best where the trainings were chosen; `full` is drawn at
+    this one alone. Raises `UserError` where a K has no tuning, and where a point has rows, but none of the choice.
     """
     rows = list(rows)
-    choices, kept = chosen(rows), []
+    choices, kept, wanted = chosen(rows), {}, {}
     for row in rows:
         if row["sweep"] in CURVE_SWEEPS:
-            own = float(row["learning_rate"]), int(row["batch"]), float(row["guidance"])
+            point = row["seed"], row["experts"], row["arm"], row["budget"]
             budget = TUNED_BUDGET if one_scale else int(row["budget"])
-            if own == choice_for(choices, int(row["experts"])).planned(row["arm"], budget):
-                kept.append(row)
-    return kept
+            wanted[point] = choice_for(choices, int(row["experts"])).planned(row["arm"], budget)
+            if (float(row["learning_rate"]), int(row["batch"]), float(row["guidance"])) == wanted[point]:
+                kept.setdefault(point, []).append(row)
+    for seed, experts, arm, images in wanted.keys() - kept.keys():
+        if one_scale or arm != "full":
+            recipe = wanted[seed, experts, arm, images]
+            raise UserError(
+                f"K={experts} {arm}, {images} images, seed {seed}: the tuning chose learning rate, batch, guidance"
+                f" {recipe}, and no row has them; run `python -m tests.benchmarks.budget next`"
+            )
+    return [row for own in kept.values() for row in own]
 
 
 def choice_for(choices: Mapping[int, Choice], experts: int) -> Choice:

@@ -255,7 +255,7 @@ def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):
 def test_experts_that_see_few_images_are_warned_of(tmp_path):
     write_source(tmp_path / "images")
     warning = few_images(tiny(tmp_path))
-    assert warning is not None and warning.startswith("an expert sees 32 images; with up to 15,360 each")
+    assert warning is not None and warning.startswith("an expert sees 32 images; with up to 30,720 each")
     done = hpcddm("plan", write_experiment(tmp_path), "--site", "slurm", "--flops-per-second", SPEED)
     assert f"warning   {warning[:40]}" in done.output
     many = {"experts__training__images": 8 * NEVER_AHEAD}
