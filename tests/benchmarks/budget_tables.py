@@ -32,7 +32,7 @@ Point = tuple[int, str, int]
 
 
 def table(rows: Collection[Row]) -> None:
-    """Print the ratios by all rulers, then means of figures and FLOPs over seeds, and the floor.
+    """Print the ratios by all rulers, then means of figures and FLOPs over seeds, processors, and the floor.
 
     ahead: seeds in which the arm's figure is smaller than the monolith's. ahead if below: the ratio that the intervals
     would show to be ahead, as they are no narrower.
@@ -52,9 +52,11 @@ def table(rows: Collection[Row]) -> None:
                 cells += [_ahead(other, there)] if ruler == LITE0_KID else []
         _print_row(experts, arm, f"{budget:,}", *cells)
     print()
-    _print_header("K", "arm", "images", "seeds", *FIGURES)
+    _print_header("K", "arm", "images", "seeds", *FIGURES, "instructions of the seeds")
     for (experts, arm, budget), own in _by_point(rows).items():
-        _print_row(experts, arm, f"{budget:,}", len(own), *(_mean([row[column] for row in own]) for column in FIGURES))
+        machines = ", ".join(row["instructions"] for row in sorted(own, key=lambda row: int(row["seed"])))
+        means = [_mean([row[column] for row in own]) for column in FIGURES]
+        _print_row(experts, arm, f"{budget:,}", len(own), *means, machines)
     floors = [[float(row[f"floor_{name}"]) for row in rows if row["sweep"] in CURVE_SWEEPS] for name in ("fd", "kid")]
     fd, kid = map(statistics.fmean, floors)
     print(f"\nfloor, training images against held-out ones: FD {fd:.3g}, KID {kid:.2g}")
