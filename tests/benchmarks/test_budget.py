@@ -1,6 +1,7 @@
 """The budget curve: planted curves are told for what they are, rows add up, all arms of a budget cost the same."""
 
 import math
+import re
 from collections import Counter
 from fractions import Fraction
 from itertools import chain, product
@@ -26,10 +27,11 @@ from hpcddm.sweep.settings import read_sweep
 from hpcddm.training import ema
 from hpcddm.uncertainty.jackknife import Estimate
 from tests.benchmarks import budget, budget_curve, budget_figure, budget_rows, budget_tables, budget_tuning
-from tests.helpers import changed, write_experiment, write_source
+from tests.helpers import REPOSITORY, changed, write_experiment, write_source
 
 BUDGETS = (30720, 61440, 122880, 245760)
 PARTS = 10
+FIGURE = REPOSITORY / "docs" / "results" / "budget.svg"
 
 
 def planted(level, slope, seeds=3, noise=0.0, between=0.0, seed=0, arms=("top-1",)):
@@ -212,6 +214,25 @@ def test_the_figure_and_the_tables_show_every_arm(tmp_path, capsys):
     assert said.count(": crosses at ") == 4, "by lines and by points"
     with pytest.raises(UserError, match="run more atoms"):
         budget_figure.draw([], tmp_path / "none.svg")
+
+
+def test_the_page_and_the_figure_are_those_of_the_rows(tmp_path, capsys):
+    known = budget_curve.read(budget.ROWS).values()
+    rows = budget_tuning.of_choice(known)
+    for show in (budget_tables.table, budget_tables.fit, budget_tables.rulers):
+        show(rows)
+    budget_tables.hours(known)
+    page = (REPOSITORY / "docs" / "results" / "budget.md").read_text().splitlines()
+    said = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(said) > 100 and [line for line in said if line not in page] == []
+    budget_figure.draw(rows, tmp_path / "again.svg")
+    again, stands = (np.array(_marks(file.read_text())) for file in (tmp_path / "again.svg", FIGURE))
+    assert len(again) > 100 and again == pytest.approx(stands, abs=0.01)
+
+
+def _marks(svg):
+    """Places of the marks of an SVG; its letters depend on fonts."""
+    return [(float(x), float(y)) for x, y in re.findall(r'<use xlink:href="#m\w+" x="([-0-9.]+)" y="([-0-9.]+)"', svg)]
 
 
 def test_the_rulers_are_compared_pair_by_pair_and_sides_that_differ_are_named(capsys):
