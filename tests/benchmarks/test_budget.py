@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from hpcddm.commands.expert_costs import NEVER_AHEAD
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment, stored_experiment, within_run
@@ -228,6 +229,15 @@ def test_the_page_and_the_figure_are_those_of_the_rows(tmp_path, capsys):
     budget_figure.draw(rows, tmp_path / "again.svg")
     again, stands = (np.array(_marks(file.read_text())) for file in (tmp_path / "again.svg", FIGURE))
     assert len(again) > 100 and again == pytest.approx(stands, abs=0.01)
+
+
+def test_plan_warns_as_far_as_both_numbers_of_experts_were_compared_in_all_seeds():
+    rows = budget_tuning.of_choice(budget_curve.read(budget.ROWS).values())
+    ways = [curve.of_all_seeds() for curve in budget_curve.curves(rows) if curve.arm != budget_curve.ORACLE]
+    assert min(curve.budgets[-1] / curve.experts for curve in ways) == NEVER_AHEAD
+    for curve in ways:
+        for budget_of_all, point in zip(curve.budgets, curve.points(), strict=True):
+            assert budget_of_all / curve.experts > NEVER_AHEAD or budget_curve.side(point) != "ahead"
 
 
 def _marks(svg):
