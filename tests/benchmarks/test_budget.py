@@ -102,13 +102,16 @@ def of_seeds(log_ratio, budgets=BUDGETS):
 
 
 @pytest.mark.parametrize("seeds", [2, 3])
-def test_points_of_an_arm_that_is_the_monoliths_equal_are_seldom_said_to_differ(seeds):
-    draw, wrong = np.random.default_rng(0), 0
+def test_points_of_an_arm_that_equals_the_monolith_are_seldom_said_to_differ_and_lines_more_often(seeds):
+    draw, by_points, by_lines = np.random.default_rng(0), 0, 0
     for _ in range(200):
         # About the deviations of the rows: seeds as a whole, and each budget of a seed.
         curve = of_seeds(draw.normal(0, 0.1, (seeds, 1)) + draw.normal(0, 0.08, (seeds, 4)))
-        wrong += any(budget_curve.side(point) != "undecided" for point in curve.points())
-    assert wrong <= 16, "5 % of 200 are 10; more than 16 come by chance once in 40"
+        at = np.geomspace(BUDGETS[0], BUDGETS[-1], 41)
+        by_points += sides(budget_curve.compare(at, curve.joined(at))) != ["undecided"]
+        by_lines += sides(budget_curve.compare(at, curve.fitted(at))) != ["undecided"]
+    assert by_points <= 16, "5 % of 200 are 10; more than 16 come by chance once in 40"
+    assert by_lines > 2 * by_points + 16
 
 
 def test_seeds_that_agree_by_chance_at_one_budget_show_nothing():
