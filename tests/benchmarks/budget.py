@@ -42,6 +42,7 @@ ROWS = Path("docs/results/budget.csv")
 ANALYSES = {
     "table": ("ratios to the monolith by three rulers; figures and FLOPs", budget_tables.table),
     "fit": ("where each arm is behind the monolith or ahead", budget_tables.fit),
+    "ways": ("one expert per trajectory beside the other ways of drawing", budget_tables.ways),
     "rulers": ("where the rulers order arms alike", budget_tables.rulers),
 }
 """What is said of the chosen rows, by verb: its help, and its function."""

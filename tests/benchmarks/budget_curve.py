@@ -29,14 +29,14 @@ FD, KID, LITE0_KID = "fd", "kid", "lite0_kid"
 RULERS = {FD: "FD", KID: "KID", LITE0_KID: "Lite0 KID"}
 """Columns that compare samples with held-out images, and their names: FD and KID by the extractor, KID by Lite0."""
 ORACLE = "oracle"
-"""Arm that knows the cluster of a held-out image: a bound, no way of drawing."""
+"""Arm that knows the cluster of a held-out image, and so no way of drawing; it is not tuned."""
 POINTS = 241
 """Budgets at which a curve is compared with 1."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One arm of one K against the monolith: logarithms of a ratio, NaN where a seed has no such budget."""
+    """One arm of one K against the monolith or another arm: logarithms of a ratio, NaN where a seed lacks a budget."""
 
     experts: int
     arm: str
@@ -192,11 +192,12 @@ def read(path: Path) -> dict[tuple[str, str], Row]:
     return rows
 
 
-def curves(rows: Iterable[Row], ruler: str = FD) -> list[Curve]:
-    """Pair every arm with the monolith of the same seed and budget; arms without one are left out.
+def curves(rows: Iterable[Row], ruler: str = FD, against: str = MONOLITH_ARM) -> list[Curve]:
+    """Pair every arm with the monolith, or another arm of its K, of the same seed and budget.
 
-    ruler: one of `RULERS`; only FD has parts. Raises `UserError` where an arm has several rows of one seed and budget,
-    such as of several guidance scales, and for a figure that is not positive.
+    ruler: one of `RULERS`; only FD has parts. Arms without two shared budgets are left out. Raises `UserError` where an
+    arm has several rows of one seed and budget, such as of several guidance scales, and for a figure that is not
+    positive.
     """
     paired: dict[tuple[int, str], dict[tuple[int, int], Row]] = defaultdict(dict)
     for row in rows:
@@ -207,11 +208,12 @@ def curves(rows: Iterable[Row], ruler: str = FD) -> list[Curve]:
             if float(row[ruler]) <= 0:
                 raise UserError(f"{row['arm']}, seed and budget {point}: {RULERS[ruler]} {row[ruler]} has no ratio")
             own[point] = row
-    reference = paired.pop((1, MONOLITH_ARM), {})
-    curves = [
-        _curve(*key, {point: (row, reference[point]) for point, row in own.items() if point in reference}, ruler)
-        for key, own in sorted(paired.items())
-    ]
+    curves = []
+    for (experts, arm), own in sorted(paired.items()):
+        if arm not in (MONOLITH_ARM, against):
+            reference = paired.get((1 if against == MONOLITH_ARM else experts, against), {})
+            pairs = {point: (row, reference[point]) for point, row in own.items() if point in reference}
+            curves.append(_curve(experts, arm, pairs, ruler))
     return [curve for curve in curves if len(curve.of_all_seeds().budgets) > 1]
 
 

@@ -25,7 +25,9 @@ from tests.benchmarks.budget_curve import (
     side,
 )
 
+PER_TRAJECTORY = "per-trajectory"
 FIGURES = ("fd", "kid", "lite0_kid", "precision", "recall", "agreement", "train_flops", "sample_flops")
+FIGURES += ("train_core_seconds",)
 SECONDS_OF_TWO_CORES = 7200
 Point = tuple[int, str, int]
 """K, arm, and budget."""
@@ -95,6 +97,19 @@ def rulers(rows: Collection[Row]) -> None:
             if first * second < 0:
                 name = "K={} {}, {:,} images".format(*point)
                 print(f"{name}: FD ratio {math.exp(first):.3f}, Lite0 KID ratio {math.exp(second):.3f}")
+
+
+def ways(rows: Collection[Row]) -> None:
+    """Print the ratios of one expert per trajectory to the other ways of drawing of its K, by all rulers."""
+    _print_header("K", "images", "against", *(part for name in RULERS.values() for part in (name, "95 %", "ahead")))
+    for other in ("top-1", "top-2"):
+        by_ruler = [dict(_points(curves(rows, ruler, against=other))) for ruler in RULERS]
+        for (experts, arm, budget), _ in by_ruler[0].items():
+            if arm == PER_TRAJECTORY:
+                found = [points[experts, arm, budget] for points in by_ruler if (experts, arm, budget) in points]
+                cells = [(curve.points()[index], _ahead(curve, index)) for curve, index in found]
+                texts = [part for point, ahead in cells for part in (_ratio(point), _interval(point), ahead)]
+                _print_row(experts, f"{budget:,}", other, *texts)
 
 
 def hours(rows: Iterable[Row]) -> None:

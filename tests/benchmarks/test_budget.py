@@ -223,7 +223,7 @@ def test_the_figure_and_the_tables_show_every_arm(tmp_path, capsys):
 def test_the_page_and_the_figure_are_those_of_the_rows(tmp_path, capsys):
     known = budget_curve.read(budget.ROWS).values()
     rows = budget_tuning.of_choice(known)
-    for show in (budget_tables.table, budget_tables.fit, budget_tables.rulers):
+    for show in (budget_tables.table, budget_tables.fit, budget_tables.ways, budget_tables.rulers):
         show(rows)
     budget_tables.hours(known)
     page = (REPOSITORY / "docs" / "results" / "budget.md").read_text().splitlines()
@@ -261,6 +261,17 @@ def test_the_rulers_are_compared_pair_by_pair_and_sides_that_differ_are_named(ca
     assert lines[2].startswith("ways of drawing of one K, FD and Lite0 KID order 8 of 8 pairs alike (30,720: 2 of 2, ")
     assert lines[3].startswith("one way and the monolith, FD and Lite0 KID order 8 of 16 pairs alike (30,720: 2 of 4, ")
     assert len(lines) == 8 and lines[4] == "K=4 top-1, 30,720 images: FD ratio 1.050, Lite0 KID ratio 0.500"
+
+
+def test_ways_of_drawing_are_paired_within_their_seeds(capsys):
+    rows = planted(0.1, 0.0, seeds=2, between=0.3, arms=("top-1", "top-2", "per-trajectory"))
+    twice = {"top-1": 2.0, "top-2": 4.0}
+    rows = [own | {"fd": repr(float(own["fd"]) * twice.get(own["arm"], 1.0))} for own in rows]
+    budget_tables.ways(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 2 * len(BUDGETS)
+    assert lines[2].startswith("| 4 | 30,720 | top-1 | 0.500 | 0.50 to 0.50 | 2 of 2 | 1.000 |")
+    assert lines[6].startswith("| 4 | 30,720 | top-2 | 0.250 | ")
 
 
 def test_hours_count_a_training_to_its_end_once_and_every_drawing(capsys):
