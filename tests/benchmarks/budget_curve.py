@@ -183,11 +183,17 @@ def places(curve: Curve) -> Float[np.ndarray, " u"]:
 
 
 def read(path: Path) -> dict[tuple[str, str], Row]:
-    """Read the rows by setting and arm; of rows that stand there twice, as after a merge, the first one."""
+    """Read the rows by setting and arm; of rows that stand there twice, as after a merge, the first one.
+
+    Raises `UserError` for a line that lacks columns.
+    """
     rows: dict[tuple[str, str], Row] = {}
     if path.exists():
         with path.open(newline="") as file:
-            for row in csv.DictReader(file):
+            lines = csv.DictReader(file)
+            for row in lines:
+                if None in row.values() or not row.get("identity"):
+                    raise UserError(f"{path}, line {lines.line_num}: columns are missing; restore the file with git")
                 rows.setdefault((row["identity"], row["arm"]), row)
     return rows
 

@@ -42,6 +42,10 @@ def test_rows_of_several_machines_add_up_and_known_ones_stay(tmp_path):
     lines = whole.decode().splitlines()
     file.write_text("\n".join([*lines, lines[-1]]) + "\n")
     assert len(budget_curve.read(file)) == len(rows), "what a merge left twice counts once"
+    for torn in (whole[:-40], whole[:-12], b"<<<<<<< ours\n" + whole):
+        file.write_bytes(torn)
+        with pytest.raises(UserError, match=r"budget.csv, line \d+: columns are missing"):
+            budget_curve.read(file)
 
 
 def tuned(fds, experts="4", sweep="budget_tuning", parts=(1,)):
