@@ -9,6 +9,9 @@ import pytest
 
 from tests import shape_checker
 
+# As `make test` has it, for a plain pytest, too: a test that forks would wait for ever on OpenMP's threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 SHAPES_CHECKED = ("clusterings", "concepts", "conditions", "data", "encoders", "ensemble", "models", "objectives")
 SHAPES_CHECKED += ("spaces",)
 """Rooms whose annotated shapes are checked at every call while tests run; jobs never check them."""
