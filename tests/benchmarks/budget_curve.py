@@ -81,12 +81,13 @@ class Curve:
     def joined(self, at: Float[np.ndarray, " u"]) -> list[Estimate]:
         """Estimate at some budgets the curve that joins the points; its intervals join those of the points."""
         points = self.points()
-        known = [(one.value, one.low, one.high) for one in points if one.low is not None and one.high is not None]
-        if len(known) < len(points):
-            return [Estimate(value, None, None) for value in self._between([one.value for one in points], at)]
-        return [
-            Estimate(*own) for own in zip(*(self._between(end, at) for end in zip(*known, strict=True)), strict=True)
-        ]
+        values = self._between([one.value for one in points], at)
+        lows = [one.low for one in points if one.low is not None]
+        highs = [one.high for one in points if one.high is not None]
+        if len(lows) < len(points):
+            return [Estimate(value, None, None) for value in values]
+        ends = self._between(lows, at), self._between(highs, at)
+        return [Estimate(*own) for own in zip(values, *ends, strict=True)]
 
     def fitted(self, at: Float[np.ndarray, " u"]) -> list[Estimate]:
         """Estimate at some budgets the mean of the seeds' lines, with the wider of the two intervals."""

@@ -63,12 +63,12 @@ def _dress(axes: Axes, shown: Iterable[Curve]) -> None:
 
 
 def _draw_curve(axes: Axes, curve: Curve, number: int, arms: int) -> None:
-    """Draw points that are joined, the wider of their intervals, seeds as dots, and a crossing with its interval.
+    """Draw points that are joined, the wider of their intervals, seeds as dashes, and a crossing with its interval.
 
     Budgets that some seed lacks are hollow and joined by a dotted line.
     """
-    is_bound = curve.arm == ORACLE
-    look = {"color": "0.6" if is_bound else COLOURS[number % len(COLOURS)], "zorder": 2 if is_bound else 3}
+    is_oracle = curve.arm == ORACLE
+    look = {"color": "0.6" if is_oracle else COLOURS[number % len(COLOURS)], "zorder": 2 if is_oracle else 3}
     points, at = curve.points(), curve.budgets * APART ** (number - (arms - 1) / 2)
     values = np.exp([point.value for point in points])
     ends = np.exp([[point.value if end is None else end for end in (point.low, point.high)] for point in points]).T

@@ -28,7 +28,7 @@ from tests.benchmarks.budget_curve import (
 PER_TRAJECTORY = "per-trajectory"
 FIGURES = ("fd", "kid", "lite0_kid", "precision", "recall", "agreement", "train_flops", "sample_flops")
 FIGURES += ("train_core_seconds",)
-SECONDS_OF_TWO_CORES = 7200
+CORE_SECONDS_PER_HOUR = 7200
 Point = tuple[int, str, int]
 """K, arm, and budget."""
 
@@ -100,16 +100,24 @@ def rulers(rows: Collection[Row]) -> None:
 
 
 def ways(rows: Collection[Row]) -> None:
-    """Print the ratios of one expert per trajectory to the other ways of drawing of its K, by all rulers."""
+    """Print the ratios of one expert per trajectory to the other ways of drawing of its K, by all rulers.
+
+    A ruler that has no row of a point leaves its cells empty.
+    """
     _print_header("K", "images", "against", *(part for name in RULERS.values() for part in (name, "95 %", "ahead")))
     for other in ("top-1", "top-2"):
         by_ruler = [dict(_points(curves(rows, ruler, against=other))) for ruler in RULERS]
         for (experts, arm, budget), _ in by_ruler[0].items():
             if arm == PER_TRAJECTORY:
-                found = [points[experts, arm, budget] for points in by_ruler if (experts, arm, budget) in points]
-                cells = [(curve.points()[index], _ahead(curve, index)) for curve, index in found]
-                texts = [part for point, ahead in cells for part in (_ratio(point), _interval(point), ahead)]
-                _print_row(experts, f"{budget:,}", other, *texts)
+                cells = []
+                for points in by_ruler:
+                    curve, index = points.get((experts, arm, budget), (None, 0))
+                    if curve is None:
+                        cells += [""] * 3
+                    else:
+                        point = curve.points()[index]
+                        cells += [_ratio(point), _interval(point), _ahead(curve, index)]
+                _print_row(experts, f"{budget:,}", other, *cells)
 
 
 def hours(rows: Iterable[Row]) -> None:
@@ -132,7 +140,7 @@ def hours(rows: Iterable[Row]) -> None:
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for part, seconds in enumerate((trained, drawn)):
         for (sweep, *_), own in seconds.items():
-            sums[sweep][part] += own / SECONDS_OF_TWO_CORES
+            sums[sweep][part] += own / CORE_SECONDS_PER_HOUR
     for sweep, (training_hours, drawing_hours) in sorted(sums.items()):
         print(f"{sweep}: {training_hours:.1f} h of trainings, {drawing_hours:.1f} h of samples")
     print(f"all: {sum(map(sum, sums.values())):.1f} h of two cores")
