@@ -60,8 +60,13 @@ class Atom:
         """Arguments of hpcddm."""
         return ["sweep", self.sweep, "--site", "embedded", *(part for one in self.only for part in ("--only", one))]
 
+    def experiments(self) -> list[Experiment]:
+        """Read its settings; needs no images."""
+        definition = read_sweep(self.sweep)
+        return [definition.experiments[label] for label in matching(definition, self.only)]
+
     def runs(self) -> list[SweepRun]:
-        """Plan the runs of its settings, in sweeps/ of the current folder."""
+        """Plan the runs of its settings, in sweeps/ of the current folder; hashes the images."""
         definition = read_sweep(self.sweep)
         labels = matching(definition, self.only)
         everything = sweep_runs_of(definition, RunDir(Path("sweeps") / definition.name))
