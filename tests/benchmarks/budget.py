@@ -63,7 +63,8 @@ class Atom:
     def experiments(self) -> list[Experiment]:
         """Read its settings; needs no images."""
         definition = read_sweep(self.sweep)
-        return [definition.experiments[label] for label in matching(definition, self.only)]
+        labels = matching(definition, self.only)
+        return [experiment for label, experiment in definition.experiments.items() if label in labels]
 
     def runs(self) -> list[SweepRun]:
         """Plan the runs of its settings, in sweeps/ of the current folder; hashes the images."""
