@@ -48,6 +48,7 @@ while IFS= read -r place; do
     mount --rbind "$place" "$root$place"
 done <<< "$2"
 while IFS= read -r file; do
+    mkdir -p "$root${file%/*}"
     touch "$root$file"
     mount --bind "$file" "$root$file"
 done <<< "$3"

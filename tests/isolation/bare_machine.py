@@ -57,8 +57,8 @@ def run_timed(command: list[str], log: Path) -> tuple[int, float]:
     """Run a command with its output in a file; return its exit code and minutes."""
     started = time.monotonic()
     with log.open("a") as output:
-        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False).returncode
-    return code, (time.monotonic() - started) / 60
+        done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+    return done.returncode, (time.monotonic() - started) / 60
 
 
 def tests_of(log: Path) -> str:
