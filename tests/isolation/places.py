@@ -69,9 +69,11 @@ def configured_for_pip() -> Iterator[Path]:
     """Yield the files and folders that pip's settings name."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     settings = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for word in re.findall(r"(?:file://)?(/[^\s'\"]+)", settings):
+    for scheme, word in re.findall(r"(file://)?(/[^\s'\"]+)", settings):
+        # The pages of an index on disk point to files beside it.
+        path = Path(word).parent if scheme else Path(word)
         # Only existing places: most settings are addresses.
-        if (path := Path(word)).exists() and path != Path("/"):
+        if path.exists() and path != Path("/"):
             yield path
 
 
