@@ -21,6 +21,7 @@ FOUNDATION = {
     "renamed",
     "errors",
     "exit_codes",
+    "printing",
     "package_data",
     "pretrained",
     "provenance",
@@ -31,6 +32,7 @@ FOUNDATION |= {"runtime"}
 NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights"}
 MAY_IMPORT = {
     "exit_codes": set(),
+    "printing": set(),
     "errors": {"exit_codes"},
     "renamed": set(),
     "rooms": {"errors"},
@@ -47,7 +49,7 @@ MAY_IMPORT = {
     "flags": set(),
     "site": {"schema", "flags"},
     "package_data": {"errors"},
-    "rundir": {"errors", "schema", "config", "plugins"},
+    "rundir": {"errors", "printing", "schema", "config", "plugins"},
     "provenance": {"package_data", "rooms", "rundir"},
     "initial_weights": {"errors", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
