@@ -1,6 +1,6 @@
 """Tensors read from files: into memory that the network has, never into what a file asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -55,8 +55,8 @@ def opened(path: Path) -> TensorFile:
         raise UserError(f"{path}: is missing; fetch it again, or remove {path.parent}") from None
 
 
-def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) -> str:
-    """Read the tensors of these names, contiguous ones on the host and of the types in the file; return its SHA-256.
+def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) -> None:
+    """Read the tensors of these names, contiguous ones on the host and of the types in the file.
 
     Raises `UserError` naming the file for another digest than `sha256`, and the first tensor that is not finite.
     """
@@ -66,15 +66,23 @@ def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) ->
         f"{file.path}: its bytes are not those of its manifest; fetch it again, or remove {file.path.parent}",
     )
     broken = first_not_finite(tensors)
-    require(broken is None, f"{file.path}: tensor '{broken}' is not finite; fetch it again, or remove the unit's folder")
-    return computed
+    require(
+        broken is None, f"{file.path}: tensor '{broken}' is not finite; fetch it again, or remove the unit's folder"
+    )
 
 
-def read(file: TensorFile, names: Mapping[str, object], sha256: str | None = None) -> dict[str, Tensor]:
-    """Read some tensors of a file as it has them; arguments and errors as those of `fill`."""
+def read(file: TensorFile, names: Collection[str], sha256: str | None = None) -> dict[str, Tensor]:
+    """Read some tensors of a file as it has them; `sha256` and errors as of `fill`."""
     tensors = {name: torch.empty(file.forms[name].shape, dtype=DTYPES[file.forms[name].dtype]) for name in names}
     fill(tensors, file, sha256)
     return tensors
+
+
+def read_whole(file: TensorFile, name: str) -> Tensor:
+    """Read one tensor as the file has it, its values unchecked."""
+    values = torch.empty(file.forms[name].shape, dtype=DTYPES[file.forms[name].dtype])
+    read_part(file, name, 0, values)
+    return values
 
 
 def read_part(file: TensorFile, name: str, first: int, values: Tensor) -> None:
