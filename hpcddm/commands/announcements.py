@@ -56,7 +56,7 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         click.echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    report = manifest.read(run.unit(REPORT))
+    report = manifest.read_if_usable(run.unit(REPORT))
     if report and REPORT in decision.complete:
         from hpcddm.commands.table import print_table
 
@@ -68,7 +68,7 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
 
 def clusters_line(run: RunDir) -> str:
     """Name the page about the clusters, and say how many warnings it has."""
-    inspected = manifest.read(run.unit(INSPECT))
+    inspected = manifest.read_if_usable(run.unit(INSPECT))
     count = len(inspected.results.get("warnings", [])) if inspected else 0
     warnings = f", with {count} warning{'s' * (count > 1)}" if count else ""
     return f"clusters {run.unit(INSPECT) / CLUSTERS_PAGE}{warnings}"

@@ -160,7 +160,7 @@ def _last_states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]
 
 
 def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
-    inputs = {key: present for key in unit.inputs if (present := manifest.read(run.unit(key)))}
+    inputs = {key: present for key in unit.inputs if (present := manifest.read_if_usable(run.unit(key)))}
     return unit.expected(inputs).trajectory
 
 

@@ -15,8 +15,9 @@ from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, TABLE
 from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.unit_states import State, survey
 
 if TYPE_CHECKING:
@@ -68,9 +69,10 @@ def _content(run: RunDir) -> dict[str, Any]:
         reason = f" ({status.reason})" if status.reason else ""
         raise UserError(f"{run.root}: {CONCEPTS} is {status.state}{reason}; see 'hpcddm status {run.root}'")
     path = run.output(CONCEPTS, CONCEPTS_FILE)
-    content = atomic.read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: not readable; submit again with --redo concepts")
+    try:
+        content: dict[str, Any] = reading.need_json(path)
+    except Unreadable as error:
+        raise UserError(f"{path}: {error.reason}; submit again with --redo concepts") from None
     if any("captions" not in row for row in content["concepts"][:1]):
         redo = "--redo concept_counts --redo concept_scores --redo concepts"
         raise UserError(f"{path}: written by an earlier version of hpcddm; submit again with {redo}")

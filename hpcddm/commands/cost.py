@@ -18,8 +18,9 @@ from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.progress import duration
 from hpcddm.loading import is_sweep, stored_experiment
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.records import records
 
 
@@ -79,8 +80,11 @@ def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
 
 
 def _has_sacct(run: RunDir, site: str) -> bool:
-    stored = atomic.read_json(run.site(site))
-    return not isinstance(stored, dict) or bool(stored.get("has_sacct", True))
+    try:
+        stored = reading.read_mapping(run.site(site)) or {}
+    except Unreadable:
+        return True
+    return bool(stored.get("has_sacct", True))
 
 
 def _source(spent: list[JobCost], why_not: str) -> str:

@@ -1,6 +1,7 @@
 """The verb export: a trained denoiser as a folder that stock diffusers loads."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,16 @@ import click
 
 from hpcddm import plugins
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
-from hpcddm.pipeline.latent_scale import SCALE_FILE
+from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.train import train_keys
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 
 STEPS = 1000
@@ -157,9 +158,7 @@ def _space(run: RunDir, experiment: Experiment) -> str:
     settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
     name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings
     path = run.output(LATENT_SCALE, SCALE_FILE)
-    numbers = atomic.read_json(path)
-    require(numbers is not None, f"{path}: missing or torn; it says how the latents are decoded: fetch it again")
-    return LATENTS.format(autoencoder=name, **(numbers or {}))
+    return LATENTS.format(autoencoder=name, **asdict(reading.need_json(path, Scale)))
 
 
 def _readme(

@@ -87,7 +87,7 @@ def plan(
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
     rows, images, estimates = _rows(units, experiment, site, run, counts, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
-    missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
+    missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
     numbers, in_memory = own_numbers(experiment), _memory(units, experiment, site, counts)
     warning = few_images(experiment)

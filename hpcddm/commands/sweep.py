@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,10 +40,11 @@ from hpcddm.loading import load_site, within_run
 from hpcddm.pipeline.keys import CATALOG, TABLE
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.site import Site
 from hpcddm.sweep.index import link, write_index
@@ -151,8 +153,16 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     for sweep_run in scan.sweep_runs:
         link(sweep_run.run, sweep_run.owners)
         values = within_run(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
-        if atomic.read_json(sweep_run.run.experiment) != values:
+        if _stored(sweep_run.run) != values:
             atomic.write_json(sweep_run.run.experiment, values, durable=False)
+
+
+def _stored(run: RunDir) -> dict[str, Any] | None:
+    """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
+    try:
+        return reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES)
+    except Unreadable:
+        return None
 
 
 def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLauncher, rest: Rest | None) -> int:

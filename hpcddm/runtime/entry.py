@@ -201,7 +201,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         if _fits(folder, expected):
             _close_states(spec, unit)
             return Outcome.ALREADY_COMPLETE
-        if (folder / manifests.FILE_NAME).exists():
+        if os.path.lexists(folder / manifests.FILE_NAME):
             is_continued = bool(training_states.of_training(unit.state, unit.trajectory))
             set_aside(run, spec.key, training_states.CONTINUED if is_continued else ())
         heartbeat.beat()
@@ -229,7 +229,7 @@ def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> Ex
 
 def _fits(folder: Path, expected: Manifest) -> bool:
     """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
-    present = manifests.read(folder)
+    present = manifests.read_if_usable(folder)
     if present is None or present.fingerprint != expected.fingerprint:
         return False
     return not manifests.damage(folder, present)

@@ -9,6 +9,7 @@ from hpcddm.errors import UserError
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.spec import Spec
 
 PAUSES = (0.0, 1.0, 4.0)
@@ -45,7 +46,11 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
     inputs = {key: _needed(spec, run, key) for key in spec.requires}
     faults: dict[str, str] = {}
     for key, fingerprint_settings in spec.optional.items():
-        present = manifests.read(run.unit(key))
+        try:
+            present = manifests.read(run.unit(key))
+        except Unreadable as error:
+            faults[key] = str(error)
+            continue
         if present is None:
             faults[key] = f"{key} is not complete"
         elif fault := _fault(key, present, fingerprint_settings, inputs, run.unit(key)):
