@@ -1,7 +1,7 @@
 """States of the units of a run, from the files of the run alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.printing import printable
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
@@ -76,6 +76,7 @@ def unit_state(
         return UnitStatus(unit, State.DAMAGED, str(error)), None
     arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
     status = _state_of(unit, present, made, arrived, folder)
+    status = replace(status, reason=printable(status.reason, MOST_OF_A_LINE))
     if present is None or status.state not in (State.COMPLETE, State.STALE):
         return status, None
     return status, present
@@ -94,7 +95,7 @@ def _state_of(
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
     for key in {manifest.referenced(name)[0] for name in present.inputs} - set(unit.inputs):
-        return UnitStatus(unit, State.OUTDATED, f"{printable(key)} belongs to the experiment no more")
+        return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
     for key in unit.optional:
         if key not in present.inputs and key in arrived:
             return UnitStatus(unit, State.OUTDATED, f"{key} has arrived since")

@@ -5,8 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
@@ -18,6 +16,7 @@ from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.train import train_keys
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 
@@ -73,7 +72,7 @@ def export(root: Path, unit: str, output: Path) -> None:
     if unit not in valid:
         raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
     if manifest.read(run.unit(unit)) is None:
-        raise UserError(f"{unit} is not complete; see 'hpcddm status {root}'")
+        raise UserError(f"{unit} is not complete; see: hpcddm status {quoted(root)}")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading
@@ -89,7 +88,7 @@ def export(root: Path, unit: str, output: Path) -> None:
         (output / "README.txt").write_text(readme)
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
-    click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
+    echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
 
 
 def scheduler_config(settings: ObjectiveSettings) -> dict[str, Any] | None:

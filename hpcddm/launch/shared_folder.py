@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from hpcddm.errors import UserError
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
+from hpcddm.printing import echo
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.fresh import exists
 from hpcddm.rundir.layout import RunDir
@@ -116,7 +115,7 @@ def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) ->
         if not place:
             gone_since = gone_since or now
         elif now > deadline or "Held" in place:
-            click.echo(
+            echo(
                 f"note: nobody could try yet whether cluster {messenger.cluster} sees {run.root} ({place});"
                 f" with more patience: hpcddm selftest --site SITE --folder {run.root.parent}"
             )

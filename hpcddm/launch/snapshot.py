@@ -1,6 +1,7 @@
 """Code that jobs run: a snapshot in the run, made when they were submitted, or the checkout itself."""
 
 import os
+import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from hpcddm.provenance import AROUND, Code
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
+
+HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
 class Snapshot:
@@ -120,6 +123,11 @@ class Stored:
     modified: bool | None
     made: float
     files: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what cannot be a digest or a commit: the digest is the name of a folder."""
+        if not HEXADECIMAL.fullmatch(self.digest) or not HEXADECIMAL.fullmatch(self.commit or "0"):
+            raise ValueError("holds a digest that cannot be")
 
 
 def _read(record: Path) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import fresh, sharing, training_states
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -127,7 +128,7 @@ def _attempted(
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        return Outcome.FAILED, f"{type(error).__name__}: {error}".splitlines()[0], 1
+        return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MOST_OF_A_LINE), 1
 
 
 def _outlook(spec: Spec) -> str:

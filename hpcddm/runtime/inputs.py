@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.printing import quoted
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
@@ -71,7 +72,7 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
 
 
 def _refusal(spec: Spec, reason: str, run: RunDir) -> NotReady:
-    return NotReady(f"{spec.key} cannot start: {reason}; see 'hpcddm status {run.root}'")
+    return NotReady(f"{spec.key} cannot start: {reason}; see: hpcddm status {quoted(run.root)}")
 
 
 def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.printing import printable
 from hpcddm.rundir import fresh, heartbeat, reading
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
@@ -17,6 +18,8 @@ from hpcddm.runtime.record_types import Begun, Decided, Ended, Owner
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""
 
+MOST_OF_A_REASON = 2000
+"""Letters of a reason, which may end in a command."""
 TYPES = {OWNER: Owner, BEGUN: Begun, ENDED: Ended, VERDICT: Decided}
 """Types of the files of a record."""
 
@@ -56,7 +59,7 @@ class AttemptRecord:
     def changes(self) -> list[str]:
         """Code and package versions that differ from those of the earlier attempts that this one resumes, as text."""
         changes = self.owner.get("changes")
-        return [str(change) for change in changes] if isinstance(changes, list) else []
+        return [printable(change) for change in changes or ()]
 
     @property
     def decision(self) -> Outcome | None:
@@ -80,8 +83,13 @@ class AttemptRecord:
         if not self.verdict and self.outcome == Outcome.FAILED and world_size > 1:
             cause = cause_of(self.folder, world_size)
             if cause:
-                return cause.reason
-        return str(self.verdict.get("reason") or self.ended.get("reason") or "")
+                return printable(cause.reason, MOST_OF_A_REASON)
+        return printable(self.verdict.get("reason") or self.ended.get("reason") or "", MOST_OF_A_REASON)
+
+    @property
+    def nodes(self) -> str:
+        """Nodes that it ran on, in Slurm's notation; '' where they are unknown."""
+        return printable(self.owner.get("node_list") or (self.beat.host if self.beat else ""))
 
     @property
     def is_open(self) -> bool:

@@ -33,8 +33,8 @@ from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, numbers_file
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.texts import STATES_FILE, texts_settings
 from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.reading import read_json
 from hpcddm.rundir.manifest import Manifest, flatten
+from hpcddm.rundir.reading import read_json
 from hpcddm.stages.texts import encoded
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 

@@ -166,7 +166,7 @@ def test_what_is_just_right_is_read(text):
         ('{"name": "a", "size": "1"}', "size: Input should be a valid number"),
         ('{"name": "a", "size": true}', "size: Input should be a valid number"),
         ('{"name": 1, "size": 1}', "name: Input should be a valid string"),
-        ('{"name": "a", "size": 1, "more\\n": 1}', r"more\n: Unexpected"),
+        ('{"name": "a", "size": 1, "more\\n": 1}', "more : Unexpected"),
     ],
 )
 def test_a_record_of_other_keys_or_types_names_the_key(text, reason):
@@ -210,7 +210,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     values = {key: json.dumps(value) for key, value in WHOLE.items()}
     for key in draw(st.lists(st.sampled_from(sorted(values)), max_size=4)):
         values[key] = draw(st.sampled_from(HOSTILE) | st.from_type(type(None)).map(json.dumps))
-    text = bytearray("{%s}" % ", ".join(f'"{key}": {value}' for key, value in values.items()), "utf-8")
+    text = bytearray(f"{{{', '.join(f'"{key}": {value}' for key, value in values.items())}}}", "utf-8")
     for place, byte in draw(st.lists(st.tuples(st.integers(0, len(text) - 1), st.integers(0, 255)), max_size=3)):
         text[place] = byte
     return bytes(text[: draw(st.none() | st.integers(0, len(text)))])
