@@ -18,7 +18,7 @@ from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.tensor_file import TensorFile, require_floats
 from hpcddm.rundir.training_states import START
 from hpcddm.runtime.unit import Unit
@@ -87,7 +87,7 @@ def read_initial_weights(file: TensorFile, names: Collection[str], digest: str) 
 
 def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty where they were random."""
-    record = atomic.read_json(unit.folder / START) if init_request(settings, unit.key) else None
+    record = reading.read_mapping(unit.folder / START) if init_request(settings, unit.key) else None
     return {} if record is None else {"start": record}
 
 
