@@ -142,6 +142,7 @@ def index_adopted(
     broken: list[tuple[str, str]] = []
     strays: list[_Stray] = []
     keys: set[str] = set()
+    passed_over: list[Item] = []
     entries = {"width", "height"} if check is not None else set[str]()
     with open_tar(path) as file:
         for sample in _samples(path, layout, strays):
@@ -152,6 +153,7 @@ def index_adopted(
             if not sample.images:
                 broken += [(key, reason) for reason in map(_unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
                 continue
+            passed_over += [_further(*picture) for picture in sample.unnamed]
             try:
                 row = _row(file.fileno(), sample, layout, prefix, check)
                 entries.update(row.metadata)
@@ -160,7 +162,7 @@ def index_adopted(
                 broken.append((key, str(reason)))
         strays = [stray for stray in strays if is_wanted(prefix + (stray.key or stray.member.name))]
         broken = _told_apart(rows, broken, _unknown_pictures(file.fileno(), strays, broken, prefix))
-        passed_over = [_passed_over(file.fileno(), stray, keys, layout) for stray in strays]
+        passed_over += [_passed_over(file.fileno(), stray, keys, layout) for stray in strays]
     adopted = _complete(path, rows, frozenset(entries), broken, is_read=check is not None)
     return replace(adopted, passed_over=passed_over)
 
@@ -176,7 +178,7 @@ def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: L
         is_lost = is_value or (stray.extension in layout.images and stray.key not in keys)
         return Item(name, OTHER_KINDS[member.kind], is_broken=is_lost and member.kind is not Kind.DEVICE)
     if stray.key in keys:
-        return Item(name, f"further members of samples, .{extension}")
+        return _further(member.name, stray.extension)
     head = os.pread(descriptor, min(member.size, HEAD_BYTES), member.offset)
     if is_read(head):
         unnamed = f"pictures .{extension}, which data.source.image does not name"
@@ -185,6 +187,11 @@ def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: L
     if unread:
         return Item(name, f"pictures in {unread}", True)
     return Item(name, f"files .{extension}" if extension else "files without extension")
+
+
+def _further(name: str, extension: str) -> Item:
+    """Name a member of a sample for which the layout has no use."""
+    return Item(printable(name), f"further members of samples, .{printable(extension)[:LONGEST_EXTENSION]}")
 
 
 def _unknown_pictures(

@@ -1,6 +1,6 @@
 """Segments of a JPEG, chunks of a PNG and of a WebP: a file without those that its pixels do not need.
 
-JPEG: ITU-T T.81, annex B. PNG: https://www.w3.org/TR/png-3. WebP: RFC 9649.
+JPEG: ITU-T T.81, annex B. PNG: https://www.w3.org/TR/png-3. WebP: RFC 9649. TIFF: TIFF 6.0, section 2.
 """
 
 import re
@@ -23,18 +23,22 @@ PNG_KEPT = tuple(b"tRNS gAMA cHRM sRGB iCCP cICP mDCV cLLI sBIT bKGD pHYs acTL f
 """Beginnings of the chunks that are kept beside the critical ones."""
 PNG_TURNING = (b"tRNS", b"eXIf", b"iTXtXML:com.adobe.xmp\0\0", b"tEXtRaw profile type exif\0")
 """The same of a PNG that is only read, where the orientation is needed; it may be in texts that are not compressed."""
+TIFF_XMP, TIFF_PRIVATE = 700, 32768
+"""Tags that say nothing of a TIFF's pixels: that of XMP, and those from a number on, with EXIF, IPTC and profiles."""
 WEBP_KEPT = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"))
 WEBP_XMP, WEBP_EXIF = 0x04, 0x08
 """Bits of VP8X that say what else is in the file."""
 
 
 def without_metadata(content: bytes) -> bytes | None:
-    """Return a JPEG or a PNG with nothing beside its pixels but what turns them; None for any other file."""
+    """Return a JPEG, PNG or TIFF with little beside its pixels but what turns them; None for any other file."""
     with suppress(struct.error, IndexError, ValueError):
         if content.startswith(JPEG_SIGNATURE):
             return jpeg(content, kept=JPEG_TURNING)
         if content.startswith(PNG_SIGNATURE):
             return png(content, kept=PNG_TURNING)
+        if content.startswith((b"II*\0", b"MM\0*")):
+            return _tiff(content)
     return None
 
 
@@ -117,6 +121,20 @@ def webp(content: bytes, exif: bytes) -> bytes:
         place += 8 + size + size % 2
     kept = b"WEBP" + b"".join(chunks) + (_riff(b"EXIF", exif) if exif else b"")
     return b"RIFF" + struct.pack("<I", len(kept)) + kept
+
+
+def _tiff(content: bytes) -> bytes:
+    """Return a TIFF of which the first directory has no entries about other things than pixels; all else stays."""
+    order = "<" if content.startswith(b"II") else ">"
+    (start,) = struct.unpack_from(f"{order}I", content, 4)
+    (count,) = struct.unpack_from(f"{order}H", content, start)
+    end = start + 2 + 12 * count
+    entries = [content[place : place + 12] for place in range(start + 2, end, 12)]
+    tags = [struct.unpack_from(f"{order}H", entry)[0] for entry in entries]
+    kept = [entry for tag, entry in zip(tags, entries, strict=True) if tag != TIFF_XMP and tag < TIFF_PRIVATE]
+    # The directory is as long as before, so that nothing moves: behind its entries comes the place of the next one.
+    directory = struct.pack(f"{order}H", len(kept)) + b"".join(kept) + content[end : end + 4]
+    return content[:start] + directory.ljust(end + 4 - start, b"\0") + content[end + 4 :]
 
 
 def _riff(kind: bytes, body: bytes) -> bytes:

@@ -2,22 +2,17 @@
 
 import json
 import os
-import socket
 import tarfile
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.new_samples import NewSamples
-from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data_settings import DataSettings
-from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.passed_over import Item, counted, described, merged
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
 from tests.helpers import write_idx
 
@@ -195,7 +190,7 @@ def collections(root, named):
 
 
 def _lost(counts):
-    """Count pictures where none is a sample as broken; those of no readable content are found to be pictures by name."""
+    """Count all pictures as broken, where none is a sample."""
     return Counter({BROKEN: counts[SAMPLE] + counts[BROKEN], COUNTED: counts[COUNTED]})
 
 
