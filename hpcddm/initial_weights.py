@@ -119,7 +119,7 @@ def opened(path: Path) -> TensorFile:
 def description_of(file: TensorFile) -> dict[str, Any]:
     """Read what hpcddm's own files say of themselves; empty for others. Raises `UserError` where it is not JSON."""
     try:
-        description = reading.parse(file.metadata.get(METADATA, "{}"))
+        description = reading.parse(file.metadata.get(METADATA, "{}").encode())
     except ValueError as error:
         raise UserError(unreadable(file.path, error)) from None
     return description if isinstance(description, dict) else {}

@@ -67,7 +67,8 @@ def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) ->
     )
     broken = first_not_finite(tensors)
     require(
-        broken is None, f"{file.path}: tensor '{broken}' is not finite; fetch it again, or remove the unit's folder"
+        broken is None,
+        f"{file.path}: tensor '{broken}' is not finite; fetch it again, or remove {file.path.parent}",
     )
 
 
@@ -102,4 +103,4 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
 def _memory(values: Tensor) -> memoryview:
     """Return the bytes of a contiguous tensor on the host, to write to."""
-    return memoryview(values.detach().view(-1).view(torch.uint8).numpy())
+    return values.detach().view(-1).view(torch.uint8).numpy().data

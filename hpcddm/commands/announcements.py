@@ -2,9 +2,11 @@
 
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.submission import Decision
+from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
-from hpcddm.pipeline.keys import INSPECT, REPORT
+from hpcddm.pipeline.keys import CATALOG, INSPECT, REPORT
 from hpcddm.pipeline.report import PAGE
+from hpcddm.pipeline.shard import BROKEN
 from hpcddm.printing import echo
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -17,6 +19,8 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
     echo(f"run {run.root}   site {site.name}   {counts}")
+    for line in lines_of_data(run):
+        echo(line)
     _print_other_sites(decision, run)
 
 
@@ -53,6 +57,8 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
+    for line in lines_of_data(run):
+        echo(line)
     report = manifest.read_if_usable(run.unit(REPORT))
     if report and REPORT in decision.complete:
         from hpcddm.commands.table import print_table
@@ -61,6 +67,17 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         echo(f"report {run.unit(REPORT) / PAGE}")
     elif INSPECT in decision.complete:
         echo(clusters_line(run))
+
+
+def lines_of_data(run: RunDir) -> list[str]:
+    """Say how many samples are broken, and what was passed over; none before the stage catalog is complete."""
+    catalog = manifest.read_if_usable(run.unit(CATALOG))
+    if catalog is None:
+        return []
+    broken, counts = catalog.results.get("broken", 0), catalog.results.get("passed_over", {})
+    lines = [f"broken {broken:,}   all in {run.root}/shard/*/{BROKEN}"] * bool(broken)
+    lines += [f"passed over   {line}" for line in passed_over.lines(counts)]
+    return [*lines, f"passed over   all in {run.root}/shard/*/{passed_over.PASSED_OVER}"] if counts else lines
 
 
 def clusters_line(run: RunDir) -> str:

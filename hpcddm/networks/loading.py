@@ -71,7 +71,9 @@ def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> Classifier[ClassifierModelSettings]:
     """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    return load_weights(measuring.build(settings, key), folder_of(key)).to(device)
+    network = measuring.build(settings, key)
+    load_weights(network, folder_of(key))
+    return network.to(device)
 
 
 def _ready(

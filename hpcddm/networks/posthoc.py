@@ -25,7 +25,8 @@ def average(
 ) -> dict[str, torch.Tensor]:
     """Make the average of `choice.sigma_rel` at the snapshot of `choice`, or at the end: fp32 tensors by name.
 
-    folder: the unit's; forms: those of the network's tensors. It is the sum of the averages that were kept up to then whose profile over time is nearest.
+    folder: the unit's; forms: those of the network's tensors. It is the sum of the averages that were kept up to then
+    whose profile over time is nearest.
     Raises `UserError` where a file is not what the manifest names. Costs one model of memory, and a tensor in float64.
     """
     if choice.sigma_rel is None:

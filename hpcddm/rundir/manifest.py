@@ -293,4 +293,4 @@ def intact_json(folder: Path, name: str) -> Any:
     try:
         return reading.parse(intact(folder, name))
     except ValueError as error:
-        raise reading.Unreadable(folder / name, f"holds no usable JSON ({error})") from None
+        raise Unreadable(folder / name, f"holds no usable JSON ({error})") from None

@@ -70,11 +70,11 @@ def _given(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Res
     if given is None:
         raise ValueError(f"{unit.key}: no weights are given")
     if unit.ranks.rank == 0:
-        path, network = (unit.run.root / given.weights).resolve(), measuring.build(settings, unit.key)
+        path, own = (unit.run.root / given.weights).resolve(), measuring.build(settings, unit.key).state_dict()
         place = f"measuring.{name_of(unit.key)}"
         with opened(path) as file:
             require(
-                file.forms == tensors.forms(network.state_dict()),
+                file.forms == tensors.forms(own),
                 f"{path}: not the weights of {place}.model; change that, or name other weights in {place}.pretrained",
             )
             with atomic.replacing(unit.folder / WEIGHTS) as staged:

@@ -106,7 +106,7 @@ class Stored:
 def _starts(file: TensorFile) -> dict[str, int]:
     """Read the first value of each parameter in a file; raises `Unreadable` where it is not a part of a state."""
     try:
-        starts = reading.parse(file.metadata.get(STARTS, ""))
+        starts = reading.parse(file.metadata.get(STARTS, "").encode())
     except ValueError as error:
         raise Unreadable(file.path, f"has no usable '{STARTS}': {error}") from None
     for key, form in file.forms.items():
